@@ -1,0 +1,334 @@
+"""The kernel pattern: the only module that knows numba, and imports it at the first kernel call.
+
+Every hot formula of the library is a *kernel*: a plain function over plain arrays, compiled without
+fastmath, cached on disk, free of the interpreter lock. Five small things make the pattern:
+
+- `kernel`: the decorator. Nothing is imported, loaded or compiled before the first use.
+- `fma`: explicit fused multiply-add, so that speed does not need fastmath and bits do not depend
+  on the CPU or on which process compiled.
+- `distinct`: first statement of a heavy kernel; promises that its arrays do not overlap, so that
+  the loop is vectorised the same way wherever it is called from.
+- `function_at`: calls a kernel by its *address*. Functions are data: a sum of objectives is a
+  kernel whose parameters hold the addresses of its parts (`Kernel.address`).
+- a cache folder named by a digest of all kernel sources, because numba's own cache does not notice
+  a change in another file.
+
+``python -m fairwolfe._compile`` compiles every kernel that declares a signature.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import shutil
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from functools import cache, update_wrapper
+from pathlib import Path
+from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+
+from fairwolfe.folders import cache_folder
+
+__all__ = ["Kernel", "call_back", "compilations", "distinct", "fma", "function_at", "kernel"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_KERNELS: list[Kernel[..., Any]] = []
+_LOCK = threading.RLock()
+_UNUSED_SECONDS = 30 * 24 * 3600.0
+
+
+class Kernel(Generic[P, R]):
+    """A compiled function over plain arrays; compiles or loads at its first use."""
+
+    def __init__(self, function: Callable[P, R], signature: str | None = None) -> None:
+        self.function = function
+        self.signature = signature
+        self._dispatcher: Any = None
+        self._address = 0
+        update_wrapper(self, function)
+        _KERNELS.append(self)
+
+    @property
+    def dispatcher(self) -> Any:
+        """numba's own object for this function (made on first use)."""
+        if self._dispatcher is None:
+            with _LOCK:
+                if self._dispatcher is None:
+                    self._dispatcher = _dispatcher(self.function)
+        return self._dispatcher
+
+    @property
+    def _numba_type_(self) -> Any:
+        # numba asks for this attribute when one kernel names another.
+        from numba.core import types
+
+        return types.Dispatcher(self.dispatcher)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return cast(R, self.dispatcher(*args, **kwargs))
+
+    @property
+    def address(self) -> int:
+        """Where the machine code of the declared signature stands in *this* process.
+
+        An address of user space is below 2**53, so it is exact in the float64 `params` of another
+        kernel. It means nothing in another process: never store or pickle it.
+        """
+        if not self._address:
+            if self.signature is None:
+                raise TypeError(f"kernel {self.function.__name__} declares no signature")
+            with _LOCK:
+                wanted = tuple(_parsed(self.signature)[0])
+                self.dispatcher.compile(wanted)
+                result = self.dispatcher.overloads[wanted]
+                name = result.fndesc.llvm_func_name
+                self._address = result.library.get_pointer_to_function(name)
+        return self._address
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.function.__module__}.{self.function.__qualname__}>"
+
+
+@overload
+def kernel(function: Callable[P, R]) -> Kernel[P, R]: ...
+@overload
+def kernel(*, signature: str) -> Callable[[Callable[P, R]], Kernel[P, R]]: ...
+def kernel(function: Any = None, *, signature: str | None = None) -> Any:
+    """Make a function a kernel. With a signature it has an address and is compiled ahead of time.
+
+    >>> import numpy as np
+    >>> @kernel
+    ... def total(x: np.ndarray) -> float:
+    ...     s = 0.0
+    ...     for i in range(x.size):
+    ...         s = fma(2.0, x[i], s)
+    ...     return s
+    >>> total.signature is None
+    True
+    """
+    if function is None:
+        return lambda f: Kernel(f, signature)
+    return Kernel(function)
+
+
+def compilations() -> int:
+    """How many functions this process has compiled itself rather than loaded from the cache."""
+    made = [k._dispatcher for k in _KERNELS if k._dispatcher is not None]
+    return sum(sum(d.stats.cache_misses.values()) for d in made)
+
+
+# --- what can be called inside a kernel ------------------------------------------------------
+
+
+class _Intrinsic:
+    """An operation that exists only inside kernels; built when the first kernel that uses it is."""
+
+    def __init__(self, name: str, build: Callable[[], Any]) -> None:
+        self.__name__ = name
+        self._build = cache(build)
+
+    @property
+    def _numba_type_(self) -> Any:
+        from numba.core.registry import cpu_target
+
+        operation = self._build()
+        cpu_target.typing_context.refresh()
+        return cpu_target.typing_context.resolve_value_type(operation)
+
+    def __call__(self, *args: Any) -> Any:
+        raise TypeError(f"{self.__name__} can be called inside a kernel only")
+
+
+def _build_fma() -> Any:
+    from numba.core import types
+    from numba.extending import intrinsic
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def fused(typing: Any, a: Any, b: Any, c: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.fma(*args)
+
+        return types.float64(types.float64, types.float64, types.float64), generate
+
+    return fused
+
+
+def _build_distinct() -> Any:
+    from numba.core import types
+    from numba.extending import intrinsic
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def promise(typing: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            function = builder.function
+            function.attributes.add("noinline")
+            for argument in function.args:
+                # numba passes an array as (meminfo, parent, nitems, itemsize, data, ...): the
+                # fifth, number 4, is the pointer to its data.
+                if argument.name.endswith(".4"):
+                    argument.add_attribute("noalias")
+            return context.get_dummy_value()
+
+        return types.none(), generate
+
+    return promise
+
+
+def _build_call(signature: str) -> Any:
+    from llvmlite import ir
+    from numba.core import cgutils, types
+    from numba.core.errors import TypingError
+    from numba.core.types import BaseTuple, StarArgTuple  # type: ignore[attr-defined]
+    from numba.extending import intrinsic
+
+    wanted, returned = _parsed(signature)
+    returned = returned or types.none
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def call(typing: Any, address: Any, *args: Any) -> Any:
+        given = args[0] if len(args) == 1 and isinstance(args[0], BaseTuple) else args
+        if tuple(given) != tuple(wanted):
+            raise TypingError(f"a function at an address takes {wanted}, not {tuple(given)}")
+
+        def generate(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
+            where, packed = values
+            kind = context.call_conv.get_function_type(returned, wanted)
+            callee = builder.inttoptr(where, ir.PointerType(kind))
+            status, result = context.call_conv.call_function(
+                builder, callee, returned, wanted, cgutils.unpack_tuple(builder, packed)
+            )
+            with cgutils.if_unlikely(builder, status.is_error):
+                context.call_conv.return_status_propagate(builder, status)
+            return result
+
+        return returned(types.int64, StarArgTuple(wanted)), generate
+
+    return call
+
+
+def _build_call_back() -> Any:
+    from llvmlite import ir
+    from numba.core import types
+    from numba.extending import intrinsic
+
+    vector = types.Array(types.float64, 1, "C")
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def call(typing: Any, address: Any, z: Any, out: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            where = args[0]
+            x, y = (context.make_array(vector)(context, builder, a) for a in args[1:])
+            real = ir.PointerType(ir.DoubleType())
+            kind = ir.FunctionType(ir.VoidType(), [real, ir.IntType(64), real])
+            builder.call(
+                builder.inttoptr(where, ir.PointerType(kind)),
+                [x.data, builder.extract_value(x.shape, 0), y.data],
+            )
+            return context.get_dummy_value()
+
+        return types.none(types.int64, vector, vector), generate
+
+    return call
+
+
+fma: Callable[[float, float, float], float] = _Intrinsic("fma", _build_fma)
+"""``fma(a, b, c)`` = a * b + c with one rounding: the same bits on every CPU."""
+
+distinct: Callable[[], None] = _Intrinsic("distinct", _build_distinct)
+"""A promise, first statement of a heavy kernel: its arrays never overlap (it is not inlined)."""
+
+call_back: Callable[[int, Any, Any], None] = _Intrinsic("call_back", _build_call_back)
+"""``call_back(address, z, out)``: a C function ``void(double *z, int64 n, double *out)``."""
+
+
+def function_at(signature: str) -> Callable[..., Any]:
+    """A caller of kernels of that signature: ``caller(address, *arguments)`` inside a kernel."""
+    return _Intrinsic("function_at", lambda: _build_call(signature))
+
+
+@cache
+def _parsed(signature: str) -> Any:
+    from numba.core import sigutils
+
+    return sigutils.normalize_signature(signature)
+
+
+# --- the cache on disk -----------------------------------------------------------------------
+
+
+def _dispatcher(function: Callable[..., Any]) -> Any:
+    from numba import config, njit
+
+    options = {"nogil": True, "error_model": "numpy"}
+    folder = _kernel_folder()
+    if folder is None or function.__code__.co_filename.startswith("<"):
+        return njit(**options)(function)
+    # numba reads the folder when a function is decorated: set it for that moment only.
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(folder)
+    try:
+        return njit(cache=True, **options)(function)
+    finally:
+        config.CACHE_DIR = before
+
+
+@cache
+def _digest() -> str:
+    """Of every source file with a kernel: a change in one callee makes a new folder."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        source = path.read_bytes()
+        if b"@kernel" in source or path.name == "_compile.py":
+            digest.update(path.name.encode() + b"\0" + source)
+    return digest.hexdigest()[:16]
+
+
+@cache
+def _kernel_folder() -> Path | None:
+    """A writable folder for compiled kernels; None, with one warning, where there is none."""
+    folder = cache_folder() / f"kernels-{_digest()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        if folder.is_dir():
+            # Warmed but read-only, as in a container image: numba insists on a writable folder.
+            copy = tempfile.mkdtemp(prefix="fairwolfe-")
+            atexit.register(shutil.rmtree, copy, ignore_errors=True)
+            return Path(shutil.copytree(folder, copy, dirs_exist_ok=True))
+        warnings.warn(
+            f"kernels cannot be kept in {folder} ({error.strerror}), so every process compiles "
+            "them anew; set FAIRWOLFE_CACHE to a writable folder",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
+    os.utime(folder)
+    for other in folder.parent.glob("kernels-*"):
+        if time.time() - other.stat().st_mtime > _UNUSED_SECONDS:
+            shutil.rmtree(other, ignore_errors=True)
+    return folder
+
+
+def _warm() -> int:
+    """Compile or load every kernel of the package that declares a signature."""
+    import pkgutil
+    from importlib import import_module
+
+    for module in pkgutil.walk_packages([str(Path(__file__).parent)], "fairwolfe."):
+        if not module.name.endswith("__main__"):
+            import_module(module.name)
+    return sum(1 for k in _KERNELS if k.signature is not None and k.address)
+
+
+if __name__ == "__main__":
+    # Run as a script this file is another module than the one that holds the kernels.
+    from importlib import import_module
+
+    print(f"{import_module('fairwolfe._compile')._warm()} kernels ready")

@@ -1,0 +1,73 @@
+"""Typed errors. A message says what is wrong with which value, what is allowed, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+__all__ = [
+    "ConformanceError",
+    "FairwolfeError",
+    "IncompatibleState",
+    "InvalidInput",
+    "MissingData",
+    "MissingExtra",
+    "NoProx",
+    "NotConcave",
+    "NumericalFailure",
+    "OutsideAssumptions",
+]
+
+
+class FairwolfeError(Exception):
+    """Everything this library raises on purpose."""
+
+
+class InvalidInput(FairwolfeError, ValueError):
+    """A value that cannot be accepted; nothing was changed."""
+
+
+class NotConcave(InvalidInput):
+    """A function that had to be concave is not."""
+
+
+class NoProx(FairwolfeError):
+    """A proximal map was asked of a function that has none in closed form."""
+
+
+class OutsideAssumptions(FairwolfeError):
+    """A theorem was asked for where one of its assumptions does not hold."""
+
+
+class NumericalFailure(FairwolfeError):
+    """A computation lost its accuracy; better loud than NaN turned into a number."""
+
+
+class MissingExtra(FairwolfeError, ImportError):
+    """An optional dependency is not installed."""
+
+
+class MissingData(FairwolfeError, FileNotFoundError):
+    """A data set is not on this machine."""
+
+
+class IncompatibleState(FairwolfeError):
+    """A saved state belongs to another policy, problem or version."""
+
+
+class ConformanceError(FairwolfeError, AssertionError):
+    """A class breaks the contract that it claims to keep."""
+
+
+def did_you_mean(word: object, known: Iterable[object]) -> str:
+    """The end of a sentence about an unknown name: what exists, the nearest first.
+
+    >>> did_you_mean("click", ["minutes", "clicks"])
+    "did you mean 'clicks'? Known are: clicks, minutes"
+    """
+    names = sorted(str(k) for k in known)
+    if not names:
+        return "no names are known here"
+    near = get_close_matches(str(word), names, n=1)
+    listed = "known are: " + ", ".join(names)
+    return f"did you mean {near[0]!r}? {listed.capitalize()}" if near else listed

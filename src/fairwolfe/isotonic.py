@@ -1,0 +1,139 @@
+"""Sorting that remembers, and isotonic regression on it: the engine of every Gini.
+
+The proximal map of a generalised Gini function is an isotonic regression of the sorted vector
+(THEORY 2). Between two rounds of a bandit the order hardly changes, so it is kept: an insertion
+sort then costs O(n), and only a vector in a quite different order pays for a merge sort.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fairwolfe._compile import kernel
+from fairwolfe.protocols import IntVector, Vector
+
+__all__ = ["pooled_gradient", "sort_kept"]
+
+# An insertion sort that has moved this many elements per element is beaten by a merge sort.
+_MOVES = 8
+
+
+@kernel
+def sort_kept(z: Vector, order: IntVector, spare: IntVector, keys: Vector, other: Vector) -> None:
+    """Make `order` an ascending order of z, starting from the order that it holds.
+
+    `order` must be a permutation; `spare`, `keys` and `other` are scratch of the same length.
+    """
+    n = z.size
+    moves = np.int64(0)
+    for j in range(n):
+        keys[j] = z[order[j]]
+    for j in range(1, n):
+        key = keys[j]
+        if keys[j - 1] <= key:
+            continue
+        item = order[j]
+        k = j
+        while k > 0 and keys[k - 1] > key:
+            keys[k] = keys[k - 1]
+            order[k] = order[k - 1]
+            k -= 1
+        keys[k] = key
+        order[k] = item
+        moves += j - k
+        if moves > _MOVES * n:
+            _merge_sort(keys, order, other, spare)
+            return
+
+
+@kernel
+def _merge_sort(keys: Vector, order: IntVector, other: Vector, spare: IntVector) -> None:
+    """Natural merge sort of keys, ascending, with their order: O(n log(number of runs))."""
+    n = keys.size
+    while True:
+        merged = np.int64(0)
+        start = np.int64(0)
+        while start < n:
+            middle = _run_end(keys, start)
+            stop = _run_end(keys, middle)
+            i, j = start, middle
+            for k in range(start, stop):
+                if j >= stop or (i < middle and keys[i] <= keys[j]):
+                    other[k] = keys[i]
+                    spare[k] = order[i]
+                    i += 1
+                else:
+                    other[k] = keys[j]
+                    spare[k] = order[j]
+                    j += 1
+            merged += 1
+            start = stop
+        keys[:] = other
+        order[:] = spare
+        if merged <= 1:
+            return
+
+
+@kernel
+def _run_end(keys: Vector, start: int) -> int:
+    """One past the last element of the ascending run that begins at start."""
+    n = keys.size
+    if start >= n:
+        return n
+    end = start + 1
+    while end < n and keys[end - 1] <= keys[end]:
+        end += 1
+    return end
+
+
+@kernel
+def pooled_gradient(
+    sorted_z: Vector,
+    order: IntVector,
+    step: float,
+    prefix: Vector,
+    starts: IntVector,
+    excess: Vector,
+    out: Vector,
+) -> None:
+    """Gradient of the Moreau envelope of sum_j w_j z_(j), w non-increasing with the given prefix
+    sums (n + 1 of them); for step 0 the supergradient that is the same for equal coordinates.
+
+    The proximal point is the non-decreasing regression of z_(j) + step w_j. Inside a run of equal
+    z that sequence falls, so a run is never split: only runs are pooled. On a pooled block B the
+    gradient is mean_B(w) + (mean_B(z) - z)/step, where means of z are kept as the excess over the
+    block's smallest value: no difference of large numbers, and the order of ties cannot matter.
+    """
+    n = sorted_z.size
+    blocks = np.int64(0)
+    stop = np.int64(0)
+    while stop < n:
+        start = stop
+        value = sorted_z[start]
+        while stop < n and sorted_z[stop] == value:
+            stop += 1
+        surplus = 0.0  # sum over the block of z - (its smallest z)
+        while blocks > 0 and step > 0.0:
+            before = starts[blocks - 1]
+            n_before, n_here = start - before, stop - start
+            rise = (sorted_z[start] - sorted_z[before]) * n_here + surplus
+            target_before = excess[blocks - 1] + step * (prefix[start] - prefix[before])
+            target_here = rise + step * (prefix[stop] - prefix[start])
+            if target_before * n_here < target_here * n_before:
+                break
+            surplus = excess[blocks - 1] + rise
+            start = before
+            blocks -= 1
+        starts[blocks] = start
+        excess[blocks] = surplus
+        blocks += 1
+    for b in range(blocks):
+        start = starts[b]
+        stop = starts[b + 1] if b + 1 < blocks else n
+        size = stop - start
+        weight = (prefix[stop] - prefix[start]) / size
+        mean = excess[b] / size
+        smallest = sorted_z[start]
+        for j in range(start, stop):
+            shift = mean - (sorted_z[j] - smallest)
+            out[order[j]] = weight + (shift / step if step > 0.0 else 0.0)

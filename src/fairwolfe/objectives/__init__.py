@@ -1,0 +1,47 @@
+"""Concave functions of the average reward vector, each with value, supergradient and smoothing.
+
+Add them, multiply them by numbers >= 0, aim them with ``.on(...)``:
+
+>>> from fairwolfe.objectives import AtMost, Linear
+>>> f = Linear({"clicks": 1.0, "minutes": 0.5}) + 20 * AtMost({"cost": 0.01}, penalty=1.0)
+>>> f.terms[0]
+Linear(weights={'clicks': 1.0, 'minutes': 0.5})
+"""
+
+from fairwolfe.objectives.combine import On, Scaled, Sum
+from fairwolfe.objectives.concave import Concave
+from fairwolfe.objectives.custom import Custom
+from fairwolfe.objectives.equal_exposure import EqualExposure
+from fairwolfe.objectives.generalized_gini import (
+    GeneralizedGini,
+    GiniEquality,
+    GiniWelfare,
+    Minimum,
+)
+from fairwolfe.objectives.linear import Linear
+from fairwolfe.objectives.mapped import ByGroup, Mapped, PerMerit
+from fairwolfe.objectives.threshold import AtLeast, AtMost
+from fairwolfe.objectives.two_sided import TwoSided
+from fairwolfe.objectives.welfare import Nash, Welfare
+
+__all__ = [
+    "AtLeast",
+    "AtMost",
+    "ByGroup",
+    "Concave",
+    "Custom",
+    "EqualExposure",
+    "GeneralizedGini",
+    "GiniEquality",
+    "GiniWelfare",
+    "Linear",
+    "Mapped",
+    "Minimum",
+    "Nash",
+    "On",
+    "PerMerit",
+    "Scaled",
+    "Sum",
+    "TwoSided",
+    "Welfare",
+]

@@ -1,0 +1,356 @@
+"""Sums, multiples and blocks of objectives: `Sum`, `Scaled`, `On`.
+
+A combination is a kernel like any other whose `params` hold the addresses of its parts, so
+expressions nest without limit and one compiled loop reaches them all.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from fairwolfe._compile import kernel
+from fairwolfe.errors import InvalidInput, NotConcave
+from fairwolfe.linalg import add_scaled
+from fairwolfe.objectives.concave import GRADIENT, Concave, Program, Scope, call_gradient
+from fairwolfe.protocols import IntVector, Vector
+
+__all__ = ["Combination", "On", "Part", "Scaled", "Sum"]
+
+_HEADER = 8  # numbers per part in `params`: see Combination._params
+
+
+@kernel(signature=GRADIENT)
+def combined(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -> None:
+    """Sum over parts of c grad f_(c step)(z[where]): the smoothing of c f is c f_(c step)."""
+    out[:] = 0.0
+    for k in range(np.int64(params[0])):
+        head = params[1 + _HEADER * k : 1 + _HEADER * (k + 1)]
+        address, scale = np.int64(head[0]), head[1]
+        start, size = np.int64(head[2]), np.int64(head[3])
+        listed, first = np.int64(head[4]), np.int64(head[5])
+        scratch = np.int64(head[7])
+        own = params[first : np.int64(head[6])]
+        g = work[scratch : scratch + size]
+        if listed == 0:
+            part_work = work[scratch + size :]
+            call_gradient(address, z[start : start + size], scale * step, own, part_work, g)
+            add_scaled(scale, g, out[start : start + size])
+        else:
+            where = params[listed : listed + size]
+            x = work[scratch + size : scratch + 2 * size]
+            for i in range(size):
+                x[i] = z[np.int64(where[i])]
+            call_gradient(address, x, scale * step, own, work[scratch + 2 * size :], g)
+            for i in range(size):
+                out[np.int64(where[i])] += scale * g[i]
+
+
+class Part(NamedTuple):
+    """c f(z[where])."""
+
+    scale: float
+    objective: Concave
+    where: slice | IntVector
+
+    def size(self, n: int) -> int:
+        return (
+            len(range(*self.where.indices(n))) if isinstance(self.where, slice) else len(self.where)
+        )
+
+    def program(self, n: int) -> Program:
+        return self.objective.program(self.size(n))
+
+
+class Combination(Concave):
+    """A sum of multiples of functions of some of the coordinates."""
+
+    kernel = combined
+
+    @abstractmethod
+    def parts(self, n: int) -> list[Part]:
+        """The parts of an expression of n coordinates; multiples are > 0."""
+
+    def _value(self, z: Vector) -> float:
+        return sum((p.scale * p.objective._value(z[p.where]) for p in self.parts(z.size)), 0.0)
+
+    def _envelope(self, z: Vector, step: float) -> float:
+        return sum(
+            (
+                p.scale * p.objective._envelope(z[p.where], p.scale * step)
+                for p in self.parts(z.size)
+            ),
+            0.0,
+        )
+
+    def leaves(self, n: int) -> Iterator[tuple[float, Concave, int]]:
+        for part in self.parts(n):
+            for scale, leaf, size in part.objective.leaves(part.size(n)):
+                yield part.scale * scale, leaf, size
+
+    def curvature(self, n: int) -> Vector:
+        total = np.zeros(n)
+        for part in self.parts(n):
+            total[part.where] += part.objective.curvature(part.size(n))
+        return total
+
+    def _disjoint(self, n: int) -> bool:
+        """Whether no coordinate belongs to two parts."""
+        return True
+
+    def lipschitz(self, n: int) -> float:
+        constants = [p.scale * p.objective.lipschitz(p.size(n)) for p in self.parts(n)]
+        if self._disjoint(n):
+            return float(np.linalg.norm(constants))
+        return float(sum(constants))
+
+    def smoothness(self, n: int) -> float:
+        constants = [p.scale * p.objective.smoothness(p.size(n)) for p in self.parts(n)]
+        return float(max(constants, default=0.0) if self._disjoint(n) else sum(constants))
+
+    @property
+    @abstractmethod
+    def members(self) -> tuple[Concave, ...]:
+        """The objectives of the parts."""
+
+    @property
+    def smooth(self) -> bool:
+        return all(member.smooth for member in self.members)
+
+    @property
+    def has_prox(self) -> bool:
+        return all(member.has_prox for member in self.members)
+
+    @property
+    def everywhere(self) -> bool:
+        return all(member.everywhere for member in self.members)
+
+    def _params(self, n: int) -> Vector:
+        """The number of parts; for each: address, multiple, start, size, place of its list of
+        coordinates (0: consecutive ones), first and one past the last of its own params, place of
+        its scratch in `work`; then these lists and params.
+        """
+        parts = self.parts(n)
+        heads, tail = [float(len(parts))], []
+        place = 1 + _HEADER * len(parts)
+        scratch = 0
+        for part in parts:
+            program, size = part.program(n), part.size(n)
+            start, listed = 0, 0
+            if isinstance(part.where, slice):
+                start = part.where.indices(n)[0]
+            else:
+                listed, place = place, place + size
+                tail.append(part.where.astype(np.float64))
+            end = place + program.params.size
+            heads += [program.address, part.scale, start, size, listed, place, end, scratch]
+            tail.append(program.params)
+            place = end
+            scratch += self._scratch(part, n)
+        return np.concatenate([heads, *tail])
+
+    def _work_size(self, n: int) -> int:
+        return sum(self._scratch(part, n) for part in self.parts(n))
+
+    @staticmethod
+    def _scratch(part: Part, n: int) -> int:
+        vectors = 1 if isinstance(part.where, slice) else 2
+        return vectors * part.size(n) + part.program(n).work_size
+
+
+def _common(sizes: Sequence[int | None], what: str) -> int | None:
+    fixed = sorted({size for size in sizes if size is not None})
+    if len(fixed) > 1:
+        raise InvalidInput(
+            f"{what} adds functions of {fixed[0]} and of {fixed[1]} coordinates; aim each at its "
+            "own coordinates with .on(...)"
+        )
+    return fixed[0] if fixed else None
+
+
+@dataclass(frozen=True)
+class Sum(Combination):
+    """f + g + ...: concave, Lipschitz constants add; smoothed term by term.
+
+    >>> from fairwolfe.objectives import Linear, Minimum
+    >>> (Minimum() + Linear([1.0, 1.0])).value([3.0, 1.0])
+    5.0
+    """
+
+    terms: tuple[Concave, ...]
+
+    def __post_init__(self) -> None:
+        if not self.terms or not all(isinstance(term, Concave) for term in self.terms):
+            raise InvalidInput(f"a Sum has terms {self.terms!r}; give objectives, at least one")
+        nested = [t.terms if isinstance(t, Sum) else (t,) for t in self.terms]
+        object.__setattr__(self, "terms", tuple(t for terms in nested for t in terms))
+
+    @property
+    def size(self) -> int | None:
+        return _common([term.size for term in self.terms], "a sum")
+
+    @property
+    def members(self) -> tuple[Concave, ...]:
+        return self.terms
+
+    @property
+    def has_prox(self) -> bool:
+        # Only block by block: there is no closed form for a sum on the same coordinates.
+        n = self.size or max(_least_size(term) for term in self.terms)
+        return super().has_prox and self._disjoint(n)
+
+    def _described(self) -> str:
+        widest = next(term for term in self.terms if term.size is not None)
+        return widest._described()
+
+    def parts(self, n: int) -> list[Part]:
+        everything = slice(0, n)
+        return [Part(1.0, term, everything) for term in self.terms]
+
+    def _disjoint(self, n: int) -> bool:
+        # Each term is a function of all coordinates, but a block uses only its own.
+        uses = np.zeros(n)
+        for term in self.terms:
+            uses[_used(term, n)] += 1.0
+        return bool(uses.max() <= 1.0)
+
+    def _bound(self, scope: Scope) -> Concave:
+        return Sum(tuple(term._bind(scope) for term in self.terms))
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        from fairwolfe.objectives.generalized_gini import GiniWelfare, Minimum
+        from fairwolfe.objectives.linear import Linear
+        from fairwolfe.objectives.threshold import AtMost
+
+        return (
+            cls((GiniWelfare(), Linear((1.0, 0.0, -0.5, 2.0)))),
+            cls((Minimum().on(0, 2), 3.0 * AtMost(0.4, penalty=2.0).on(1))),
+        )
+
+
+def _least_size(term: Concave) -> int:
+    if isinstance(term, Scaled):
+        return _least_size(term.objective)
+    if isinstance(term, On):
+        return 1 + max(c if c >= 0 else -c - 1 for c in term.positions())
+    return term.size or 1
+
+
+def _used(term: Concave, n: int) -> IntVector:
+    """The coordinates that a term depends on."""
+    if isinstance(term, Scaled):
+        return _used(term.objective, n) if term.multiple else np.empty(0, dtype=np.int64)
+    if isinstance(term, On):
+        return np.concatenate([np.arange(n)[part.where] for part in term.parts(n)])
+    return np.arange(n)
+
+
+@dataclass(frozen=True)
+class Scaled(Combination):
+    """c f with c >= 0; 0 f is the zero function, whatever the domain of f.
+
+    >>> from fairwolfe.objectives import Minimum
+    >>> (2 * Minimum()).value([3.0, 1.0])
+    2.0
+    """
+
+    multiple: float
+    objective: Concave
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.multiple) and self.multiple >= 0.0):
+            kind = NotConcave if self.multiple < 0.0 else InvalidInput
+            raise kind(
+                f"the multiple of {self.objective} is {self.multiple}; a finite number of at least "
+                "0 keeps it concave (to have less of a reward use AtMost, or a negative weight in "
+                "Linear)"
+            )
+
+    @property
+    def size(self) -> int | None:
+        return self.objective.size
+
+    @property
+    def members(self) -> tuple[Concave, ...]:
+        return (self.objective,) if self.multiple else ()
+
+    def _described(self) -> str:
+        return self.objective._described()
+
+    def parts(self, n: int) -> list[Part]:
+        return [Part(self.multiple, self.objective, slice(0, n))] if self.multiple else []
+
+    def _bound(self, scope: Scope) -> Concave:
+        return Scaled(self.multiple, self.objective._bind(scope))
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        from fairwolfe.objectives.generalized_gini import GiniEquality
+        from fairwolfe.objectives.welfare import Welfare
+
+        return cls(2.5, GiniEquality()), cls(0.0, Welfare(0.5))
+
+
+@dataclass(frozen=True)
+class On(Combination):
+    """f of some coordinates only, by name or position: what ``.on(...)`` returns.
+
+    >>> from fairwolfe.objectives import Linear
+    >>> Linear([1.0, 2.0]).on(2, 0).value([5.0, 0.0, 1.0])
+    11.0
+    """
+
+    objective: Concave
+    coordinates: tuple[str | int, ...]
+
+    def __post_init__(self) -> None:
+        chosen = self.coordinates
+        for c in chosen:
+            if isinstance(c, bool) or not isinstance(c, (str, int, np.integer)):
+                raise InvalidInput(f".on(...) was given {c!r}; give names or positions")
+        if not chosen or len(set(chosen)) < len(chosen):
+            raise InvalidInput(f".on{chosen!r} must name coordinates, at least one, none twice")
+        plain = tuple(c if isinstance(c, str) else int(c) for c in chosen)
+        object.__setattr__(self, "coordinates", plain)
+        self.objective._check_size(len(plain))
+
+    @property
+    def members(self) -> tuple[Concave, ...]:
+        return (self.objective,)
+
+    def positions(self) -> list[int]:
+        """The coordinates as numbers."""
+        places = [c for c in self.coordinates if not isinstance(c, str)]
+        if len(places) < len(self.coordinates):
+            raise InvalidInput(
+                f"{self} names its rewards, so it needs a problem to know where they stand; call "
+                ".bind(problem) first"
+            )
+        return places
+
+    def parts(self, n: int) -> list[Part]:
+        scope = Scope(n, {}, f"z has {n}")
+        places = [scope.index(c) for c in self.positions()]
+        if len(set(places)) < len(places):
+            raise InvalidInput(f".on{self.coordinates!r} names a coordinate twice in length {n}")
+        if places == list(range(places[0], places[0] + len(places))):
+            return [Part(1.0, self.objective, slice(places[0], places[0] + len(places)))]
+        return [Part(1.0, self.objective, np.array(places))]
+
+    def _bound(self, scope: Scope) -> Concave:
+        places = [scope.index(c) for c in self.coordinates]
+        listed = ", ".join(str(c) for c in self.coordinates)
+        part = scope.part(places, f".on(...) names {len(places)} ({listed})")
+        return On(self.objective._bind(part), tuple(places))
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        from fairwolfe.objectives.equal_exposure import EqualExposure
+        from fairwolfe.objectives.generalized_gini import GiniWelfare
+
+        return cls(GiniWelfare(), (1, 2)), cls(EqualExposure(), (3, 0, 2))

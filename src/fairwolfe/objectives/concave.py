@@ -1,0 +1,357 @@
+"""`Concave`: what every objective is, with its compiled gradient and its algebra."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from fairwolfe._compile import Kernel, function_at, kernel
+from fairwolfe.errors import InvalidInput, NoProx, did_you_mean
+from fairwolfe.problem import Problem
+from fairwolfe.protocols import Vector
+
+if TYPE_CHECKING:
+    from fairwolfe.objectives.combine import On, Scaled, Sum
+
+__all__ = ["GRADIENT", "Concave", "Program", "Scope", "call_gradient", "finite_vector", "numbers"]
+
+GRADIENT = "void(float64[::1], float64, float64[::1], float64[::1], float64[::1])"
+"""Signature of every smoothed gradient: (z, step, params, work, out); step 0: a supergradient."""
+
+call_gradient = function_at(GRADIENT)
+
+
+@kernel(signature="void(int64, float64[::1], float64, float64[::1], float64[::1], float64[::1])")
+def gradient_at(
+    address: int, z: Vector, step: float, params: Vector, work: Vector, out: Vector
+) -> None:
+    """Call the gradient that stands at an address: how Python reaches the compiled gradients."""
+    call_gradient(address, z, step, params, work, out)
+
+
+class Program(NamedTuple):
+    """A compiled gradient as data, for one length of z and this process only."""
+
+    address: int
+    params: Vector
+    work_size: int
+    failures: tuple[list[BaseException], ...] = ()
+
+    def work(self) -> Vector:
+        """Fresh scratch; what it holds between calls makes them faster, never different."""
+        return np.zeros(self.work_size)
+
+    def gradient(self, z: Vector, step: float, work: Vector) -> Vector:
+        """The smoothed gradient at a trusted z."""
+        out = np.empty(z.size)
+        gradient_at(self.address, z, step, self.params, work, out)
+        self.raise_failures()
+        return out
+
+    def raise_failures(self) -> None:
+        """Raise what a Python function of the user raised inside compiled code, if one did."""
+        for failures in self.failures:
+            if failures:
+                error = failures[0]
+                failures.clear()
+                raise error
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The coordinates an expression is bound to: how many, and the names that some have."""
+
+    size: int
+    names: Mapping[str, int]
+    what: str
+    n_users: int | None = None  # of a ranking problem: user-side rewards, the last coordinates
+    box: tuple[Vector, Vector] | None = None  # smallest and largest values
+
+    @classmethod
+    def of(cls, problem: Problem) -> Scope:
+        names = {name: problem.coordinate(name) for name in problem.rewards}
+        listed = ", ".join(names)
+        items = f"{problem.n_items} items and " if problem.n_items else ""
+        what = f"the problem has {items}{len(names)} rewards ({listed})"
+        users = len(names) if problem.n_items else None
+        return cls(problem.n_objectives, names, what, users, (problem.low, problem.high))
+
+    def part(self, where: slice | list[int], what: str) -> Scope:
+        """The scope of some of the coordinates, counted anew."""
+        places = np.arange(self.size)[where].tolist()
+        found = {index: name for name, index in self.names.items()}
+        names = {found[old]: new for new, old in enumerate(places) if old in found}
+        box = (self.box[0][places], self.box[1][places]) if self.box else None
+        return Scope(len(places), names, what, None, box)
+
+    def index(self, coordinate: str | int) -> int:
+        """A name or a position as a position."""
+        if isinstance(coordinate, str):
+            if coordinate not in self.names:
+                raise InvalidInput(
+                    f"there is no reward {coordinate!r}; {did_you_mean(coordinate, self.names)}"
+                )
+            return self.names[coordinate]
+        if not -self.size <= coordinate < self.size:
+            raise InvalidInput(
+                f"there is no coordinate {coordinate}: {self.what}, so coordinates go from 0 to "
+                f"{self.size - 1}"
+            )
+        return int(coordinate) % self.size
+
+
+class Concave(ABC):
+    """A concave function of the average reward vector.
+
+    A leaf gives its value, its Lipschitz constant, and one compiled gradient: of its Moreau
+    envelope with width `step`, or for step 0 a supergradient of the function itself. Sums,
+    multiples, blocks and maps are built from leaves and are kernels like them.
+    """
+
+    kernel: ClassVar[Kernel[..., None]]
+
+    # --- what a leaf gives --------------------------------------------------------------------
+
+    @property
+    def size(self) -> int | None:
+        """The only length that fits, or None where any does."""
+        return None
+
+    @abstractmethod
+    def _value(self, z: Vector) -> float:
+        """The value at a trusted z."""
+
+    @abstractmethod
+    def lipschitz(self, n: int) -> float:
+        """L in the 2-norm for n coordinates; inf where there is none."""
+
+    def smoothness(self, n: int) -> float:
+        """C, the Lipschitz constant of the gradient for n coordinates; inf where there is none."""
+        return np.inf
+
+    def _params(self, n: int) -> Vector:
+        return np.empty(0)
+
+    def _work_size(self, n: int) -> int:
+        return 0
+
+    @property
+    def everywhere(self) -> bool:
+        """Finite on all of R^n (not so for Welfare and Nash)."""
+        return True
+
+    @property
+    def has_prox(self) -> bool:
+        """Whether `prox` exists in closed form."""
+        return True
+
+    def leaves(self, n: int) -> Iterator[tuple[float, Concave, int]]:
+        """Every (multiple, leaf, number of its coordinates) of the expression."""
+        yield 1.0, self, n
+
+    def curvature(self, n: int) -> Vector:
+        """A diagonal bound, in units of 1/step, on the curvature of the smoothing with `step`.
+
+        Each leaf's envelope bends by at most 1/step in its own coordinates; sums and maps stack
+        these. Smoothing with width b therefore has a max(curvature)/b-Lipschitz gradient.
+        """
+        return np.ones(n)
+
+    def _bound(self, scope: Scope) -> Concave:
+        """The same function with names resolved; sizes are checked by the caller."""
+        return self
+
+    # --- what everybody calls -----------------------------------------------------------------
+
+    @property
+    def smooth(self) -> bool:
+        """Whether the gradient is Lipschitz, so that no smoothing is needed."""
+        return bool(np.isfinite(self.smoothness(self.size or 2)))
+
+    def value(self, z: Vector) -> float:
+        """f(z); -inf outside the domain, never NaN."""
+        return float(self._value(self._checked(z)))
+
+    def gradient(self, z: Vector) -> Vector:
+        """A supergradient g at z: f(y) <= f(z) + <g, y - z> for every y."""
+        point = self._checked(z)
+        g = self._smoothed(point, 0.0)
+        if not np.isfinite(g).all():
+            worst = int(np.flatnonzero(~np.isfinite(g))[0])
+            raise InvalidInput(
+                f"{self} has no supergradient at z[{worst}] = {point[worst]}: it is outside its "
+                "domain or on its edge; smooth it with Moreau(), or give it an offset > 0"
+            )
+        return g
+
+    def prox(self, z: Vector, step: float) -> Vector:
+        """argmax_y f(y) - |y - z|^2 / (2 step), for step > 0."""
+        self._check_prox()
+        point = self._checked(z)
+        # The envelope's gradient is (prox - z)/step, computed without that cancellation.
+        return point + step * self._smoothed(point, positive("step", step))
+
+    def envelope(self, z: Vector, step: float) -> float:
+        """Value of the Moreau smoothing: max_y f(y) - |y - z|^2/(2 step), leaf by leaf."""
+        point = self._checked(z)
+        return self._envelope(point, positive("step", step))
+
+    def envelope_gradient(self, z: Vector, step: float) -> Vector:
+        """Gradient of `envelope`, compiled."""
+        point = self._checked(z)
+        for _, leaf, _ in self.leaves(point.size):
+            leaf._check_smoothable()
+        return self._smoothed(point, positive("step", step))
+
+    def on(self, *coordinates: str | int) -> On:
+        """The same function of these coordinates only, by name or position.
+
+        >>> from fairwolfe.objectives import Minimum
+        >>> Minimum().on(0, 2).value([3.0, 1.0, 2.0])
+        2.0
+        """
+        from fairwolfe.objectives.combine import On
+
+        return On(self, coordinates)
+
+    def bind(self, problem: Problem) -> Concave:
+        """Resolve names and check sizes against a problem."""
+        return self._bind(Scope.of(problem))
+
+    def __add__(self, other: object) -> Sum:
+        from fairwolfe.objectives.combine import Sum
+
+        if not isinstance(other, Concave):
+            return NotImplemented
+        return Sum((self, other))
+
+    def __radd__(self, other: object) -> Concave:
+        # sum([f, g]) starts from 0.
+        return self if isinstance(other, int) and other == 0 else NotImplemented
+
+    def __mul__(self, multiple: float) -> Scaled:
+        from fairwolfe.objectives.combine import Scaled
+
+        if isinstance(multiple, bool) or not isinstance(multiple, (int, float, np.number)):
+            return NotImplemented
+        return Scaled(float(multiple), self)
+
+    __rmul__ = __mul__
+
+    def program(self, n: int) -> Program:
+        """The compiled gradient for n coordinates as data; see `Program`."""
+        programs: dict[int, Program] = self.__dict__.setdefault("_programs", {})
+        if n not in programs:
+            self._check_size(n)
+            params = np.ascontiguousarray(self._params(n), dtype=np.float64)
+            failures = [getattr(leaf, "failures", None) for _, leaf, _ in self.leaves(n)]
+            programs[n] = Program(
+                type(self).kernel.address,
+                params,
+                self._work_size(n),
+                tuple(kept for kept in failures if kept is not None),
+            )
+        return programs[n]
+
+    # --- the rest -----------------------------------------------------------------------------
+
+    def _check_prox(self) -> None:
+        if not self.has_prox:
+            raise NoProx(f"{self} has no proximal map in closed form; {self._instead()}")
+
+    def _check_smoothable(self) -> None:
+        """Whether Moreau smoothing can treat this leaf; raises NoProx if not."""
+        self._check_prox()
+
+    def _instead(self) -> str:
+        return "smooth it with Moreau(), which works on every leaf by itself, or Randomized()"
+
+    def _bind(self, scope: Scope) -> Concave:
+        bound = self._bound(scope)
+        if bound.size is not None and bound.size != scope.size:
+            raise InvalidInput(f"{bound._described()}, {scope.what}; {_aim(bound.size, scope)}")
+        return bound
+
+    def _described(self) -> str:
+        return f"{type(self).__name__} takes {self.size} coordinates"
+
+    def _check_size(self, n: int) -> None:
+        if self.size is not None and n != self.size:
+            raise InvalidInput(
+                f"{self._described()}, z has {n}; give z of length {self.size}, or aim the "
+                f"objective at {self.size} of the {n} coordinates with .on(...)"
+            )
+
+    def _checked(self, z: Vector) -> Vector:
+        point = finite_vector("z", z)
+        self._check_size(point.size)
+        return point
+
+    def _envelope(self, z: Vector, step: float) -> float:
+        self._check_smoothable()
+        g = self._smoothed(z, step)
+        return float(self._value(z + step * g) - 0.5 * step * (g @ g))
+
+    def _smoothed(self, z: Vector, step: float) -> Vector:
+        program = self.program(z.size)
+        # Scratch is lent, so that two threads never share one and the kept order survives.
+        idle: list[tuple[int, Vector]] = self.__dict__.setdefault("_idle", [])
+        try:
+            size, work = idle.pop()
+        except IndexError:
+            size, work = -1, program.work()
+        if size != z.size:
+            work = program.work()
+        g = program.gradient(z, float(step), work)
+        idle.append((z.size, work))
+        return g
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Hyper-parameters only: addresses and scratch belong to this process.
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        """Instances for the conformance checks."""
+        return (cls(),)
+
+
+def _aim(size: int, scope: Scope) -> str:
+    names = list(scope.names)
+    if 0 < size <= len(names):
+        return "aim it with .on(" + ", ".join(map(repr, names[:size])) + ")"
+    return f"aim it at {size} coordinates with .on(...), or change its length"
+
+
+def finite_vector(name: str, values: Any) -> Vector:
+    """A float64 vector of finite numbers, or an error that names the first bad one."""
+    try:
+        vector = np.ascontiguousarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{name} is not a vector of numbers: {error}") from error
+    if vector.ndim != 1 or np.ndim(values) != 1:
+        raise InvalidInput(f"{name} has shape {np.shape(values)}; give a vector, shape (n,)")
+    if vector.size == 0:
+        raise InvalidInput(f"{name} is empty; give at least one number")
+    if not np.isfinite(vector).all():
+        worst = int(np.flatnonzero(~np.isfinite(vector))[0])
+        raise InvalidInput(f"{name}[{worst}] is {vector[worst]}; give finite numbers only")
+    return vector
+
+
+def numbers(name: str, values: Iterable[float]) -> tuple[float, ...]:
+    """Finite numbers as a tuple, for hyper-parameters that are compared and hashed."""
+    given = values if isinstance(values, (np.ndarray, tuple, list)) else tuple(values)
+    return tuple(finite_vector(name, given).tolist())
+
+
+def positive(name: str, value: float) -> float:
+    """A positive finite number, or an error that shows it."""
+    number = float(value)
+    if not (np.isfinite(number) and number > 0):
+        raise InvalidInput(f"{name} is {value!r}; give a positive finite number")
+    return number

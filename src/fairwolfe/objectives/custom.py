@@ -1,0 +1,220 @@
+"""`Custom`: bring your own concave function."""
+
+from __future__ import annotations
+
+import ctypes
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from fairwolfe._compile import call_back, kernel
+from fairwolfe.errors import InvalidInput, NotConcave
+from fairwolfe.objectives.concave import GRADIENT, Concave, Scope, finite_vector
+from fairwolfe.protocols import Vector
+from fairwolfe.streams import stream
+
+__all__ = ["Custom"]
+
+_POINTER = ctypes.POINTER(ctypes.c_double)
+_CALLBACK = ctypes.CFUNCTYPE(None, _POINTER, ctypes.c_int64, _POINTER)
+_PAIRS = 200
+_CUBE_ROOT = float(np.finfo(np.float64).eps ** (1.0 / 3.0))  # best step of a central difference
+
+
+@kernel(signature=GRADIENT)
+def custom(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -> None:
+    """params: the address of a C function that calls back into Python."""
+    call_back(int(params[0]), z, out)
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Custom(Concave):
+    """f given by Python functions: ``value(z) -> float`` and ``gradient(z) -> vector``.
+
+    Without a gradient, central differences are used, and a warning says so: 2 n values a call,
+    about 10 digits where f is smooth, the mean of the one-sided slopes at a kink (which need not
+    be a supergradient there). Concavity is spot-checked where the problem's rewards can lie (the
+    unit box if no problem is known); a violation is shown with the two points that prove it.
+
+    There is no proximal map, so the default smoothing is Randomized unless ``smooth=True``
+    promises a Lipschitz gradient (it is then left as it is). It can be used in every compiled
+    loop, which then calls Python once a step.
+
+    >>> f = Custom(lambda z: -float(z @ z), lambda z: -2.0 * z, smooth=True)
+    >>> f.value([3.0, 4.0]), f.gradient([3.0, 4.0]).tolist()
+    (-25.0, [-6.0, -8.0])
+    """
+
+    function: Callable[[Vector], float]
+    slope: Callable[[Vector], Vector] | None = None
+    smooth: bool = False
+    lipschitz_constant: float = np.inf
+
+    kernel = custom
+
+    def __init__(
+        self,
+        value: Callable[[Vector], float],
+        gradient: Callable[[Vector], Vector] | None = None,
+        *,
+        smooth: bool = False,
+        lipschitz: float = np.inf,
+    ) -> None:
+        for name, given in (("value", value), ("gradient", gradient)):
+            if given is not None and not callable(given):
+                raise InvalidInput(f"the {name} of Custom is {given!r}; give a function of z")
+        if gradient is None:
+            warnings.warn(
+                "Custom has no gradient, so it is taken by central differences: 2 n values a call "
+                "and no guarantee at kinks; pass gradient= for speed and exactness",
+                stacklevel=2,
+            )
+        object.__setattr__(self, "function", value)
+        object.__setattr__(self, "slope", gradient)
+        object.__setattr__(self, "smooth", bool(smooth))
+        object.__setattr__(self, "lipschitz_constant", float(lipschitz))
+
+    def __repr__(self) -> str:
+        slope = f", {_name(self.slope)}" if self.slope else ""
+        return f"Custom({_name(self.function)}{slope}, smooth={self.smooth})"
+
+    @property
+    def failures(self) -> list[BaseException]:
+        """What the functions raised inside compiled code and is still to be raised outside it."""
+        kept: list[BaseException] = self.__dict__.setdefault("_failures", [])
+        return kept
+
+    @property
+    def has_prox(self) -> bool:
+        return False
+
+    def _instead(self) -> str:
+        return "smooth it with Randomized(), or promise smooth=True if its gradient is Lipschitz"
+
+    def lipschitz(self, n: int) -> float:
+        return self.lipschitz_constant
+
+    def _value(self, z: Vector) -> float:
+        value = float(self.function(z))
+        if np.isnan(value) or value == np.inf:
+            raise InvalidInput(
+                f"the value function of Custom returned {value} at z = {z.tolist()}; a concave "
+                "function is a number, or -inf outside its domain"
+            )
+        return value
+
+    def _slope(self, z: Vector) -> Vector:
+        if self.slope is None:
+            return self._differences(z)
+        g = finite_vector("the gradient that Custom's function returned", self.slope(z))
+        if g.size != z.size:
+            raise InvalidInput(
+                f"the gradient function of Custom returned {g.size} numbers for a z of length "
+                f"{z.size}; return one for each coordinate"
+            )
+        return g
+
+    def _differences(self, z: Vector) -> Vector:
+        g = np.empty(z.size)
+        point = z.copy()
+        for i in range(z.size):
+            h = _CUBE_ROOT * max(1.0, abs(z[i]))
+            sides = []
+            for side in (z[i] - h, z[i] + h):
+                point[i] = side
+                sides.append(self._value(point))
+            point[i] = z[i]
+            if np.isfinite(sides).all():
+                g[i] = (sides[1] - sides[0]) / (2.0 * h)
+            else:
+                # One side is outside the domain: the slope towards the other one.
+                here = self._value(z)
+                g[i] = (sides[1] - here) / h if np.isfinite(sides[1]) else (here - sides[0]) / h
+        return finite_vector("the gradient of Custom by differences", g)
+
+    def _params(self, n: int) -> Vector:
+        if n not in self.__dict__.setdefault("_checked_sizes", set()):
+            self.check(np.zeros(n), np.ones(n))
+        # The callback object must live as long as its address is used.
+        holder = self.__dict__.setdefault("_callback", _CALLBACK(self._called))
+        return np.array([ctypes.cast(holder, ctypes.c_void_p).value], dtype=np.float64)
+
+    def _called(self, z: Any, n: int, out: Any) -> None:
+        result = np.ctypeslib.as_array(out, (n,))
+        try:
+            result[:] = self._slope(np.ctypeslib.as_array(z, (n,)).copy())
+        except BaseException as error:
+            # An exception cannot pass through compiled code: it is raised after it.
+            self.failures.append(error)
+            result[:] = np.nan
+
+    def _check_smoothable(self) -> None:
+        if not self.smooth:
+            self._check_prox()
+
+    def _envelope(self, z: Vector, step: float) -> float:
+        self._check_smoothable()
+        return self._value(z)  # smooth as it is
+
+    def _bound(self, scope: Scope) -> Concave:
+        low, high = scope.box or (np.zeros(scope.size), np.ones(scope.size))
+        self.check(low, high)
+        return self
+
+    def check(self, low: Vector, high: Vector) -> None:
+        """Look for two points of the box that prove f not concave, or its gradient wrong."""
+        rng = stream(0, "custom", "check")
+        n = low.size
+        for _ in range(_PAIRS):
+            x, y = low + (high - low) * rng.random((2, n))
+            share = rng.uniform(0.05, 0.95)
+            fx, fy, fm = self._value(x), self._value(y), self._value((1 - share) * x + share * y)
+            chord = (1 - share) * fx + share * fy
+            if not chord <= fm + 1e-9 * (1.0 + abs(fx) + abs(fy)):
+                raise NotConcave(
+                    f"the function of Custom is not concave: between x = {x.tolist()} "
+                    f"(f = {fx:.6g}) and y = {y.tolist()} (f = {fy:.6g}), at {share:.3g} of the "
+                    f"way, it is {fm:.6g}, below the chord's {chord:.6g}; give a concave function"
+                )
+            if self.slope is not None and np.isfinite(fx):
+                reach = fx + float(self._slope(x) @ (y - x))
+                if not fy <= reach + 1e-7 * (1.0 + abs(fx) + abs(fy)):
+                    raise InvalidInput(
+                        f"the gradient function of Custom is wrong: from x = {x.tolist()} it "
+                        f"promises f <= {reach:.6g} at y = {y.tolist()}, where f is {fy:.6g}; a "
+                        "supergradient must satisfy f(y) <= f(x) + <g(x), y - x>"
+                    )
+        self.__dict__.setdefault("_checked_sizes", set()).add(n)
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        return (
+            cls(_soft_minimum, _soft_minimum_gradient, smooth=True, lipschitz=1.0),
+            cls(_least, _least_gradient, lipschitz=1.0),
+        )
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", repr(function))
+
+
+def _soft_minimum(z: Vector) -> float:
+    low = z.min()
+    return float(low - np.log(np.exp(low - z).mean()))
+
+
+def _soft_minimum_gradient(z: Vector) -> Vector:
+    shares: Vector = np.exp(z.min() - z)
+    return np.divide(shares, shares.sum())
+
+
+def _least(z: Vector) -> float:
+    return float(z.min())
+
+
+def _least_gradient(z: Vector) -> Vector:
+    unit: Vector = np.eye(z.size)[int(z.argmin())]
+    return unit

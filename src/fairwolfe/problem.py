@@ -1,0 +1,244 @@
+"""`Problem`: what is decided and which rewards come back, validated here and nowhere else."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from fairwolfe.errors import InvalidInput, did_you_mean
+
+__all__ = ["Frozen", "Problem"]
+
+V = TypeVar("V")
+
+
+class Frozen(Mapping[str, V], Generic[V]):
+    """A mapping that never changes: it can be hashed, and prints as the dict it was made from."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Mapping[str, V] | None = None) -> None:
+        self._items = dict(items or {})
+
+    def __getitem__(self, key: str) -> V:
+        return self._items[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._items.items()))
+
+    def __eq__(self, other: object) -> bool:
+        # The order of rewards is the order of coordinates, so it is part of the value.
+        if isinstance(other, Mapping):
+            return list(self._items.items()) == list(other.items())
+        return NotImplemented
+
+    def __repr__(self) -> str:
+        return repr(self._items)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is decided and which rewards come back.
+
+    The reward vector holds the exposure of each item first (rankings only), then the user-side
+    `rewards` in their order. K, the set of possible reward vectors, has `diameter` D_K.
+
+    Parameters
+    ----------
+    n_features: features of an arm or item, or (user, item) numbers of factors for Bilinear contexts
+    rewards: name -> (low, high); a ranking without it counts ``{"clicks": (0, n_slots)}``
+    n_items, n_slots: for rankings, 1 <= n_slots <= n_items
+    feature_norm: D_X, bound on the 2-norm of the features of one arm or item
+    parameter_norm: D_theta, bound on the 2-norm of the true parameters
+    noise: overrides the theorem's sub-Gaussian constant
+
+    >>> problem = Problem.arms(12, {"clicks": (0, 1), "minutes": (0, 120), "cost": (0, 0.05)})
+    >>> problem.n_objectives, round(problem.diameter, 3)
+    (3, 120.004)
+    >>> Problem.from_json(problem.to_json()) == problem
+    True
+    >>> round(Problem.ranking(n_items=50, n_slots=10, n_features=100).diameter, 3)
+    10.954
+    """
+
+    n_features: int | tuple[int, int]
+    rewards: Mapping[str, tuple[float, float]] = Frozen()
+    n_items: int | None = None
+    n_slots: int | None = None
+    feature_norm: float = 1.0
+    parameter_norm: float | None = None
+    noise: float | None = None
+
+    def __post_init__(self) -> None:
+        pair = isinstance(self.n_features, (tuple, list))
+        sizes = tuple(self.n_features) if pair else (self.n_features,)  # type: ignore[arg-type]
+        if len(sizes) > 2 or not sizes:
+            raise InvalidInput(
+                f"n_features is {self.n_features!r}; give one number, or a pair (user, item)"
+            )
+        whole = tuple(_whole("n_features", size) for size in sizes)
+        self._set("n_features", whole if pair else whole[0])
+        if (self.n_items is None) != (self.n_slots is None):
+            raise InvalidInput(
+                f"n_items is {self.n_items} and n_slots is {self.n_slots}; a ranking needs both, "
+                "a problem with arms neither"
+            )
+        if self.n_items is not None:
+            items, slots = _whole("n_items", self.n_items), _whole("n_slots", self.n_slots)
+            if slots > items:
+                raise InvalidInput(
+                    f"n_slots is {slots} but there are only {items} items; a ranking shows an "
+                    "item at most once, so n_slots can be at most n_items"
+                )
+            self._set("n_items", items)
+            self._set("n_slots", slots)
+        self._set("rewards", self._checked_rewards())
+        self._set("feature_norm", _positive("feature_norm", self.feature_norm))
+        for name in ("parameter_norm", "noise"):
+            if getattr(self, name) is not None:
+                self._set(name, _positive(name, getattr(self, name)))
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    def _checked_rewards(self) -> Frozen[tuple[float, float]]:
+        rewards = self.rewards
+        if not isinstance(rewards, Mapping):
+            raise InvalidInput(
+                f"rewards is {rewards!r}; give a mapping from names to (low, high), for example "
+                '{"clicks": (0, 1)}'
+            )
+        if not rewards:
+            if self.n_slots is None:
+                raise InvalidInput(
+                    'rewards is empty; name at least one, such as {"clicks": (0, 1)}'
+                )
+            rewards = {"clicks": (0.0, float(self.n_slots))}
+        checked: dict[str, tuple[float, float]] = {}
+        for name, bounds in rewards.items():
+            if not isinstance(name, str) or not name:
+                raise InvalidInput(f"a reward is named {name!r}; names are non-empty strings")
+            try:
+                low, high = (float(b) for b in bounds)
+            except (TypeError, ValueError):
+                low = high = math.nan
+            if not (math.isfinite(low) and math.isfinite(high) and low < high):
+                raise InvalidInput(
+                    f"the range of reward {name!r} is {bounds!r}; give (low, high), two finite "
+                    "numbers with low < high"
+                )
+            checked[name] = (low, high)
+        return Frozen(checked)
+
+    @classmethod
+    def arms(
+        cls,
+        n_features: int | tuple[int, int],
+        rewards: Mapping[str, tuple[float, float]],
+        **options: Any,
+    ) -> Problem:
+        """One arm is chosen among those of the context; their number may change."""
+        return cls(n_features, rewards, **options)
+
+    @classmethod
+    def ranking(
+        cls,
+        n_items: int,
+        n_slots: int,
+        n_features: int | tuple[int, int],
+        rewards: Mapping[str, tuple[float, float]] | None = None,
+        **options: Any,
+    ) -> Problem:
+        """`n_slots` of the `n_items` are shown in order."""
+        return cls(n_features, rewards or Frozen(), n_items, n_slots, **options)
+
+    @property
+    def n_objectives(self) -> int:
+        """D: exposures of the items, then the user-side rewards."""
+        return (self.n_items or 0) + len(self.rewards)
+
+    @property
+    def item_diameter(self) -> float:
+        """Diameter of the exposures: min(2 k, m) items differ at most between two rankings."""
+        if self.n_items is None or self.n_slots is None:
+            return 0.0
+        return math.sqrt(min(2 * self.n_slots, self.n_items))
+
+    @property
+    def diameter(self) -> float:
+        """D_K, the diameter of the set of possible reward vectors."""
+        return math.hypot(self.item_diameter, *(high - low for low, high in self.rewards.values()))
+
+    def diameter_of(self, used: np.ndarray[Any, np.dtype[np.bool_]]) -> float:
+        """Diameter of the coordinates that `used` marks."""
+        items = self.n_items or 0
+        ranges = np.array([high - low for low, high in self.rewards.values()])
+        return math.hypot(self.item_diameter * bool(used[:items].any()), *ranges[used[items:]])
+
+    @property
+    def low(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """The smallest value of each coordinate of the reward vector."""
+        exposures = np.zeros(self.n_items or 0)
+        return np.concatenate([exposures, [low for low, _ in self.rewards.values()]])
+
+    @property
+    def high(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """The largest value of each coordinate of the reward vector."""
+        exposures = np.ones(self.n_items or 0)
+        return np.concatenate([exposures, [high for _, high in self.rewards.values()]])
+
+    def coordinate(self, reward: str) -> int:
+        """Where a user-side reward stands in the reward vector."""
+        if reward not in self.rewards:
+            raise InvalidInput(
+                f"there is no reward {reward!r}; {did_you_mean(reward, self.rewards)}"
+            )
+        return (self.n_items or 0) + list(self.rewards).index(reward)
+
+    def to_json(self) -> str:
+        """The problem as one line of JSON; `from_json` rebuilds it."""
+        values = asdict(self) | {"rewards": {k: list(v) for k, v in self.rewards.items()}}
+        return json.dumps(values)
+
+    @classmethod
+    def from_json(cls, text: str) -> Problem:
+        """Rebuild a problem that `to_json` wrote."""
+        try:
+            values = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise InvalidInput(f"a problem cannot be read from {text[:40]!r}: {error}") from error
+        if not isinstance(values, dict):
+            raise InvalidInput(f"a problem cannot be read from {text[:40]!r}: it is no JSON object")
+        known = [f.name for f in fields(cls)]
+        for key in values:
+            if key not in known:
+                raise InvalidInput(f"a problem has no field {key!r}; {did_you_mean(key, known)}")
+        if isinstance(values.get("n_features"), list):
+            values["n_features"] = tuple(values["n_features"])
+        return cls(**values)
+
+
+def _whole(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise InvalidInput(f"{name} is {value!r}; give a whole number of at least 1")
+    return int(value)
+
+
+def _positive(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+        raise InvalidInput(f"{name} is {value!r}; give a positive number")
+    number = float(value)
+    if not (math.isfinite(number) and number > 0):
+        raise InvalidInput(f"{name} is {value!r}; give a positive finite number")
+    return number

@@ -1,0 +1,157 @@
+"""The contracts, one screen each.
+
+An object holds its hyper-parameters and never changes; state goes in and comes out; randomness is
+an argument; whatever `update` will need travels in the decision.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairwolfe.problem import Problem
+
+__all__ = [
+    "Base",
+    "Choice",
+    "Decision",
+    "Environment",
+    "IntVector",
+    "Matrix",
+    "Objective",
+    "Policy",
+    "Smoothing",
+    "Vector",
+]
+
+Vector: TypeAlias = NDArray[np.float64]
+Matrix: TypeAlias = NDArray[np.float64]
+IntVector: TypeAlias = NDArray[np.int64]
+Action: TypeAlias = int | IntVector
+
+S = TypeVar("S")
+W = TypeVar("W")
+
+
+@runtime_checkable
+class Objective(Protocol):
+    """A concave function f of the average reward vector z."""
+
+    @property
+    def smooth(self) -> bool:
+        """Whether the gradient is Lipschitz, so that no smoothing is needed."""
+
+    def value(self, z: Vector) -> float:
+        """f(z); -inf outside the domain, never NaN."""
+
+    def gradient(self, z: Vector) -> Vector:
+        """A supergradient g: f(y) <= f(z) + <g, y - z> for every y."""
+
+    def prox(self, z: Vector, step: float) -> Vector:
+        """argmax_y f(y) - |y - z|^2 / (2 step); NoProx where there is no closed form."""
+
+    def lipschitz(self, n: int) -> float:
+        """L in the 2-norm for n rewards (inf where there is none)."""
+
+    def on(self, *coordinates: str | int) -> Objective:
+        """f of these coordinates only."""
+
+    def bind(self, problem: Problem) -> Objective:
+        """Names become coordinates and sizes are checked; called by `init`."""
+
+
+@runtime_checkable
+class Smoothing(Protocol):
+    """A sequence f_t of smooth approximations of f."""
+
+    def value(
+        self, objective: Any, z: Vector, t: int, rng: np.random.Generator | None = None
+    ) -> float:
+        """f_t(z), with t rewards already averaged into z."""
+
+    def gradient(
+        self, objective: Any, z: Vector, t: int, rng: np.random.Generator | None = None
+    ) -> Vector:
+        """The direction grad f_t(z), or an unbiased estimate of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a base chose, with what probability (None: unknown), and what its update needs."""
+
+    action: Action
+    probability: float | None
+    evidence: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a policy decided: enough to learn from the feedback whenever it comes."""
+
+    id: int
+    t: int
+    action: Action
+    probability: float | None
+    evidence: Any
+
+
+@runtime_checkable
+class Base(Protocol[S]):
+    """A bandit for the scalar reward <direction, r>."""
+
+    def init(self, problem: Problem) -> S:
+        """Validate and allocate."""
+
+    def act(self, state: S, context: Any, direction: Vector, rng: np.random.Generator) -> Choice:
+        """Choose; only reads the state."""
+
+    def update(self, state: S, choice: Choice, direction: Vector, feedback: Any) -> S:
+        """Learn; may write into the arrays of the state that it consumes."""
+
+
+@runtime_checkable
+class Policy(Protocol[S]):
+    """A bandit for a concave function of the average reward vector."""
+
+    def init(self, problem: Problem) -> S:
+        """Validate and allocate."""
+
+    def act(self, state: S, context: Any, rng: np.random.Generator) -> Decision:
+        """Decide; only reads the state."""
+
+    def update(self, state: S, decision: Decision, feedback: Any) -> S:
+        """Learn; may write into the arrays of the state that it consumes."""
+
+
+@runtime_checkable
+class Environment(Protocol[W]):
+    """A world that draws contexts and answers actions; the truth is for regret only."""
+
+    def problem(self) -> Problem:
+        """What is decided here."""
+
+    def init(self, rng: np.random.Generator) -> W:
+        """Draw a world."""
+
+    def context(self, world: W, t: int, rng: np.random.Generator) -> Any:
+        """The context of round t."""
+
+    def feedback(self, world: W, context: Any, action: Action, rng: np.random.Generator) -> Any:
+        """What is observed after the action."""
+
+    def mean_reward(self, world: W, context: Any, action: Action) -> Vector:
+        """The expected reward vector."""
+
+    def best_action(self, world: W, context: Any, direction: Vector) -> Action:
+        """The linear oracle."""
+
+
+class Exampled(Protocol):
+    """Any class of the registry: it shows the conformance checks instances of itself."""
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        """A few instances that differ."""

@@ -1,0 +1,94 @@
+"""Every objective, smoothing, bandit, policy and environment by name, loaded when asked for.
+
+A class of another package joins by an entry point, such as ``fairwolfe.objectives``::
+
+    [project.entry-points."fairwolfe.objectives"]
+    my-objective = "my_package.objectives:MyObjective"
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from fairwolfe.errors import InvalidInput, MissingExtra, did_you_mean
+
+__all__ = ["KINDS", "import_class", "load", "names"]
+
+KINDS: dict[str, dict[str, str]] = {
+    "objectives": {
+        "at-least": "fairwolfe.objectives:AtLeast",
+        "at-most": "fairwolfe.objectives:AtMost",
+        "by-group": "fairwolfe.objectives:ByGroup",
+        "custom": "fairwolfe.objectives:Custom",
+        "equal-exposure": "fairwolfe.objectives:EqualExposure",
+        "generalized-gini": "fairwolfe.objectives:GeneralizedGini",
+        "gini-equality": "fairwolfe.objectives:GiniEquality",
+        "gini-welfare": "fairwolfe.objectives:GiniWelfare",
+        "linear": "fairwolfe.objectives:Linear",
+        "mapped": "fairwolfe.objectives:Mapped",
+        "minimum": "fairwolfe.objectives:Minimum",
+        "nash": "fairwolfe.objectives:Nash",
+        "on": "fairwolfe.objectives:On",
+        "per-merit": "fairwolfe.objectives:PerMerit",
+        "scaled": "fairwolfe.objectives:Scaled",
+        "sum": "fairwolfe.objectives:Sum",
+        "two-sided": "fairwolfe.objectives:TwoSided",
+        "welfare": "fairwolfe.objectives:Welfare",
+    },
+    "smoothings": {
+        "identity": "fairwolfe.smoothing:Identity",
+        "moreau": "fairwolfe.smoothing:Moreau",
+        "randomized": "fairwolfe.smoothing:Randomized",
+    },
+}
+
+
+@cache
+def _known(kind: str) -> dict[str, str]:
+    if kind not in KINDS:
+        raise InvalidInput(f"there is no kind {kind!r}; {did_you_mean(kind, KINDS)}")
+    plugged = {point.name: point.value for point in entry_points(group=f"fairwolfe.{kind}")}
+    return plugged | KINDS[kind]  # a plug-in cannot replace what is built in
+
+
+def names(kind: str) -> list[str]:
+    """The names of a kind.
+
+    >>> names("smoothings")
+    ['identity', 'moreau', 'randomized']
+    """
+    return sorted(_known(kind))
+
+
+def load(kind: str, name: str) -> type:
+    """The class of a name, imported now.
+
+    >>> load("objectives", "minimum").__name__
+    'Minimum'
+    """
+    known = _known(kind)
+    if name not in known:
+        raise InvalidInput(f"there is no {name!r} among the {kind}; {did_you_mean(name, known)}")
+    return import_class(known[name])
+
+
+def import_class(address: str) -> type:
+    """The class at ``module:Class``."""
+    module_name, _, class_name = address.partition(":")
+    if not module_name or not class_name:
+        raise InvalidInput(f"{address!r} is not of the form module:Class")
+    try:
+        module = import_module(module_name)
+    except MissingExtra:
+        raise
+    except ImportError as error:
+        raise InvalidInput(f"{module_name!r} cannot be imported: {error}") from error
+    found = getattr(module, class_name, None)
+    if not isinstance(found, type):
+        classes = [n for n in dir(module) if isinstance(getattr(module, n), type)]
+        raise InvalidInput(
+            f"{module_name!r} has no class {class_name!r}; {did_you_mean(class_name, classes)}"
+        )
+    return found

@@ -1,0 +1,36 @@
+"""What the smoothings share: a width that shrinks like 1/sqrt(t + 1), or a fixed one."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fairwolfe.errors import InvalidInput
+
+__all__ = ["checked_horizon", "checked_width", "shrink"]
+
+
+def shrink(width: float, t: int, horizon: int | None) -> float:
+    """width / sqrt(t + 1) after t rewards; with a horizon, its last value all along."""
+    if isinstance(t, bool) or not isinstance(t, (int, np.integer)) or t < 0:
+        raise InvalidInput(f"t is {t!r}; give the number of rewards averaged so far, 0 or more")
+    return width / math.sqrt((t if horizon is None else horizon) + 1.0)
+
+
+def checked_width(name: str, width: float | None) -> float | None:
+    """None, or a positive finite number."""
+    if width is None:
+        return None
+    number = float(width)
+    if not (math.isfinite(number) and number > 0.0):
+        raise InvalidInput(f"{name} is {width!r}; give a positive number, or None for the default")
+    return number
+
+
+def checked_horizon(horizon: int | None) -> int | None:
+    """None, or a whole number of at least 1."""
+    whole = isinstance(horizon, (int, np.integer)) and not isinstance(horizon, bool)
+    if horizon is None or (whole and horizon >= 1):
+        return None if horizon is None else int(horizon)
+    raise InvalidInput(f"horizon is {horizon!r}; give a whole number of at least 1, or None")

@@ -1,0 +1,111 @@
+"""What a machine may lack, and what to install when a test asks for it.
+
+A test says ``@pytest.mark.needs("cvxpy")`` and imports cvxpy inside its body. Where the capability
+is missing the test is skipped with a sentence; where the environment variable FAIRWOLFE_REQUIRE
+names it (a comma-separated list, or ``all``) the same is a failure. A table closes the run.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Capability:
+    """Something a test needs, how to find it, and a sentence for those who lack it."""
+
+    found: Callable[[], bool]
+    advice: str
+
+
+def _module(name: str) -> Callable[[], bool]:
+    return lambda: find_spec(name) is not None
+
+
+def _data(folder: str) -> Callable[[], bool]:
+    def found() -> bool:
+        root = os.environ.get("FAIRWOLFE_DATA")
+        return bool(root) and (Path(root or "") / folder).is_dir()
+
+    return found
+
+
+def _fma() -> bool:
+    # On 64-bit ARM a fused multiply-add is part of the base instruction set.
+    if platform.machine().lower() in {"aarch64", "arm64"}:
+        return True
+    from llvmlite import binding
+
+    return bool(binding.get_host_cpu_features().get("fma", False))
+
+
+CAPABILITIES = {
+    "cvxpy": Capability(_module("cvxpy"), "Install cvxpy (make setup)."),
+    "fma-cpu": Capability(_fma, "Run on a processor with fused multiply-add (FMA3 or ARMv8)."),
+    "lastfm data": Capability(
+        _data("lastfm"), "Set FAIRWOLFE_DATA to the folder that holds the lastfm folder."
+    ),
+    "matplotlib": Capability(_module("matplotlib"), "Install matplotlib (make setup)."),
+    "scikit-learn": Capability(_module("sklearn"), "Install scikit-learn (make setup)."),
+}
+
+
+@cache
+def present(name: str) -> bool:
+    return CAPABILITIES[name].found()
+
+
+def required() -> set[str]:
+    names = {name.strip() for name in os.environ.get("FAIRWOLFE_REQUIRE", "").split(",")} - {""}
+    return set(CAPABILITIES) if "all" in names else names
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "needs(*capabilities): what the test needs of the machine; see capabilities.py"
+    )
+    if unknown := required() - set(CAPABILITIES):
+        raise pytest.UsageError(
+            f"FAIRWOLFE_REQUIRE names {sorted(unknown)}; known are {sorted(CAPABILITIES)} and 'all'"
+        )
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    names = [name for marker in item.iter_markers("needs") for name in marker.args]
+    for name in names:
+        if name not in CAPABILITIES:
+            pytest.fail(f"no capability {name!r}; known are {sorted(CAPABILITIES)}", pytrace=False)
+    # User properties travel with the report, also from a worker process to the terminal.
+    item.user_properties.extend(("needs", name) for name in names)
+    for name in names:
+        if not present(name):
+            sentence = f"{name} is missing. {CAPABILITIES[name].advice}"
+            if name in required():
+                pytest.fail(f"{sentence} (FAIRWOLFE_REQUIRE asks for it)", pytrace=False)
+            pytest.skip(sentence)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    counts: dict[str, Counter[str]] = {name: Counter() for name in CAPABILITIES}
+    for outcome in ("passed", "failed", "error", "skipped"):
+        for report in terminalreporter.stats.get(outcome, []):
+            for key, name in getattr(report, "user_properties", ()):
+                if key == "needs":
+                    counts[str(name)]["failed" if outcome == "error" else outcome] += 1
+
+    terminalreporter.section("capabilities")
+    width = max(map(len, CAPABILITIES))
+    terminalreporter.line(f"{'':{width}}  {'found':>5} {'passed':>7} {'failed':>7} {'skipped':>7}")
+    for name, count in counts.items():
+        cells = " ".join(f"{count[outcome]:7}" for outcome in ("passed", "failed", "skipped"))
+        found, advice = ("yes", "") if present(name) else ("no", f"  {CAPABILITIES[name].advice}")
+        terminalreporter.line(f"{name:{width}}  {found:>5} {cells}{advice}")

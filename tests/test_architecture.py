@@ -1,0 +1,104 @@
+"""The rules of the tree that a machine can check."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "fairwolfe"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+HEAVY = ("numba", "llvmlite", "ray", "pandas", "matplotlib")
+
+# Written so that the patterns do not match themselves.
+MACHINE_PATH = re.compile(r"(?<![\w.~-])/(?:home|root|Users|work|builds|mnt)/\w|[A-Z]:\\Users\\")
+REGISTRY = re.compile(r"pypi[.]org|pythonhosted[.]org|--(?:extra-)?index-url|--find[-]links")
+
+
+def python(code: str) -> str:
+    """What a fresh interpreter prints."""
+    command = [sys.executable, "-W", "error", "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+
+
+def files_of_the_tree() -> list[Path]:
+    try:
+        listing = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=ROOT,
+        ).stdout
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("not a git checkout: which files belong to the tree is unknown")
+    return [path for name in listing.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def test_the_import_contracts_are_kept() -> None:
+    from importlinter.cli import lint_imports
+
+    assert lint_imports(config_filename=str(ROOT / "pyproject.toml"), no_cache=True) == 0
+
+
+def test_the_import_contracts_have_no_exceptions() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    for contract in settings["contracts"]:
+        assert not {"ignore_imports", "exhaustive_ignores"} & set(contract), contract["name"]
+
+
+def test_modules_are_short() -> None:
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in SOURCES}
+    assert {name: n for name, n in lengths.items() if n > 400} == {}
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    loaded = python(f"import sys, fairwolfe; print(*sorted(set({HEAVY!r}) & set(sys.modules)))")
+    assert loaded.split() == []
+
+
+def test_only_compile_imports_numba() -> None:
+    statement = re.compile(r"^\s*(?:import|from)\s+(?:numba|llvmlite)\b", re.MULTILINE)
+    guilty = [path.name for path in SOURCES if statement.search(path.read_text())]
+    assert set(guilty) <= {"_compile.py"}
+
+
+def test_capabilities_are_asked_for_by_marker() -> None:
+    # A test that skips itself would stay silent under FAIRWOLFE_REQUIRE.
+    word = "import" + "orskip"
+    assert [p.name for p in (ROOT / "tests").rglob("*.py") if word in p.read_text()] == []
+
+
+@pytest.mark.parametrize("pattern", [MACHINE_PATH, REGISTRY], ids=["paths", "registries"])
+def test_the_tree_names_no_machine(pattern: re.Pattern[str]) -> None:
+    found = []
+    for path in files_of_the_tree():
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        found += [f"{path.relative_to(ROOT)}: {match[0]}" for match in pattern.finditer(text)]
+    assert found == []
+
+
+def test_the_commands_of_the_readme_exist() -> None:
+    text = (ROOT / "README.md").read_text()
+    wanted = set(re.findall(r"(?m)(?:^\s*(?:\$ )?|`)make ([a-z][a-z-]*)", text))
+    targets = set(re.findall(r"(?m)^([a-z][a-z-]*)\b[^=\n]*:", (ROOT / "Makefile").read_text()))
+    assert wanted
+    assert wanted <= targets
+
+
+def test_both_locks_hold_the_same_versions() -> None:
+    def pins(name: str) -> set[str]:
+        text = (ROOT / "requirements" / name).read_text()
+        return set(re.findall(r"(?m)^([\w.-]+==[\w.]+)", text))
+
+    assert pins("demo.txt")
+    assert pins("demo.txt") <= pins("dev.txt")
