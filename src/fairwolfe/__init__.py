@@ -11,25 +11,63 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fairwolfe import checks, errors, objectives, registry, smoothing
+    from fairwolfe import (
+        bandits,
+        checks,
+        environments,
+        errors,
+        objectives,
+        oracles,
+        reduction,
+        registry,
+        simulation,
+        smoothing,
+    )
+    from fairwolfe.agent import Agent
+    from fairwolfe.contexts import Bilinear, PerArm
     from fairwolfe.errors import FairwolfeError
     from fairwolfe.problem import Problem
+    from fairwolfe.reduction import FrankWolfe, MOLinCB
+    from fairwolfe.simulation import compare, known, optimum, simulate
 
 __all__ = [
+    "Agent",
+    "Bilinear",
     "FairwolfeError",
+    "FrankWolfe",
+    "MOLinCB",
+    "PerArm",
     "Problem",
     "__version__",
+    "bandits",
     "checks",
+    "compare",
+    "environments",
     "errors",
+    "known",
     "objectives",
+    "optimum",
+    "oracles",
+    "reduction",
     "registry",
+    "simulate",
+    "simulation",
     "smoothing",
 ]
 
 # Names are imported when they are used: `import fairwolfe` stays fast.
 _PLACES = {
+    "Agent": "fairwolfe.agent",
+    "Bilinear": "fairwolfe.contexts",
     "FairwolfeError": "fairwolfe.errors",
+    "FrankWolfe": "fairwolfe.reduction",
+    "MOLinCB": "fairwolfe.reduction",
+    "PerArm": "fairwolfe.contexts",
     "Problem": "fairwolfe.problem",
+    "compare": "fairwolfe.simulation",
+    "known": "fairwolfe.simulation",
+    "optimum": "fairwolfe.simulation",
+    "simulate": "fairwolfe.simulation",
 }
 
 

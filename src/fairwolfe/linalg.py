@@ -1,11 +1,37 @@
-"""Compiled building blocks over plain arrays: vectors and matrices."""
+"""Compiled building blocks over plain arrays: vectors, and ridge regression with D outputs.
+
+A design may be split into blocks that share nothing (PerArm contexts): arrays then have a leading
+axis of blocks, and arm a uses block a; an ordinary design is a single block for all arms.
+"""
 
 from __future__ import annotations
 
-from fairwolfe._compile import distinct, fma, kernel
-from fairwolfe.protocols import Vector
+import numpy as np
 
-__all__ = ["add_scaled"]
+from fairwolfe._compile import distinct, fma, kernel
+from fairwolfe.protocols import Matrix, Vector
+
+__all__ = [
+    "DRIFT",
+    "LOG_DET",
+    "REFRESH_EVERY",
+    "SINCE_REFRESH",
+    "STATUS",
+    "UPDATES",
+    "absorb",
+    "add_scaled",
+    "predictions",
+    "refresh",
+    "scores",
+    "widths",
+]
+
+# Places in the `counters` of a linear state. They are an array written by the kernels, so that an
+# interrupt between two lines of Python can never separate a state from its counters.
+UPDATES, LOG_DET, SINCE_REFRESH, DRIFT, STATUS = 0, 1, 2, 3, 4
+
+# An exact refresh of d = 100 takes half a millisecond: 0.05 us a step.
+REFRESH_EVERY = 10_000
 
 
 @kernel(signature="void(float64, float64[::1], float64[::1])")
@@ -14,3 +40,237 @@ def add_scaled(scale: float, x: Vector, out: Vector) -> None:
     distinct()
     for i in range(x.size):
         out[i] = fma(scale, x[i], out[i])
+
+
+@kernel(signature="void(float64[::1], float64[:, :, ::1], float64[:, ::1], boolean, float64[::1])")
+def scores(direction: Vector, theta: Matrix, features: Matrix, per_arm: bool, out: Vector) -> None:
+    """out[a] = <direction, theta x_a>: the estimated scalar reward of each arm."""
+    n_outputs, d = theta.shape[1], theta.shape[2]
+    combined = np.empty(d)
+    for a in range(out.size):
+        if a == 0 or per_arm:
+            block = theta[a if per_arm else 0]
+            combined[:] = 0.0
+            for i in range(n_outputs):
+                for j in range(d):
+                    combined[j] = fma(direction[i], block[i, j], combined[j])
+        x = features[0 if per_arm else a]
+        total = 0.0
+        for j in range(d):
+            total = fma(combined[j], x[j], total)
+        out[a] = total
+
+
+@kernel(
+    signature="void(float64[:, :, ::1], float64[:, ::1], boolean, float64[::1], float64[::1], "
+    "float64[:, ::1])"
+)
+def predictions(
+    theta: Matrix, features: Matrix, per_arm: bool, low: Vector, high: Vector, out: Matrix
+) -> None:
+    """out[a] = theta x_a, every output projected on its range (infinite: left alone)."""
+    for a in range(out.shape[0]):
+        block = theta[a if per_arm else 0]
+        x = features[0 if per_arm else a]
+        for i in range(block.shape[0]):
+            total = 0.0
+            for j in range(x.size):
+                total = fma(block[i, j], x[j], total)
+            out[a, i] = min(max(total, low[i]), high[i])
+
+
+@kernel(signature="void(float64[:, :, ::1], float64[:, ::1], boolean, float64[::1])")
+def widths(inverse: Matrix, features: Matrix, per_arm: bool, out: Vector) -> None:
+    """out[a] = |x_a| in the norm of the inverse design."""
+    n, d = out.size, inverse.shape[1]
+    if per_arm:
+        for a in range(n):
+            out[a] = np.sqrt(max(_form(inverse[a], features[0]), 0.0))
+        return
+    # Arms as the inner axis: the loops below are long enough to be vectorised.
+    turned = np.empty((d, n))
+    for j in range(d):
+        for a in range(n):
+            turned[j, a] = features[a, j]
+    _forms(inverse[0], turned, np.empty(n), out)
+
+
+@kernel
+def _form(matrix: Matrix, x: Vector) -> float:
+    total = 0.0
+    for i in range(x.size):
+        inner = 0.0
+        for j in range(x.size):
+            inner = fma(matrix[i, j], x[j], inner)
+        total = fma(x[i], inner, total)
+    return total
+
+
+@kernel
+def _forms(matrix: Matrix, turned: Matrix, inner: Vector, out: Vector) -> None:
+    distinct()
+    d, n = turned.shape
+    for a in range(n):
+        out[a] = 0.0
+    for i in range(d):
+        for a in range(n):
+            inner[a] = 0.5 * matrix[i, i] * turned[i, a]
+        for j in range(i):
+            for a in range(n):
+                inner[a] = fma(matrix[i, j], turned[j, a], inner[a])
+        for a in range(n):
+            out[a] = fma(2.0 * turned[i, a], inner[a], out[a])
+    for a in range(n):
+        out[a] = np.sqrt(max(out[a], 0.0))
+
+
+@kernel(
+    signature="void(float64[:, ::1], float64[:, ::1], float64[:, ::1], float64[:, ::1], "
+    "float64[:, ::1], float64[:, ::1], float64[::1])"
+)
+def absorb(
+    features: Matrix,
+    rewards: Matrix,
+    gram: Matrix,
+    inverse: Matrix,
+    theta: Matrix,
+    moment: Matrix,
+    counters: Vector,
+) -> None:
+    """Ridge regression takes r observations: features (r, d), rewards (r, D).
+
+    With X the features and A = V^-1: M = I + X A X' = L L', Y = L^-1 X A; then A -= Y'Y (exactly
+    symmetric), ln det V += ln det M, and theta += (R - X theta')' M^-1 X A. One pass over A
+    whatever r is. V itself is kept too, for the exact refresh.
+    """
+    r, d = features.shape
+    turned = np.zeros((r, d))  # X A, then L^-1 X A
+    system = np.empty((r, r))  # M, then L
+    error = np.empty((r, theta.shape[0]))
+    for k in range(r):
+        for i in range(d):
+            for j in range(d):
+                turned[k, j] = fma(features[k, i], inverse[i, j], turned[k, j])
+    for k in range(r):
+        for m in range(k + 1):
+            total = 1.0 if k == m else 0.0
+            for j in range(d):
+                total = fma(turned[k, j], features[m, j], total)
+            system[k, m] = total
+        for i in range(theta.shape[0]):
+            total = rewards[k, i]
+            for j in range(d):
+                total = fma(-theta[i, j], features[k, j], total)
+            error[k, i] = total
+    # Cholesky, carrying the right-hand sides along: X A becomes L^-1 X A, the errors likewise.
+    for k in range(r):
+        for m in range(k + 1):
+            total = system[k, m]
+            for p in range(m):
+                total = fma(-system[k, p], system[m, p], total)
+            system[k, m] = np.sqrt(total) if k == m else total / system[m, m]
+        pivot = system[k, k]
+        for m in range(k):
+            for j in range(d):
+                turned[k, j] = fma(-system[k, m], turned[m, j], turned[k, j])
+            for i in range(theta.shape[0]):
+                error[k, i] = fma(-system[k, m], error[m, i], error[k, i])
+        for j in range(d):
+            turned[k, j] /= pivot
+        for i in range(theta.shape[0]):
+            error[k, i] /= pivot
+        counters[LOG_DET] += 2.0 * np.log(pivot)
+    _apply(features, rewards, turned, error, gram, inverse, theta, moment)
+    counters[UPDATES] += r
+    counters[SINCE_REFRESH] += r
+    if not np.isfinite(counters[LOG_DET]):
+        counters[STATUS] = 1.0
+
+
+@kernel
+def _apply(
+    features: Matrix,
+    rewards: Matrix,
+    turned: Matrix,
+    error: Matrix,
+    gram: Matrix,
+    inverse: Matrix,
+    theta: Matrix,
+    moment: Matrix,
+) -> None:
+    distinct()
+    r, d = features.shape
+    for k in range(r):
+        for i in range(d):
+            for j in range(d):
+                inverse[i, j] = fma(-turned[k, i], turned[k, j], inverse[i, j])
+                gram[i, j] = fma(features[k, i], features[k, j], gram[i, j])
+        for i in range(theta.shape[0]):
+            for j in range(d):
+                theta[i, j] = fma(error[k, i], turned[k, j], theta[i, j])
+                moment[i, j] = fma(rewards[k, i], features[k, j], moment[i, j])
+
+
+@kernel(
+    signature="void(float64[:, :, ::1], float64[:, :, ::1], float64[:, :, ::1], "
+    "float64[:, :, ::1], float64, float64[::1])"
+)
+def refresh(
+    gram: Matrix, inverse: Matrix, theta: Matrix, moment: Matrix, ridge: float, counters: Vector
+) -> None:
+    """Recompute V^-1, theta and ln det V/det V_0 from V; note how far the kept inverse was off.
+
+    The drift is max |A_ij - A'_ij| / sqrt(A_ii A_jj). Status 1 says that V is no longer positive
+    definite (or not a number): the arrays are then left as they were.
+    """
+    blocks, d = gram.shape[0], gram.shape[1]
+    lower = np.empty((d, d))
+    fresh = np.empty((d, d))
+    log_det = 0.0
+    for b in range(blocks):
+        for i in range(d):
+            for j in range(i + 1):
+                total = gram[b, i, j]
+                for k in range(j):
+                    total = fma(-lower[i, k], lower[j, k], total)
+                if i > j:
+                    lower[i, j] = total / lower[j, j]
+                elif total > 0.0:
+                    lower[i, i] = np.sqrt(total)
+                else:
+                    counters[STATUS] = 1.0
+                    return
+            log_det += 2.0 * np.log(lower[i, i]) - np.log(ridge)
+        _inverse_from_cholesky(lower, fresh)
+        for i in range(d):
+            for j in range(d):
+                scale = np.sqrt(fresh[i, i] * fresh[j, j])
+                drift = abs(inverse[b, i, j] - fresh[i, j]) / scale
+                if not drift <= counters[DRIFT]:
+                    counters[DRIFT] = drift
+        inverse[b] = fresh
+        for o in range(theta.shape[1]):
+            theta[b, o] = 0.0
+            for j in range(d):
+                for i in range(d):
+                    theta[b, o, i] = fma(fresh[j, i], moment[b, o, j], theta[b, o, i])
+    counters[LOG_DET] = log_det
+    counters[SINCE_REFRESH] = 0.0
+
+
+@kernel
+def _inverse_from_cholesky(lower: Matrix, out: Matrix) -> None:
+    """out = (L L')^-1, exactly symmetric."""
+    d = lower.shape[0]
+    half = np.zeros((d, d))  # L^-1
+    for i in range(d):
+        half[i, i] = 1.0 / lower[i, i]
+        for k in range(i):
+            scale = -lower[i, k] * half[i, i]
+            for j in range(k + 1):
+                half[i, j] = fma(scale, half[k, j], half[i, j])
+    out[:, :] = 0.0
+    for k in range(d):
+        for i in range(k + 1):
+            for j in range(k + 1):
+                out[i, j] = fma(half[k, i], half[k, j], out[i, j])

@@ -12,7 +12,7 @@ import numpy as np
 
 from fairwolfe.errors import InvalidInput, did_you_mean
 
-__all__ = ["Frozen", "Problem"]
+__all__ = ["Frozen", "Problem", "whole_number"]
 
 V = TypeVar("V")
 
@@ -62,6 +62,7 @@ class Problem:
     feature_norm: D_X, bound on the 2-norm of the features of one arm or item
     parameter_norm: D_theta, bound on the 2-norm of the true parameters
     noise: overrides the theorem's sub-Gaussian constant
+    n_arms: for `PerArm` contexts, where each arm has parameters of its own: how many there are
 
     >>> problem = Problem.arms(12, {"clicks": (0, 1), "minutes": (0, 120), "cost": (0, 0.05)})
     >>> problem.n_objectives, round(problem.diameter, 3)
@@ -79,6 +80,7 @@ class Problem:
     feature_norm: float = 1.0
     parameter_norm: float | None = None
     noise: float | None = None
+    n_arms: int | None = None
 
     def __post_init__(self) -> None:
         pair = isinstance(self.n_features, (tuple, list))
@@ -87,7 +89,7 @@ class Problem:
             raise InvalidInput(
                 f"n_features is {self.n_features!r}; give one number, or a pair (user, item)"
             )
-        whole = tuple(_whole("n_features", size) for size in sizes)
+        whole = tuple(whole_number("n_features", size) for size in sizes)
         self._set("n_features", whole if pair else whole[0])
         if (self.n_items is None) != (self.n_slots is None):
             raise InvalidInput(
@@ -95,7 +97,10 @@ class Problem:
                 "a problem with arms neither"
             )
         if self.n_items is not None:
-            items, slots = _whole("n_items", self.n_items), _whole("n_slots", self.n_slots)
+            items, slots = (
+                whole_number("n_items", self.n_items),
+                whole_number("n_slots", self.n_slots),
+            )
             if slots > items:
                 raise InvalidInput(
                     f"n_slots is {slots} but there are only {items} items; a ranking shows an "
@@ -103,6 +108,8 @@ class Problem:
                 )
             self._set("n_items", items)
             self._set("n_slots", slots)
+        if self.n_arms is not None:
+            self._set("n_arms", whole_number("n_arms", self.n_arms))
         self._set("rewards", self._checked_rewards())
         self._set("feature_norm", _positive("feature_norm", self.feature_norm))
         for name in ("parameter_norm", "noise"):
@@ -169,6 +176,11 @@ class Problem:
         return (self.n_items or 0) + len(self.rewards)
 
     @property
+    def dimension(self) -> int:
+        """d: the length of one row of features, a pair multiplied out."""
+        return math.prod(np.atleast_1d(self.n_features).tolist())
+
+    @property
     def item_diameter(self) -> float:
         """Diameter of the exposures: min(2 k, m) items differ at most between two rankings."""
         if self.n_items is None or self.n_slots is None:
@@ -229,7 +241,8 @@ class Problem:
         return cls(**values)
 
 
-def _whole(name: str, value: object) -> int:
+def whole_number(name: str, value: object) -> int:
+    """A whole number of at least 1, or an error that shows it."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         raise InvalidInput(f"{name} is {value!r}; give a whole number of at least 1")
     return int(value)

@@ -91,7 +91,7 @@ class Choice:
 class Decision:
     """What a policy decided: enough to learn from the feedback whenever it comes."""
 
-    id: int
+    id: str
     t: int
     action: Action
     probability: float | None

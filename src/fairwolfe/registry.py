@@ -17,6 +17,16 @@ from fairwolfe.errors import InvalidInput, MissingExtra, did_you_mean
 __all__ = ["KINDS", "import_class", "load", "names"]
 
 KINDS: dict[str, dict[str, str]] = {
+    "bandits": {
+        "epsilon-greedy": "fairwolfe.bandits:EpsilonGreedy",
+        "linucb": "fairwolfe.bandits:LinUCB",
+        "squarecb": "fairwolfe.bandits:SquareCB",
+        "uniform": "fairwolfe.bandits:Uniform",
+    },
+    "environments": {
+        "finite": "fairwolfe.environments:Finite",
+        "mehrotra": "fairwolfe.environments:Mehrotra",
+    },
     "objectives": {
         "at-least": "fairwolfe.objectives:AtLeast",
         "at-most": "fairwolfe.objectives:AtMost",
@@ -36,6 +46,14 @@ KINDS: dict[str, dict[str, str]] = {
         "sum": "fairwolfe.objectives:Sum",
         "two-sided": "fairwolfe.objectives:TwoSided",
         "welfare": "fairwolfe.objectives:Welfare",
+    },
+    "oracles": {
+        "online-gradient": "fairwolfe.oracles:OnlineGradient",
+        "ridge": "fairwolfe.oracles:Ridge",
+    },
+    "policies": {
+        "frank-wolfe": "fairwolfe.reduction:FrankWolfe",
+        "molincb": "fairwolfe.reduction:MOLinCB",
     },
     "smoothings": {
         "identity": "fairwolfe.smoothing:Identity",

@@ -208,7 +208,8 @@ def _soft_minimum(z: Vector) -> float:
 
 def _soft_minimum_gradient(z: Vector) -> Vector:
     shares: Vector = np.exp(z.min() - z)
-    return np.divide(shares, shares.sum())
+    normal: Vector = shares / shares.sum()
+    return normal
 
 
 def _least(z: Vector) -> float:

@@ -11,7 +11,7 @@ from fairwolfe.errors import InvalidInput, NotConcave
 from fairwolfe.objectives.combine import Combination, Part
 from fairwolfe.objectives.concave import Concave, Scope
 from fairwolfe.objectives.linear import Linear
-from fairwolfe.problem import _whole as whole_number
+from fairwolfe.problem import whole_number
 
 __all__ = ["TwoSided"]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from fairwolfe.objectives import Concave
 from fairwolfe.problem import Problem
-from fairwolfe.protocols import Vector
+from fairwolfe.protocols import IntVector, Vector
 
 __all__ = ["Identity"]
 
@@ -40,6 +40,16 @@ class Identity:
         self, objective: Concave, z: Vector, t: int, rng: np.random.Generator | None = None
     ) -> Vector:
         """A supergradient of f at z."""
+        return objective.gradient(z)
+
+    def widths(self, objective: Concave, n: int, times: IntVector) -> Vector:
+        """The widths of the kernels at these times: 0 stands for the function itself."""
+        return np.zeros(times.size)
+
+    def direction(
+        self, objective: Concave, z: Vector, t: int, rng: np.random.Generator | None
+    ) -> Vector:
+        """`gradient` at a trusted z."""
         return objective.gradient(z)
 
     def mix(self, t: int) -> float:

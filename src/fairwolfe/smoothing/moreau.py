@@ -9,8 +9,8 @@ import numpy as np
 
 from fairwolfe.objectives import Concave
 from fairwolfe.problem import Problem
-from fairwolfe.protocols import Vector
-from fairwolfe.smoothing.schedule import checked_horizon, checked_width, shrink
+from fairwolfe.protocols import IntVector, Vector
+from fairwolfe.smoothing.schedule import checked_horizon, checked_width, shrink, shrunk
 
 __all__ = ["Moreau"]
 
@@ -47,6 +47,8 @@ class Moreau:
 
     def bind(self, problem: Problem, objective: Concave) -> Moreau:
         """Choose beta0 for a problem, if it was left open; `objective` is bound to it."""
+        for _, leaf, _ in objective.leaves(problem.n_objectives):
+            leaf._check_smoothable()
         if self.beta0 is not None:
             return self
         curvature = objective.curvature(problem.n_objectives)
@@ -70,11 +72,17 @@ class Moreau:
 
     def step(self, objective: Concave, n: int, t: int) -> float:
         """b_t. Where beta0 is open and no problem is known, rewards are taken to lie in [0, 1]."""
-        width = self.beta0
-        if width is None:
-            used = np.count_nonzero(objective.curvature(n))
-            width = self.best(objective, n, float(np.sqrt(used)))
-        return shrink(width, t, self.horizon)
+        return shrink(self._width(objective, n), t, self.horizon)
+
+    def widths(self, objective: Concave, n: int, times: IntVector) -> Vector:
+        """`step` at many times at once."""
+        return shrunk(self._width(objective, n), times, self.horizon)
+
+    def _width(self, objective: Concave, n: int) -> float:
+        if self.beta0 is not None:
+            return self.beta0
+        used = np.count_nonzero(objective.curvature(n))
+        return self.best(objective, n, float(np.sqrt(used)))
 
     def value(
         self, objective: Concave, z: Vector, t: int, rng: np.random.Generator | None = None
@@ -87,6 +95,12 @@ class Moreau:
     ) -> Vector:
         """The gradient of f_t at z."""
         return objective.envelope_gradient(z, self.step(objective, len(z), t))
+
+    def direction(
+        self, objective: Concave, z: Vector, t: int, rng: np.random.Generator | None
+    ) -> Vector:
+        """`gradient` at a trusted z, of an objective that `bind` has seen."""
+        return objective._smoothed(z, self.step(objective, z.size, t))
 
     def mix(self, t: int) -> float:
         """The weight of the newest gradient in the direction: all of it."""

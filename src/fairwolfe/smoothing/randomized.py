@@ -13,8 +13,8 @@ from fairwolfe.linalg import add_scaled
 from fairwolfe.objectives import Concave
 from fairwolfe.objectives.concave import call_gradient
 from fairwolfe.problem import Problem
-from fairwolfe.protocols import Matrix, Vector
-from fairwolfe.smoothing.schedule import checked_horizon, checked_width, shrink
+from fairwolfe.protocols import IntVector, Matrix, Vector
+from fairwolfe.smoothing.schedule import checked_horizon, checked_width, shrink, shrunk
 
 __all__ = ["Randomized"]
 
@@ -101,6 +101,16 @@ class Randomized:
         """r_t. Where the radius is open and no problem is known, rewards lie in [0, 1]."""
         radius = n**0.75 if self.radius is None else self.radius
         return shrink(radius, t, self.horizon)
+
+    def widths(self, objective: Concave, n: int, times: IntVector) -> Vector:
+        """r_t at many times at once."""
+        return shrunk(n**0.75 if self.radius is None else self.radius, times, self.horizon)
+
+    def direction(
+        self, objective: Concave, z: Vector, t: int, rng: np.random.Generator | None
+    ) -> Vector:
+        """`gradient`: drawing costs more than checking."""
+        return self.gradient(objective, z, t, rng)
 
     def _normals(self, objective: Concave, n: int, rng: np.random.Generator | None) -> Matrix:
         if rng is None:

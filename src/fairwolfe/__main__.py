@@ -1,0 +1,3 @@
+from fairwolfe.cli import main
+
+main()

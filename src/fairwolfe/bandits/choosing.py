@@ -1,0 +1,151 @@
+"""What bandits over a linear oracle share: one signature for their rules, and how they are called.
+
+A bandit for the scalar reward <direction, r> is a rule: a kernel that chooses an arm from the
+oracle's estimates. The object API calls it for one round, the compiled loop by its address.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from fairwolfe._compile import Kernel, function_at, kernel
+from fairwolfe.contexts import arms
+from fairwolfe.linalg import predictions
+from fairwolfe.oracles import LinearOracle, LinearState
+from fairwolfe.oracles.linear_state import learn
+from fairwolfe.problem import Problem
+from fairwolfe.protocols import Choice, Matrix, Vector
+
+__all__ = ["CHOOSE", "BanditState", "Evidence", "LinearBandit", "argmax", "call_choose", "draw"]
+
+CHOOSE = (
+    "int64(float64[::1], float64[:, :, ::1], float64[:, :, ::1], float64[::1], float64[:, ::1], "
+    "boolean, float64, float64[::1], float64[::1], float64[::1])"
+)
+"""(direction, theta, inverse, counters, features, per_arm, uniform, params, scores out (K,),
+report out) -> arm. The report holds the probability of the arm, then, if it has room, an
+optimistic estimate of each reward."""
+
+call_choose = function_at(CHOOSE)
+
+
+@kernel
+def argmax(values: Vector) -> int:
+    """The place of the largest value, the first of equals."""
+    best = np.int64(0)
+    for a in range(1, values.size):
+        if values[a] > values[best]:
+            best = np.int64(a)
+    return int(best)
+
+
+@kernel
+def draw(probabilities: Vector, uniform: float) -> int:
+    """The arm that a uniform number in [0, 1) falls on."""
+    total = 0.0
+    last = np.int64(0)
+    for a in range(probabilities.size):
+        if probabilities[a] > 0.0:
+            last = np.int64(a)
+            total += probabilities[a]
+            if uniform < total:
+                return a
+    return int(last)  # the probabilities sum to a little less than 1
+
+
+@kernel
+def report_estimate(
+    theta: Matrix, features: Matrix, per_arm: bool, arm: int, low: Vector, high: Vector, out: Vector
+) -> None:
+    """The estimated rewards of an arm, inside their ranges, into the report after its first."""
+    row = 0 if per_arm else arm
+    block = arm if per_arm else 0
+    n = theta.shape[1]
+    predictions(
+        theta[block : block + 1],
+        features[row : row + 1],
+        False,
+        low,
+        high,
+        out[1:].reshape((1, n)),
+    )
+
+
+class Evidence(NamedTuple):
+    """What learning from a choice needs: the block of the design, and the features of the arm."""
+
+    block: int
+    x: Vector
+    estimate: Vector  # optimistic rewards of the arm; empty if nobody asked
+
+
+class BanditState(NamedTuple):
+    """A problem with the rule's parameters for it, and the oracle's arrays."""
+
+    problem: Problem
+    params: Vector
+    oracle: LinearState
+
+
+class LinearBandit(ABC):
+    """A rule over a linear oracle: the contract Base, in three short methods."""
+
+    choose: ClassVar[Kernel[..., int]]
+    randomized: ClassVar[bool]
+    """Whether the rule draws: one uniform number a round."""
+    needs_direction: ClassVar[bool] = True
+    """Whether the rule looks at the direction at all."""
+
+    @property
+    @abstractmethod
+    def regression(self) -> LinearOracle:
+        """The oracle."""
+
+    @abstractmethod
+    def rule_params(self, problem: Problem) -> Vector:
+        """What the rule's kernel takes as params."""
+
+    def init(self, problem: Problem) -> BanditState:
+        """Validate and allocate."""
+        return BanditState(problem, self.rule_params(problem), self.regression.init(problem))
+
+    def act(
+        self,
+        state: BanditState,
+        context: Any,
+        direction: Vector,
+        rng: np.random.Generator,
+        *,
+        estimate: bool = False,
+    ) -> Choice:
+        """Choose an arm for the scalar reward <direction, r>; only reads the state."""
+        given = arms(context, state.problem)
+        uniform = rng.random() if self.randomized else 0.0
+        report = np.empty(1 + direction.size if estimate else 1)
+        oracle = state.oracle
+        arm = self.choose(
+            direction,
+            oracle.theta,
+            oracle.inverse,
+            oracle.counters,
+            given.features,
+            given.per_arm,
+            uniform,
+            state.params,
+            np.empty(given.n_arms),
+            report,
+        )
+        block = arm if given.per_arm else 0
+        evidence = Evidence(block, given.row(arm).copy(), report[1:])
+        return Choice(arm, float(report[0]), evidence)
+
+    def update(
+        self, state: BanditState, choice: Choice, direction: Vector, feedback: Vector
+    ) -> BanditState:
+        """Learn from the observed reward vector, in place."""
+        block, x, _ = choice.evidence
+        learn(self.regression, state.oracle, block, x, feedback)
+        return state

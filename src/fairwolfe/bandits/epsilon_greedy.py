@@ -1,0 +1,82 @@
+"""`EpsilonGreedy`: the best estimate, and now and then any arm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+
+from fairwolfe._compile import kernel
+from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, argmax, draw, report_estimate
+from fairwolfe.errors import InvalidInput
+from fairwolfe.linalg import scores
+from fairwolfe.oracles import LinearOracle, OnlineGradient, Ridge
+from fairwolfe.problem import Problem
+from fairwolfe.protocols import Matrix, Vector
+
+__all__ = ["EpsilonGreedy"]
+
+
+@kernel(signature=CHOOSE)
+def epsilon_greedy(
+    direction: Vector,
+    theta: Matrix,
+    inverse: Matrix,
+    counters: Vector,
+    features: Matrix,
+    per_arm: bool,
+    uniform: float,
+    params: Vector,
+    out: Vector,
+    report: Vector,
+) -> int:
+    """params: epsilon; lows; highs."""
+    n = direction.size
+    scores(direction, theta, features, per_arm, out)
+    probabilities = np.full(out.size, params[0] / out.size)
+    probabilities[argmax(out)] += 1.0 - params[0]
+    arm = draw(probabilities, uniform)
+    report[0] = probabilities[arm]
+    if report.size > 1:
+        low, high = params[1 : 1 + n], params[1 + n : 1 + 2 * n]
+        report_estimate(theta, features, per_arm, arm, low, high, report)
+    return arm
+
+
+@dataclass(frozen=True)
+class EpsilonGreedy(LinearBandit):
+    """The arm of largest estimated <g, r> with probability 1 - epsilon, else any, uniformly.
+
+    A constant epsilon has no regret guarantee: it keeps paying for exploration. It is simple and
+    often good, as in the paper's appendix (epsilon = 0.01).
+
+    >>> problem = Problem.arms(2, {"clicks": (0, 1)})
+    >>> base = EpsilonGreedy(0.1)
+    >>> choice = base.act(base.init(problem), np.eye(2), np.ones(1), np.random.default_rng(0))
+    >>> choice.action, round(choice.probability, 6)
+    (0, 0.95)
+    """
+
+    epsilon: float
+    oracle: LinearOracle | None = field(default=None, kw_only=True)
+
+    choose = epsilon_greedy
+    randomized = True
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.epsilon <= 1.0:
+            raise InvalidInput(f"epsilon is {self.epsilon!r}; give a number from 0 to 1")
+
+    @property
+    def regression(self) -> LinearOracle:
+        """The oracle, `Ridge()` unless one was given."""
+        return Ridge() if self.oracle is None else self.oracle
+
+    def rule_params(self, problem: Problem) -> Vector:
+        return np.concatenate([[self.epsilon], problem.low, problem.high])
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        """Instances for the conformance checks."""
+        return cls(0.01), cls(0.3, oracle=OnlineGradient()), cls(0.0, oracle=Ridge(0.1))

@@ -1,0 +1,165 @@
+"""`SquareCB`: probabilities inversely proportional to the estimated gaps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from fairwolfe._compile import kernel
+from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, argmax, draw, report_estimate
+from fairwolfe.errors import InvalidInput, OutsideAssumptions
+from fairwolfe.linalg import UPDATES, predictions, scores
+from fairwolfe.oracles import LinearOracle, OnlineGradient, Ridge
+from fairwolfe.problem import Problem
+from fairwolfe.protocols import Matrix, Vector
+
+__all__ = ["SquareCB"]
+
+_HEAD = 9  # numbers before the ranges in the params of the rule
+
+
+@kernel
+def gap_probabilities(values: Vector, gamma: float, out: Vector) -> int:
+    """out[a] = 1/(K + gamma (best - value_a)), the rest to the best arm, which is returned."""
+    best = argmax(values)
+    rest = 1.0
+    for a in range(values.size):
+        if a != best:
+            out[a] = 1.0 / (values.size + gamma * (values[best] - values[a]))
+            rest -= out[a]
+    out[best] = rest
+    return best
+
+
+@kernel
+def exploration_rate(params: Vector, n_arms: int, t: float) -> float:
+    """gamma_t: gamma0 sqrt t; fixed for a horizon; or the anytime preset of the theorem."""
+    gamma0, slope, diameter, delta, horizon = params[0], params[1], params[2], params[3], params[4]
+    if gamma0 > 0.0:
+        return float(gamma0 * np.sqrt(t))
+    s = horizon if horizon > 0.0 else t
+    regret = params[5] + params[6] * np.log1p(params[7] * s) + params[8] * np.sqrt(s)
+    if horizon > 0.0:
+        noise = 16.0 * slope**2 * diameter**2 * np.log(2.0 / delta)
+        return float(np.sqrt(8.0 * n_arms * s / (2.0 * slope**2 * regret + noise)))
+    noise = 8.0 * diameter**2 * np.log(4.0 * s * s / delta)
+    return float(2.0 / slope * np.sqrt(s * n_arms / (regret + noise)))
+
+
+@kernel(signature=CHOOSE)
+def squarecb(
+    direction: Vector,
+    theta: Matrix,
+    inverse: Matrix,
+    counters: Vector,
+    features: Matrix,
+    per_arm: bool,
+    uniform: float,
+    params: Vector,
+    out: Vector,
+    report: Vector,
+) -> int:
+    """params: gamma0 (0: preset), L, D_K, delta, horizon (0: none), R(t)'s four; lows; highs."""
+    n = direction.size
+    low, high = params[_HEAD : _HEAD + n], params[_HEAD + n : _HEAD + 2 * n]
+    if params[0] > 0.0:
+        scores(direction, theta, features, per_arm, out)
+    else:
+        # The theorem's predictions are projected on the set of possible rewards.
+        rewards = np.empty((out.size, n))
+        predictions(theta, features, per_arm, low, high, rewards)
+        for a in range(out.size):
+            total = 0.0
+            for i in range(n):
+                total += direction[i] * rewards[a, i]
+            out[a] = total
+    gamma = exploration_rate(params, out.size, counters[UPDATES] + 1.0)
+    probabilities = np.empty(out.size)
+    gap_probabilities(out, gamma, probabilities)
+    arm = draw(probabilities, uniform)
+    report[0] = probabilities[arm]
+    if report.size > 1:
+        report_estimate(theta, features, per_arm, arm, low, high, report)
+    return arm
+
+
+@dataclass(frozen=True, kw_only=True)
+class SquareCB(LinearBandit):
+    """P(a) = 1/(K + gamma_t (best - score_a)) for every arm but the best, which has the rest.
+
+    Explores by an online regression oracle alone, without confidence widths.
+
+    Parameters
+    ----------
+    gamma0: gamma_t = gamma0 sqrt(t), larger explores less (the paper: 10^3, 10^4). None is the
+        theorem's gamma_t, which needs the Lipschitz constant of f (FrankWolfe passes it), the
+        problem's ranges and parameter_norm, and an oracle with a regret bound.
+    oracle: `Ridge()` unless given; any linear oracle
+    horizon: with gamma0=None, the fixed gamma for a known number of rounds, explores less
+    delta: the confidence level delta' of the theorem
+    lipschitz: L; left None, FrankWolfe puts that of its objective
+
+    Reference: Sec. 3.2 and appendix "FW-SquareCB" of the paper, THEORY 4.
+
+    >>> problem = Problem.arms(2, {"clicks": (0, 1)})
+    >>> base = SquareCB(gamma0=100.0)
+    >>> choice = base.act(base.init(problem), np.eye(2), np.ones(1), np.random.default_rng(0))
+    >>> choice.probability
+    0.5
+    """
+
+    gamma0: float | None = None
+    oracle: LinearOracle | None = None
+    horizon: int | None = None
+    delta: float = 0.05
+    lipschitz: float | None = None
+
+    choose = squarecb
+    randomized = True
+
+    def __post_init__(self) -> None:
+        if self.gamma0 is not None and not (math.isfinite(self.gamma0) and self.gamma0 > 0.0):
+            raise InvalidInput(
+                f"gamma0 is {self.gamma0!r}; give a positive number, or None for the theorem's"
+            )
+        if self.horizon is not None and self.horizon < 1:
+            raise InvalidInput(f"horizon is {self.horizon!r}; give a whole number of at least 1")
+        if not 0.0 < self.delta < 1.0:
+            raise InvalidInput(f"delta is {self.delta!r}; give a number between 0 and 1")
+
+    @property
+    def regression(self) -> LinearOracle:
+        """The oracle, `Ridge()` unless one was given."""
+        return Ridge() if self.oracle is None else self.oracle
+
+    def tuned(self, lipschitz: float) -> SquareCB:
+        """The same with L filled in, if it is needed and open."""
+        if self.gamma0 is not None or self.lipschitz is not None:
+            return self
+        return replace(self, lipschitz=lipschitz)
+
+    def rule_params(self, problem: Problem) -> Vector:
+        ranges = np.concatenate([problem.low, problem.high])
+        if self.gamma0 is not None:
+            return np.concatenate([[self.gamma0], np.zeros(_HEAD - 1), ranges])
+        if self.lipschitz is None or not (math.isfinite(self.lipschitz) and self.lipschitz > 0.0):
+            raise OutsideAssumptions(
+                f"the theorem's gamma needs a Lipschitz constant of f, here {self.lipschitz}; give "
+                "SquareCB a gamma0 instead (the paper's experiments use 10^3 and 10^4)"
+            )
+        bound = self.regression.regret_bound(problem)
+        head = [0.0, self.lipschitz, problem.diameter, self.delta, float(self.horizon or 0)]
+        return np.concatenate([head, bound, ranges])
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        """Instances for the conformance checks."""
+        return (
+            cls(gamma0=1e3),
+            cls(gamma0=30.0, oracle=OnlineGradient()),
+            cls(lipschitz=1.0),
+            cls(lipschitz=1.0, horizon=1000, oracle=Ridge(0.1)),
+        )

@@ -1,0 +1,66 @@
+"""`Uniform`: any arm, whatever is known; the yardstick every bandit must beat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from fairwolfe._compile import kernel
+from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, report_estimate
+from fairwolfe.oracles import LinearOracle, Ridge
+from fairwolfe.problem import Problem
+from fairwolfe.protocols import Matrix, Vector
+
+__all__ = ["Uniform"]
+
+
+@kernel(signature=CHOOSE)
+def uniform_choice(
+    direction: Vector,
+    theta: Matrix,
+    inverse: Matrix,
+    counters: Vector,
+    features: Matrix,
+    per_arm: bool,
+    uniform: float,
+    params: Vector,
+    out: Vector,
+    report: Vector,
+) -> int:
+    """params: lows; highs."""
+    n = direction.size
+    arm = min(int(uniform * out.size), out.size - 1)
+    out[:] = 0.0
+    report[0] = 1.0 / out.size
+    if report.size > 1:
+        report_estimate(theta, features, per_arm, arm, params[:n], params[n:], report)
+    return arm
+
+
+@dataclass(frozen=True)
+class Uniform(LinearBandit):
+    """P(a) = 1/K. It still learns, so that its data can be used.
+
+    >>> problem = Problem.arms(2, {"clicks": (0, 1)})
+    >>> base = Uniform()
+    >>> base.act(base.init(problem), np.eye(2), np.ones(1), np.random.default_rng(0)).probability
+    0.5
+    """
+
+    choose = uniform_choice
+    randomized = True
+
+    @property
+    def regression(self) -> LinearOracle:
+        """Ridge with penalty 1."""
+        return Ridge()
+
+    def rule_params(self, problem: Problem) -> Vector:
+        return np.concatenate([problem.low, problem.high])
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        """Instances for the conformance checks."""
+        return (cls(),)

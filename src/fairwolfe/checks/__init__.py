@@ -1,0 +1,103 @@
+"""Public conformance checks: whether a class keeps the contract that it claims to keep.
+
+One list of checks per contract, run on every entry of the registry by the tests, on anything by
+``check(...)`` and by ``fairwolfe check module:Class``. The oracle of each check is a theorem.
+A class shows the checks instances of itself by ``examples()``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from inspect import signature
+from typing import Any, NamedTuple
+
+from fairwolfe.checks.environment import ENVIRONMENT_CHECKS
+from fairwolfe.checks.objective import OBJECTIVE_CHECKS
+from fairwolfe.checks.promise import Check, examples_of
+from fairwolfe.checks.smoothing import SMOOTHING_CHECKS
+from fairwolfe.errors import ConformanceError, InvalidInput
+from fairwolfe.protocols import Environment, Objective, Smoothing
+from fairwolfe.registry import import_class
+from fairwolfe.streams import stream
+
+__all__ = [
+    "ENVIRONMENT_CHECKS",
+    "OBJECTIVE_CHECKS",
+    "SMOOTHING_CHECKS",
+    "Outcome",
+    "check",
+    "outcomes",
+]
+
+CONTRACTS: dict[Any, list[Check]] = {
+    Objective: OBJECTIVE_CHECKS,
+    Smoothing: SMOOTHING_CHECKS,
+    Environment: ENVIRONMENT_CHECKS,
+}
+
+
+class Outcome(NamedTuple):
+    """What one check said of one example."""
+
+    check: str
+    example: str
+    error: Exception | None
+
+
+def check(subject: Any) -> int:
+    """Check an instance, a class (by its `examples()`) or ``"module:Class"``; how many checks ran.
+
+    Raises ConformanceError at the first broken promise.
+
+    >>> from fairwolfe.objectives import Minimum
+    >>> check(Minimum) >= 10
+    True
+    """
+    ran = 0
+    for outcome in outcomes(subject):
+        ran += 1
+        if outcome.error is not None:
+            raise ConformanceError(
+                f"{outcome.example} fails {outcome.check}: {outcome.error}"
+            ) from outcome.error
+    return ran
+
+
+def outcomes(subject: Any) -> Iterator[Outcome]:
+    """Run every check of the subject's contract on every example, whatever fails."""
+    if isinstance(subject, str):
+        subject = import_class(subject)
+    for example in examples_of(subject):
+        for one in CONTRACTS[_contract(example)]:
+            try:
+                one(example, stream(0, "checks", one.__name__))
+            except Exception as error:
+                yield Outcome(one.__name__, repr(example), error)
+            else:
+                yield Outcome(one.__name__, repr(example), None)
+
+
+def _contract(example: Any) -> Any:
+    """The contract that an instance keeps by the names of its methods."""
+    kept = [contract for contract in CONTRACTS if isinstance(example, contract)]
+    if not kept:
+        listed = ", ".join(contract.__name__ for contract in CONTRACTS)
+        raise InvalidInput(
+            f"{type(example).__name__} keeps none of the contracts {listed}; see "
+            "fairwolfe.protocols for the methods that they name"
+        )
+    # Two contracts may name the same methods and differ in the arguments.
+    return next((contract for contract in kept if _takes(example, contract)), kept[0])
+
+
+def _takes(example: Any, contract: Any) -> bool:
+    """Whether every method of the contract can be called with the arguments it states."""
+    for name, stated in vars(contract).items():
+        if name.startswith("_") or not callable(stated):
+            continue
+        arguments = [p for p in signature(stated).parameters if p != "self"]
+        try:
+            signature(getattr(example, name)).bind(*arguments)
+        except TypeError:
+            return False
+    return True

@@ -1,0 +1,200 @@
+"""Checks of environments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+
+from fairwolfe.checks.promise import Check, is_a_value, require
+from fairwolfe.errors import ConformanceError, InvalidInput
+from fairwolfe.problem import Problem
+from fairwolfe.protocols import Vector
+from fairwolfe.streams import stream
+
+__all__ = ["ENVIRONMENT_CHECKS"]
+
+_ROUNDS = 20
+_DRAWS = 2000
+_ERRORS = 6.0  # standard errors: one false alarm in 10^8 comparisons
+_ROUNDING = 1e-9
+
+
+def _met(environment: Any, rng: np.random.Generator) -> Iterator[tuple[Any, Any]]:
+    """A world, and contexts of it."""
+    world = environment.init(rng)
+    for t in range(1, _ROUNDS + 1):
+        yield world, environment.context(world, t, rng)
+
+
+def _actions(environment: Any, context: Any, rng: np.random.Generator) -> list[Any]:
+    """Every arm, or some rankings."""
+    problem = environment.problem()
+    if problem.n_items is None:
+        return list(range(len(context)))
+    return [rng.permutation(problem.n_items)[: problem.n_slots] for _ in range(10)]
+
+
+def has_a_problem(environment: Any, rng: np.random.Generator) -> None:
+    """`problem()` is a Problem, the same one every time, that contexts and rewards fit."""
+    problem = environment.problem()
+    require(isinstance(problem, Problem), f"problem() is {problem!r}")
+    require(environment.problem() == problem, "problem() changes from call to call")
+    for world, context in _met(environment, rng):
+        mean = environment.mean_reward(world, context, _actions(environment, context, rng)[0])
+        require(mean.shape == (problem.n_objectives,), f"mean_reward has shape {mean.shape}")
+        require(bool(np.isfinite(mean).all()), f"mean_reward is {mean}")
+
+
+def draws_only_from_its_generators(environment: Any, rng: np.random.Generator) -> None:
+    """Equal generators give equal worlds, contexts and feedback, whatever the earlier actions."""
+    runs = []
+    for late in (False, True):
+        world = environment.init(stream(1, "world"))
+        contexts, noise = stream(1, "contexts"), stream(1, "noise")
+        seen = []
+        for t in range(1, _ROUNDS + 1):
+            context = environment.context(world, t, contexts)
+            actions = _actions(environment, context, stream(t, "actions"))
+            action = actions[-1 if late and t < _ROUNDS else 0]
+            feedback = environment.feedback(world, context, action, noise)
+            seen.append(context)
+        runs.append((seen, feedback))
+    (first, last), (again, last_again) = runs
+    require(all(map(_same, first, again)), "equal generators, other contexts")
+    require(_same(last, last_again), "the noise of a round depends on the actions before it")
+
+
+def _same(one: Any, other: Any) -> bool:
+    if hasattr(one, "__dataclass_fields__"):
+        return all(_same(getattr(one, f), getattr(other, f)) for f in one.__dataclass_fields__)
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return bool(np.array_equal(one, other))
+
+
+def has_mean_rewards(environment: Any, rng: np.random.Generator) -> None:
+    """The mean of many feedbacks is `mean_reward`."""
+    world = environment.init(rng)
+    context = environment.context(world, 1, rng)
+    for action in _actions(environment, context, rng)[:3]:
+        drawn = np.array([environment.feedback(world, context, action, rng) for _ in range(_DRAWS)])
+        mean = environment.mean_reward(world, context, action)
+        error = drawn.std(axis=0) / np.sqrt(_DRAWS)
+        off = np.abs(drawn.mean(axis=0) - mean) - _ERRORS * error
+        require(
+            bool((off <= _ROUNDING * (1.0 + np.abs(mean))).all()),
+            f"action {action}: {_DRAWS} feedbacks have mean {drawn.mean(axis=0)}, not {mean}",
+        )
+
+
+def knows_the_best_action(environment: Any, rng: np.random.Generator) -> None:
+    """No action has a larger <direction, mean reward> than `best_action`."""
+    n = environment.problem().n_objectives
+    for world, context in _met(environment, rng):
+        direction = rng.standard_normal(n)
+        best = environment.best_action(world, context, direction)
+        reach = float(direction @ environment.mean_reward(world, context, best))
+        for action in _actions(environment, context, rng):
+            other = float(direction @ environment.mean_reward(world, context, action))
+            require(
+                other <= reach + _ROUNDING * (1.0 + abs(reach)),
+                f"for {direction} action {action} gives {other}, the best action {best} {reach}",
+            )
+
+
+def has_an_exact_support(environment: Any, rng: np.random.Generator) -> None:
+    """If `support` is offered: the mean of the best actions' rewards is its maximiser."""
+    if not hasattr(environment, "support"):
+        return
+    n = environment.problem().n_objectives
+    world = environment.init(rng)
+    contexts = [environment.context(world, t, rng) for t in range(1, _DRAWS + 1)]
+    points = []
+    for _ in range(3):
+        g = rng.standard_normal(n)
+        value, point = environment.support(world, g)
+        points.append((g, value, point))
+        require(
+            abs(value - g @ point) <= _ROUNDING * (1.0 + abs(value)),
+            f"support({g}) is {value}, its maximiser gives {g @ point}",
+        )
+        best = np.array(
+            [
+                environment.mean_reward(world, c, environment.best_action(world, c, g))
+                for c in contexts
+            ]
+        )
+        for what, drawn, exact in (("value", best @ g, value), ("maximiser", best, point)):
+            error = np.max(drawn.std(axis=0)) / np.sqrt(_DRAWS)
+            off = float(np.max(np.abs(drawn.mean(axis=0) - exact)))
+            require(
+                off <= _ERRORS * error + _ROUNDING,
+                f"the {what} of support({g}) is off by {off}, {_DRAWS} contexts say",
+            )
+    for g, value, _ in points:
+        for _, _, point in points:
+            require(
+                g @ point <= value + _ROUNDING * (1.0 + abs(value)),
+                f"support({g}) is {value}, but {point} can be reached",
+            )
+
+
+def draws_many_like_one(environment: Any, rng: np.random.Generator) -> None:
+    """If the compiled loop can run it: drawing n rounds at once is drawing them one by one."""
+    if not hasattr(environment, "draw_contexts"):
+        return
+    world = environment.init(rng)
+    once, many = deepcopy(rng), deepcopy(rng)
+    features, tags = environment.draw_contexts(world, many, _ROUNDS)
+    require(tags.dtype == np.int64 and tags.shape == (_ROUNDS,), "tags are not (n,) int64")
+    for t in range(_ROUNDS):
+        context = environment.context(world, t + 1, once)
+        require(np.array_equal(context, features[t]), f"context {t + 1} differs from the drawn one")
+    require(once.random() == many.random(), "contexts leave the generator in another state")
+    once, many = deepcopy(rng), deepcopy(rng)
+    noise = environment.draw_noise(many, _ROUNDS)
+    program = environment.reward_program(world)
+    n = environment.problem().n_objectives
+    for t in range(_ROUNDS):
+        arm = int(rng.integers(len(features[t])))
+        context, tag = features[t], int(tags[t])
+        mean, reward = program.answer(arm, tag, context, noise[t], n)
+        plain: Vector = environment.feedback(world, context, arm, once)
+        truth: Vector = environment.mean_reward(world, context, arm)
+        require(np.array_equal(reward, plain), f"the kernel's reward {reward} is not {plain}")
+        require(np.array_equal(mean, truth), f"the kernel's mean {mean} is not {truth}")
+        g = rng.standard_normal(n)
+        best = environment.best_action(world, context, g)
+        require(program.best_arm(g, tag, context) == best, "the kernel's best arm is another")
+    require(once.random() == many.random(), "feedback leaves the generator in another state")
+
+
+def refuses_bad_actions(environment: Any, rng: np.random.Generator) -> None:
+    """An action that is none, and a context with NaN, are refused."""
+    world = environment.init(rng)
+    context = environment.context(world, 1, rng)
+    if environment.problem().n_items is not None:
+        return
+    spoilt = np.array(context, dtype=np.float64)
+    spoilt[0, 0] = np.nan
+    for shown, action in ((context, len(context)), (context, -1), (context, 0.5), (spoilt, 0)):
+        try:
+            environment.feedback(world, shown, action, rng)
+        except InvalidInput:
+            continue
+        raise ConformanceError(f"action {action!r} of a context {np.shape(shown)} is not refused")
+
+
+ENVIRONMENT_CHECKS: list[Check] = [
+    is_a_value,
+    has_a_problem,
+    draws_only_from_its_generators,
+    has_mean_rewards,
+    knows_the_best_action,
+    has_an_exact_support,
+    draws_many_like_one,
+    refuses_bad_actions,
+]

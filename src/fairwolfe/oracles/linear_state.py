@@ -1,0 +1,93 @@
+"""What linear oracles share: their state as plain arrays, and their kernels by address."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from fairwolfe._compile import Kernel, function_at
+from fairwolfe.contexts import Arms
+from fairwolfe.errors import NumericalFailure
+from fairwolfe.linalg import DRIFT, STATUS, scores
+from fairwolfe.problem import Problem
+from fairwolfe.protocols import Matrix, Vector
+
+__all__ = ["LEARN", "LinearOracle", "LinearState", "RegretBound", "call_learn"]
+
+LEARN = (
+    "void(int64, float64[::1], float64[::1], float64[:, :, ::1], float64[:, :, ::1], "
+    "float64[:, :, ::1], float64[:, :, ::1], float64[::1], float64[::1])"
+)
+"""(block, x, reward, gram, inverse, theta, moment, params, counters)."""
+
+call_learn = function_at(LEARN)
+
+_WORST_DRIFT = 1e-6
+
+
+class LinearState(NamedTuple):
+    """Estimates theta (blocks, D, d), and what the oracle keeps to improve them."""
+
+    gram: Matrix
+    inverse: Matrix
+    theta: Matrix
+    moment: Matrix
+    params: Vector
+    counters: Vector
+
+    def raise_failure(self) -> None:
+        """Better loud than wrong: the kernels note a failure, Python raises it."""
+        if self.counters[STATUS] != 0.0 or not self.counters[DRIFT] <= _WORST_DRIFT:
+            raise NumericalFailure(
+                f"the design matrix is no longer usable (its inverse was off by "
+                f"{self.counters[DRIFT]:.1e}); were features or rewards of wildly different "
+                "scales given? Scale features to norm 1, or raise the ridge"
+            )
+
+
+class RegretBound(NamedTuple):
+    """R(t) = constant + factor ln(1 + rate t) + root sqrt(t), a bound on the regression regret."""
+
+    constant: float
+    factor: float
+    rate: float
+    root: float
+
+    def at(self, t: float) -> float:
+        """R(t)."""
+        return float(self.constant + self.factor * np.log1p(self.rate * t) + self.root * np.sqrt(t))
+
+
+class LinearOracle(Protocol):
+    """An online regression of D rewards on the features, linear in them."""
+
+    @property
+    def learn(self) -> Kernel[..., None]:
+        """The kernel that takes one observation."""
+
+    def init(self, problem: Problem) -> LinearState:
+        """Validate and allocate."""
+
+    def regret_bound(self, problem: Problem) -> RegretBound:
+        """R(t) where the problem says enough for one; OutsideAssumptions otherwise."""
+
+
+def learn(oracle: LinearOracle, state: LinearState, block: int, x: Vector, reward: Vector) -> None:
+    """One observation, in place; raises if the state has become useless."""
+    oracle.learn(block, x, reward, *state)
+    state.raise_failure()
+
+
+def estimated_scores(state: LinearState, arms: Arms, direction: Vector) -> Vector:
+    """<direction, theta x_a> for every arm."""
+    out = np.empty(arms.n_arms)
+    scores(direction, state.theta, arms.features, arms.per_arm, out)
+    return out
+
+
+def parameter_norms(problem: Problem) -> Vector:
+    """D_theta of each reward: the problem's, or what its range and the features' norm suggest."""
+    if problem.parameter_norm is not None:
+        return np.full(problem.n_objectives, problem.parameter_norm)
+    return np.maximum(abs(problem.low), abs(problem.high)) / problem.feature_norm

@@ -1,0 +1,110 @@
+"""`OnlineGradient`: projected online gradient descent, O(d) per observation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from fairwolfe._compile import fma, kernel
+from fairwolfe.errors import InvalidInput
+from fairwolfe.linalg import STATUS, UPDATES
+from fairwolfe.oracles.linear_state import LEARN, LinearState, RegretBound, parameter_norms
+from fairwolfe.problem import Problem
+from fairwolfe.protocols import Matrix, Vector
+
+__all__ = ["OnlineGradient"]
+
+
+@kernel(signature=LEARN)
+def gradient_learn(
+    block: int,
+    x: Vector,
+    reward: Vector,
+    gram: Matrix,
+    inverse: Matrix,
+    theta: Matrix,
+    moment: Matrix,
+    params: Vector,
+    counters: Vector,
+) -> None:
+    """params: rate, then the radius of each reward's ball; moment[:, i, 0]: sums of squares."""
+    square = 0.0
+    for j in range(x.size):
+        square = fma(x[j], x[j], square)
+    for i in range(reward.size):
+        error = -reward[i]
+        for j in range(x.size):
+            error = fma(theta[block, i, j], x[j], error)
+        moment[block, i, 0] += 4.0 * error * error * square
+        if moment[block, i, 0] <= 0.0:
+            continue
+        radius = params[1 + i]
+        pull = -params[0] * radius * 2.0 * error / np.sqrt(moment[block, i, 0])
+        norm = 0.0
+        for j in range(x.size):
+            theta[block, i, j] = fma(pull, x[j], theta[block, i, j])
+            norm = fma(theta[block, i, j], theta[block, i, j], norm)
+        if norm > radius * radius:
+            shrink = radius / np.sqrt(norm)
+            for j in range(x.size):
+                theta[block, i, j] *= shrink
+    counters[UPDATES] += 1.0
+    if not np.isfinite(square):
+        counters[STATUS] = 1.0
+
+
+@dataclass(frozen=True)
+class OnlineGradient:
+    """theta_i <- projection of theta_i - rate D_i g / sqrt(sum |g|^2), g the gradient of the loss.
+
+    A step size that adapts to the gradients met (AdaGrad in its scalar form), projected on the
+    ball of radius D_theta of the reward. O(D d) per observation and no d x d matrix: for many
+    features. It has no confidence widths, so LinUCB cannot use it.
+
+    Regret bound for rate sqrt(2): 2 sqrt(2) D_theta sqrt(sum |g|^2) <= 4 sqrt(2) D_theta D_X
+    (D_theta D_X + largest |reward|) sqrt(T), summed over the rewards.
+
+    >>> problem = Problem.arms(1, {"clicks": (0, 1)}, parameter_norm=1.0)
+    >>> oracle = OnlineGradient()
+    >>> state = oracle.init(problem)
+    >>> for _ in range(2000):
+    ...     oracle.learn(0, np.array([1.0]), np.array([0.25]), *state)
+    >>> round(float(state.theta[0, 0, 0]), 3)
+    0.25
+    """
+
+    rate: float = 2.0**0.5
+    learn = gradient_learn
+
+    def __post_init__(self) -> None:
+        rate = float(self.rate)
+        if not (np.isfinite(rate) and rate > 0.0):
+            raise InvalidInput(f"rate is {self.rate!r}; give a positive number")
+        object.__setattr__(self, "rate", rate)
+
+    def init(self, problem: Problem) -> LinearState:
+        """theta = 0."""
+        blocks, d, n = problem.n_arms or 1, problem.dimension, problem.n_objectives
+        return LinearState(
+            gram=np.zeros((blocks, 0, 0)),
+            inverse=np.zeros((blocks, 0, 0)),
+            theta=np.zeros((blocks, n, d)),
+            moment=np.zeros((blocks, n, 1)),
+            params=np.concatenate([[self.rate], parameter_norms(problem)]),
+            counters=np.zeros(5),
+        )
+
+    def regret_bound(self, problem: Problem) -> RegretBound:
+        """The bound above, for any rate: (2/rate + rate) replaces 2 sqrt(2)."""
+        norms = parameter_norms(problem)
+        reach = norms * problem.feature_norm + np.maximum(abs(problem.low), abs(problem.high))
+        blocks = problem.n_arms or 1
+        scale = (2.0 / self.rate + self.rate) * 2.0 * problem.feature_norm * np.sqrt(blocks)
+        return RegretBound(0.0, 0.0, 0.0, float(scale * (norms * reach).sum()))
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        """Instances for the conformance checks."""
+        return cls(), cls(0.5)

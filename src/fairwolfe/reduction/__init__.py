@@ -1,0 +1,6 @@
+"""From bandits with one reward to bandits with a concave function of several."""
+
+from fairwolfe.reduction.frank_wolfe import FrankWolfe
+from fairwolfe.reduction.molincb import MOLinCB
+
+__all__ = ["FrankWolfe", "MOLinCB"]

@@ -1,0 +1,190 @@
+"""`FrankWolfe`: any bandit for one reward becomes one for a concave function of several.
+
+The generic algorithm of the paper. After t rewards, with z their average:
+
+    g = grad f_t(z)                       the direction, at the time of the decision
+    a = base's choice for <g, r>          a bandit with one scalar reward
+    z = z + (rho - z)/(t + 1)             when the reward arrives; rho = r by default
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+
+from fairwolfe._compile import kernel
+from fairwolfe.contexts import arms
+from fairwolfe.errors import InvalidInput
+from fairwolfe.objectives import Concave, GiniWelfare, Linear
+from fairwolfe.objectives.concave import finite_vector
+from fairwolfe.problem import Problem
+from fairwolfe.protocols import Base, Choice, Decision, Vector
+from fairwolfe.smoothing import Identity, Moreau, Randomized, default_smoothing
+
+__all__ = ["FrankWolfe", "Plan", "State", "average_in"]
+
+
+@kernel(
+    signature="void(float64[::1], float64[::1], float64, float64[::1], float64[::1], float64[::1])"
+)
+def average_in(
+    reward: Vector, rho: Vector, forget: float, z: Vector, observed: Vector, counters: Vector
+) -> None:
+    """Average a reward in; counters: the number of them. With memory the weight stops falling."""
+    weight = max(1.0 / (counters[0] + 1.0), forget)
+    for i in range(z.size):
+        z[i] += weight * (rho[i] - z[i])
+        observed[i] += weight * (reward[i] - observed[i])
+    counters[0] += 1.0
+
+
+class Plan(NamedTuple):
+    """What a policy and a problem make together; it never changes and is not saved."""
+
+    problem: Problem
+    objective: Concave
+    smoothing: Identity | Moreau | Randomized
+    base: Any
+    forget: float
+
+
+class State(NamedTuple):
+    """The iterate z, the average observed reward, the running direction, t, and the base's."""
+
+    plan: Plan
+    iterate: Vector
+    average: Vector
+    direction: Vector
+    counters: Vector
+    base: Any
+
+    @property
+    def t(self) -> int:
+        """The number of rewards averaged in."""
+        return int(self.counters[0])
+
+
+class Trail(NamedTuple):
+    """What `update` needs of a decision, besides what the base needs."""
+
+    base: Any
+    rho: Vector | None
+    direction: Vector | None
+
+
+@dataclass(frozen=True)
+class FrankWolfe:
+    """Maximise f of the average reward vector with a bandit for one reward.
+
+    Parameters
+    ----------
+    objective: f, concave; fixed weights are ``FrankWolfe(Linear(w), base)``
+    base: a bandit for the scalar reward <g, r>, such as LinUCB(); it must tolerate directions
+        chosen adaptively
+    smoothing: None is Identity for a smooth f, Moreau where every leaf has a proximal map, else
+        Randomized (whose directions are averaged over time)
+    memory: None is the paper (all-time averages; the theorems apply). A half-life in decisions
+        makes z an exponential average, so that a running product can react.
+    iterate: rho = the "observed" reward, or an "optimistic" estimate made at the decision
+
+    Feedback may come late and in any order: t counts the rewards averaged in.
+
+    Reference: Alg. "generic Frank-Wolfe" and Theorems 2-4 of the paper; THEORY 1.
+
+    >>> from fairwolfe.bandits import LinUCB
+    >>> problem = Problem.arms(2, {"clicks": (0, 1), "saves": (0, 1)})
+    >>> policy = FrankWolfe(GiniWelfare(), LinUCB())
+    >>> state = policy.init(problem)
+    >>> decision = policy.act(state, np.eye(2), np.random.default_rng(0))
+    >>> policy.update(state, decision, [1.0, 0.0]).average.tolist()
+    [1.0, 0.0]
+    """
+
+    objective: Concave
+    base: Any
+    smoothing: Identity | Moreau | Randomized | None = None
+    memory: float | None = None
+    iterate: Literal["observed", "optimistic"] = "observed"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.objective, Concave):
+            raise InvalidInput(f"the objective is {self.objective!r}; give one of fw.objectives")
+        if not isinstance(self.base, Base):
+            raise InvalidInput(f"the base is {self.base!r}; give a bandit, such as LinUCB()")
+        if self.memory is not None and not (np.isfinite(self.memory) and self.memory > 0.0):
+            raise InvalidInput(f"memory is {self.memory!r}; give a half-life in decisions, or None")
+        if self.iterate not in ("observed", "optimistic"):
+            raise InvalidInput(f"iterate is {self.iterate!r}; give 'observed' or 'optimistic'")
+
+    def init(self, problem: Problem) -> State:
+        """Bind everything to the problem and allocate."""
+        n = problem.n_objectives
+        objective = self.objective.bind(problem)
+        smoothing = self.smoothing or default_smoothing(objective, n)
+        base = self.base
+        if hasattr(base, "tuned"):
+            base = base.tuned(objective.lipschitz(n))
+        forget = 0.0 if self.memory is None else 1.0 - 0.5 ** (1.0 / self.memory)
+        plan = Plan(problem, objective, smoothing.bind(problem, objective), base, forget)
+        return State(plan, np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(1), base.init(problem))
+
+    def direction(self, state: State, rng: np.random.Generator) -> Vector:
+        """grad f_t(z); for Randomized smoothing, its running average."""
+        if not getattr(state.plan.base, "needs_direction", True):
+            return state.direction
+        smoothing, t = state.plan.smoothing, state.t
+        g = smoothing.direction(state.plan.objective, state.iterate, t, rng)
+        weight = smoothing.mix(t)
+        return g if weight == 1.0 else (1.0 - weight) * state.direction + weight * g
+
+    def act(self, state: State, context: Any, rng: np.random.Generator) -> Decision:
+        """Choose for the direction of the moment; only reads the state."""
+        plan = state.plan
+        g = self.direction(state, rng)
+        optimistic = self.iterate == "optimistic"
+        options = {"estimate": True} if optimistic else {}
+        choice = plan.base.act(state.base, arms(context, plan.problem), g, rng, **options)
+        follows = plan.smoothing.mix(state.t) != 1.0 or getattr(
+            plan.base, "learns_direction", False
+        )
+        trail = Trail(
+            choice.evidence,
+            choice.evidence.estimate if optimistic else None,
+            g if follows else None,
+        )
+        return Decision("", state.t, choice.action, choice.probability, trail)
+
+    def update(self, state: State, decision: Decision, feedback: Any) -> State:
+        """Average the reward vector in and let the base learn from it."""
+        plan, trail = state.plan, decision.evidence
+        reward = finite_vector("the reward", feedback)
+        if reward.size != plan.problem.n_objectives:
+            raise InvalidInput(
+                f"the reward has {reward.size} numbers; give {plan.problem.n_objectives}, in the "
+                f"order {', '.join(plan.problem.rewards)}"
+            )
+        g = state.direction if trail.direction is None else trail.direction
+        choice = Choice(decision.action, decision.probability, trail.base)
+        base = plan.base.update(state.base, choice, g, reward)
+        rho = reward if trail.rho is None else trail.rho
+        average_in(reward, rho, plan.forget, state.iterate, state.average, state.counters)
+        if trail.direction is not None:
+            state.direction[:] = g
+        return state._replace(base=base)
+
+    def with_objective(self, objective: Concave) -> FrankWolfe:
+        """The same policy for another f; a state carries over, since f is not part of it."""
+        return replace(self, objective=objective)
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        """Instances for the conformance checks."""
+        from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB
+
+        return (
+            cls(GiniWelfare(), LinUCB()),
+            cls(Linear((1.0, 0.5, 0.2)), SquareCB(gamma0=100.0), iterate="optimistic"),
+            cls(GiniWelfare(), EpsilonGreedy(0.1), Randomized(n_samples=2), memory=50.0),
+        )

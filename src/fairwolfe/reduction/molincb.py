@@ -1,0 +1,157 @@
+"""`MOLinCB`: the baseline without a guarantee, gradient ascent on a mixture of arms each round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from fairwolfe._compile import kernel
+from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, argmax
+from fairwolfe.errors import InvalidInput
+from fairwolfe.linalg import predictions
+from fairwolfe.objectives import Concave, GeneralizedGini, GiniWelfare
+from fairwolfe.objectives.concave import call_gradient
+from fairwolfe.oracles import LinearOracle, Ridge
+from fairwolfe.problem import Problem
+from fairwolfe.protocols import Decision, Matrix, Vector
+from fairwolfe.reduction.frank_wolfe import FrankWolfe, State
+from fairwolfe.smoothing import Identity
+
+__all__ = ["MOLinCB"]
+
+_HEAD = 5
+
+
+@kernel(signature="void(float64[::1], float64[::1])")
+def project_on_simplex(weights: Vector, spare: Vector) -> None:
+    """The nearest point of {w >= 0, sum w = 1}, in place."""
+    spare[:] = weights
+    spare.sort()
+    total, shift = 0.0, 0.0
+    for k in range(1, spare.size + 1):
+        total += spare[spare.size - k]
+        candidate = (total - 1.0) / k
+        if spare[spare.size - k] > candidate:
+            shift = candidate
+    for a in range(weights.size):
+        weights[a] = max(weights[a] - shift, 0.0)
+
+
+@kernel(signature=CHOOSE)
+def mixture_ascent(
+    direction: Vector,
+    theta: Matrix,
+    inverse: Matrix,
+    counters: Vector,
+    features: Matrix,
+    per_arm: bool,
+    uniform: float,
+    params: Vector,
+    out: Vector,
+    report: Vector,
+) -> int:
+    """params: steps, rate, address, number of params and scratch of f's gradient; its params."""
+    n, n_arms = theta.shape[1], out.size
+    address, n_params, n_work = np.int64(params[2]), np.int64(params[3]), np.int64(params[4])
+    own, work = params[_HEAD : _HEAD + n_params], np.zeros(n_work)
+    unbounded = np.full(n, np.inf)
+    rewards = np.empty((n_arms, n))
+    predictions(theta, features, per_arm, -unbounded, unbounded, rewards)
+    point, g, spare = np.empty(n), np.empty(n), np.empty(n_arms)
+    out[:] = 1.0 / n_arms
+    for _ in range(np.int64(params[0])):
+        point[:] = 0.0
+        for a in range(n_arms):
+            for i in range(n):
+                point[i] += out[a] * rewards[a, i]
+        call_gradient(address, point, 0.0, own, work, g)
+        for a in range(n_arms):
+            for i in range(n):
+                out[a] += params[1] * rewards[a, i] * g[i]
+        project_on_simplex(out, spare)
+    report[0] = 1.0
+    return argmax(out)
+
+
+@dataclass(frozen=True)
+class _MixtureAscent(LinearBandit):
+    """The rule as a base that looks at no direction."""
+
+    objective: Concave
+    ridge: float
+    steps: int
+    rate: float
+
+    choose = mixture_ascent
+    randomized = False
+    needs_direction = False
+
+    @property
+    def regression(self) -> LinearOracle:
+        return Ridge(self.ridge)
+
+    def rule_params(self, problem: Problem) -> Vector:
+        program = self.objective.bind(problem).program(problem.n_objectives)
+        head = [self.steps, self.rate, program.address, program.params.size, program.work_size]
+        return np.concatenate([head, program.params])
+
+
+@dataclass(frozen=True)
+class MOLinCB:
+    """Each round: ascend f(M w) over mixtures w of the arms, play the arm of largest weight.
+
+    M holds the estimated reward vectors of the arms (one ridge regression for all rewards). The
+    mixture starts uniform, takes `steps` supergradient steps of size `rate`, and is projected on
+    the simplex after each. Nothing is explored on purpose, history plays no part but through the
+    estimates, and no guarantee is known.
+
+    Reference: Mehrotra et al. (2020), as used in the paper's experiments; THEORY 9.
+
+    >>> problem = Problem.arms(2, {"clicks": (0, 1), "saves": (0, 1)})
+    >>> policy = MOLinCB(GiniWelfare())
+    >>> policy.act(policy.init(problem), np.eye(2), np.random.default_rng(0)).action
+    0
+    """
+
+    objective: Concave
+    ridge: float = 0.1
+    steps: int = 10
+    rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or not self.rate > 0.0:
+            raise InvalidInput(
+                f"MOLinCB has steps={self.steps!r} and rate={self.rate!r}; give at least one step "
+                "and a positive rate"
+            )
+        Ridge(self.ridge)
+
+    @cached_property
+    def shell(self) -> FrankWolfe:
+        """The averages and updates are those of the reduction; only the choice differs."""
+        rule = _MixtureAscent(self.objective, self.ridge, self.steps, self.rate)
+        return FrankWolfe(self.objective, rule, Identity())
+
+    def init(self, problem: Problem) -> State:
+        """Bind and allocate."""
+        return self.shell.init(problem)
+
+    def act(self, state: State, context: Any, rng: np.random.Generator) -> Decision:
+        """Choose; only reads the state."""
+        return self.shell.act(state, context, rng)
+
+    def update(self, state: State, decision: Decision, feedback: Any) -> State:
+        """Average the reward vector in and learn from it."""
+        return self.shell.update(state, decision, feedback)
+
+    def with_objective(self, objective: Concave) -> MOLinCB:
+        """The same policy for another f."""
+        return MOLinCB(objective, self.ridge, self.steps, self.rate)
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        """Instances for the conformance checks."""
+        return cls(GeneralizedGini((1.0, 0.5, 0.25))), cls(GiniWelfare(), steps=3, rate=0.5)

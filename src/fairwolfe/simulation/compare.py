@@ -1,0 +1,163 @@
+"""`compare`: several policies in the same worlds, paired by seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairwolfe.errors import InvalidInput, MissingExtra
+from fairwolfe.objectives import Concave
+from fairwolfe.protocols import Matrix, Vector
+from fairwolfe.simulation.plots import COLOURS, LINES, value_axes
+from fairwolfe.simulation.rollout import simulate
+from fairwolfe.simulation.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+__all__ = ["Comparison", "compare", "interval"]
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Traces of every policy on every seed: ``traces[name][i]`` is the run of ``seeds[i]``."""
+
+    traces: Mapping[str, tuple[Trace, ...]]
+    seeds: tuple[int, ...]
+
+    def values(self, name: str) -> Matrix:
+        """f over time, a row for each seed."""
+        return np.array([trace.value for trace in self.traces[name]])
+
+    def difference(self, one: str, other: str) -> tuple[float, float, float]:
+        """Mean over seeds of f(one) - f(other) at the horizon, with its 95 % interval."""
+        return interval(self.values(one)[:, -1] - self.values(other)[:, -1])
+
+    def table(self, best: Iterable[Any] | None = None) -> list[dict[str, Any]]:
+        """A row for each policy: f at the horizon with its 95 % interval, microseconds a round.
+
+        With the optima of the seeds, also the mean distance to them in percent.
+        """
+        tops = None if best is None else np.array([float(getattr(b, "value", b)) for b in best])
+        rows = []
+        for name, traces in self.traces.items():
+            final = self.values(name)[:, -1]
+            mean, low, high = interval(final)
+            row: dict[str, Any] = {"policy": name, "value": mean, "low": low, "high": high}
+            if tops is not None:
+                row["below_best_percent"] = float(np.mean(100.0 * (tops - final) / abs(tops)))
+            rounds = sum(int(trace.t[-1]) for trace in traces)
+            row["us_per_round"] = 1e6 * sum(trace.seconds for trace in traces) / rounds
+            rows.append(row)
+        return rows
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per policy, seed and checkpoint (needs pandas)."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise MissingExtra("to_frame() needs pandas: pip install 'fairwolfe[plot]'") from error
+        frames = [
+            trace.to_frame().assign(policy=name)
+            for name, traces in self.traces.items()
+            for trace in traces
+        ]
+        return pd.concat(frames, ignore_index=True)
+
+    def plot(self, ax: Axes | None = None, best: Iterable[Any] | None = None) -> Axes:
+        """Mean of f over time with 95 % bands over seeds; `best` draws the mean optimum."""
+        top = None if best is None else np.mean([float(getattr(b, "value", b)) for b in best])
+        ax = value_axes(ax, top)
+        for i, (name, traces) in enumerate(self.traces.items()):
+            values = self.values(name)
+            bands = np.array([interval(column) for column in values.T])
+            colour, line = COLOURS[i % len(COLOURS)], LINES[i % len(LINES)]
+            ax.plot(traces[0].t, bands[:, 0], color=colour, linestyle=line, label=name)
+            ax.fill_between(
+                traces[0].t, bands[:, 1], bands[:, 2], color=colour, alpha=0.15, linewidth=0
+            )
+        ax.legend(frameon=False, loc="lower right")
+        return ax
+
+
+def interval(values: Vector) -> tuple[float, float, float]:
+    """Mean and 95 % interval (Student's t) of a sample."""
+    mean = float(np.mean(values))
+    if len(values) < 2:
+        return mean, mean, mean
+    from scipy.special import stdtrit
+
+    half = float(stdtrit(len(values) - 1, 0.975) * np.std(values, ddof=1) / np.sqrt(len(values)))
+    return mean, mean - half, mean + half
+
+
+def compare(
+    policies: Mapping[str, Any],
+    environment: Any,
+    horizon: int,
+    seeds: int | Iterable[int],
+    objective: Concave | None = None,
+    jobs: int = 1,
+    *,
+    checkpoints: Any = None,
+    progress: Callable[[int], None] | None = None,
+) -> Comparison:
+    """Run every policy on every seed; a number of seeds means 0, 1, ...
+
+    Runs of one seed meet the same world, contexts and noise, so differences are paired. `jobs`
+    threads run at once (the compiled loop releases the interpreter). Ctrl-C returns the seeds
+    that every policy has finished; if there is none, KeyboardInterrupt goes on.
+
+    >>> from fairwolfe.bandits import LinUCB, Uniform
+    >>> from fairwolfe.environments import Mehrotra
+    >>> from fairwolfe.reduction import FrankWolfe
+    >>> world = Mehrotra(10, 3, 4)
+    >>> f = world.objective()
+    >>> two = {"ucb": FrankWolfe(f, LinUCB()), "any": FrankWolfe(f, Uniform())}
+    >>> result = compare(two, world, 200, seeds=3)
+    >>> result.difference("ucb", "any")[0] > 0
+    True
+    """
+    chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+    if not policies or not chosen:
+        raise InvalidInput("compare needs at least one policy and one seed")
+    if jobs < 1:
+        raise InvalidInput(f"jobs is {jobs!r}; give a whole number of at least 1")
+    stopped = Event()
+
+    def run(policy: Any, seed: int) -> Trace:
+        def tick(n: int) -> None:
+            if stopped.is_set():
+                raise KeyboardInterrupt
+            if progress is not None:
+                progress(n)
+
+        return simulate(policy, environment, horizon, seed, objective, checkpoints, progress=tick)
+
+    futures: dict[tuple[int, str], Future[Trace]] = {}
+    with ThreadPoolExecutor(jobs) as pool:
+        for seed in chosen:
+            for name, policy in policies.items():
+                futures[seed, name] = pool.submit(run, policy, seed)
+        try:
+            for future in futures.values():
+                future.result()
+        except KeyboardInterrupt:
+            stopped.set()
+            pool.shutdown(cancel_futures=True)
+    whole = tuple(s for s in chosen if all(_finished(futures[s, name]) for name in policies))
+    if not whole:
+        raise KeyboardInterrupt
+    traces = {name: tuple(futures[s, name].result() for s in whole) for name in policies}
+    return Comparison(traces, whole)
+
+
+def _finished(future: Future[Trace]) -> bool:
+    done = future.done() and not future.cancelled() and future.exception() is None
+    return done and future.result().complete

@@ -1,0 +1,48 @@
+"""Plots of runs: f over time, with the optimum and bands over seeds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fairwolfe.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["COLOURS", "LINES", "new_figure", "value_axes"]
+
+# Okabe and Ito's colours, told apart by the colour-blind; the line styles tell them apart in grey.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
+
+
+def new_figure(width: float = 7.0, height: float = 4.2) -> Figure:
+    """A figure outside of pyplot, so that nothing depends on a screen."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtra("plots need matplotlib: pip install 'fairwolfe[plot]'") from error
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def value_axes(ax: Axes | None, best: Any = None) -> Axes:
+    """Axes for f over time, with a line at the optimum if it is given."""
+    if ax is None:
+        ax = new_figure().add_subplot()
+    ax.set_xscale("log")
+    ax.set_xlabel("round")
+    ax.set_ylabel("f of the average expected reward")
+    ax.spines[["top", "right"]].set_visible(False)
+    if best is not None:
+        value = float(getattr(best, "value", best))
+        ax.axhline(value, color="0.35", linewidth=1.0)
+        ax.annotate(
+            "best possible",
+            (1.0, value),
+            xycoords=("axes fraction", "data"),
+            ha="right",
+            va="bottom",
+            color="0.35",
+        )
+    return ax

@@ -1,0 +1,154 @@
+"""`simulate`: a policy in an environment, compiled where possible, else plain."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fairwolfe.errors import InvalidInput
+from fairwolfe.objectives import Concave
+from fairwolfe.protocols import Environment, IntVector, Policy, Vector
+from fairwolfe.simulation.compiled import CompiledRun, Streams, why_not
+from fairwolfe.simulation.trace import Trace, checkpoint_grid
+from fairwolfe.streams import stream
+
+__all__ = ["simulate"]
+
+Progress = Callable[[int], None]
+
+
+def simulate(
+    policy: Any,
+    environment: Any,
+    horizon: int,
+    seed: int = 0,
+    objective: Concave | None = None,
+    checkpoints: Any = None,
+    *,
+    compiled: bool | None = None,
+    record_actions: bool = False,
+    progress: Progress | None = None,
+) -> Trace:
+    """Run a policy for `horizon` rounds in the world of a seed.
+
+    World, contexts, feedback noise and policy draw from streams of their own: two policies with
+    one seed meet the same world, users and noise. Ctrl-C returns what was done (`complete` is
+    then False).
+
+    Parameters
+    ----------
+    objective: what is measured; None is the policy's own
+    checkpoints: times to look at; None is about 20 a decade
+    compiled: None is the compiled loop where every part has one, with a warning that names the
+        part where not; False is the plain loop; True raises where it cannot be compiled
+    record_actions: keep the actions in the trace
+    progress: called with the number of rounds played since its last call
+
+    >>> from fairwolfe.bandits import LinUCB
+    >>> from fairwolfe.environments import Mehrotra
+    >>> from fairwolfe.reduction import FrankWolfe
+    >>> world = Mehrotra(10, 3, 4)
+    >>> trace = simulate(FrankWolfe(world.objective(), LinUCB(ridge=0.1)), world, 100)
+    >>> trace.compiled, int(trace.t[-1])
+    (True, 100)
+    """
+    times = checkpoint_grid(horizon, checkpoints)
+    if not isinstance(environment, Environment):
+        raise InvalidInput(f"the environment is {environment!r}; see fw.environments")
+    if not isinstance(policy, Policy):
+        raise InvalidInput(
+            f"the policy is {policy!r}; give one such as FrankWolfe(objective, base)"
+        )
+    measured = getattr(policy, "objective", None) if objective is None else objective
+    if measured is None:
+        raise InvalidInput(
+            f"{type(policy).__name__} has no objective of its own; pass objective= to say what is "
+            "measured"
+        )
+    part = why_not(policy, environment)
+    if compiled and part:
+        raise InvalidInput(f"{part} has no compiled form; leave out compiled=True")
+    fast = part is None if compiled is None else compiled
+    if part and compiled is None and not getattr(policy, "reference", False):
+        warnings.warn(f"the plain loop is used, because {part} has no compiled form", stacklevel=2)
+    world = environment.init(stream(seed, "world"))
+    start: type[Any] = CompiledRun if fast else _PlainRun
+    run = start(policy, environment, world, Streams.of(seed))
+    records: list[tuple[Vector, Vector, Vector]] = []
+    actions: list[IntVector] = []
+    began, done, complete = time.perf_counter(), 0, True
+    try:
+        for t in times.tolist():
+            while done < t:
+                taken = run.play(t - done)
+                done += taken.size
+                if record_actions:
+                    actions.append(taken)
+                if progress is not None:
+                    progress(taken.size)
+            records.append((run.mean_sum / t, run.reward_sum / t, run.scalar.copy()))
+    except KeyboardInterrupt:
+        complete = False
+    scalars = np.array([r[2] for r in records]).reshape(-1, 3)
+    return Trace(
+        t=times[: len(records)],
+        average=np.array([r[0] for r in records]),
+        average_observed=np.array([r[1] for r in records]),
+        scalar_regret=scalars[:, 0] - scalars[:, 2],
+        scalar_pseudo_regret=scalars[:, 0] - scalars[:, 1],
+        objective=measured.bind(environment.problem()),
+        seed=seed,
+        seconds=time.perf_counter() - began,
+        compiled=fast,
+        complete=complete,
+        actions=np.concatenate(actions) if record_actions and actions else None,
+    )
+
+
+class _PlainRun:
+    """The loop in Python, for any policy and environment that keep the contracts."""
+
+    def __init__(self, policy: Any, environment: Any, world: Any, streams: Streams) -> None:
+        # A reference policy may know the world.
+        self.policy = policy.meet(world) if hasattr(policy, "meet") else policy
+        self.environment = environment
+        self.world = world
+        self.streams = streams
+        problem = environment.problem()
+        self.state = self.policy.init(problem)
+        self.mean_sum, self.reward_sum = np.zeros((2, problem.n_objectives))
+        self.scalar = np.zeros(3)
+        self.t = 0
+
+    def play(self, wanted: int) -> IntVector:
+        """Play at most that many rounds; their actions."""
+        n = min(wanted, 100)
+        return np.array([self._round() for _ in range(n)], dtype=np.int64)
+
+    def _round(self) -> int:
+        environment, world, streams = self.environment, self.world, self.streams
+        self.t += 1
+        context = environment.context(world, self.t, streams.contexts)
+        decision = self.policy.act(self.state, context, streams.policy)
+        reward = environment.feedback(world, context, decision.action, streams.noise)
+        mean = environment.mean_reward(world, context, decision.action)
+        g = self._direction(decision)
+        if g is not None:
+            best = environment.best_action(world, context, g)
+            top = environment.mean_reward(world, context, best)
+            self.scalar += [g @ top, g @ mean, g @ reward]
+        self.state = self.policy.update(self.state, decision, reward)
+        self.mean_sum += mean
+        self.reward_sum += reward
+        return int(decision.action)
+
+    def _direction(self, decision: Any) -> Vector | None:
+        """The direction of a decision, where the policy follows one."""
+        carried: Vector | None = getattr(decision.evidence, "direction", None)
+        if carried is None and hasattr(self.policy, "direction"):
+            carried = self.policy.direction(self.state, None)
+        return carried

@@ -1,0 +1,93 @@
+"""`Trace`: what a run did, at its checkpoints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairwolfe.errors import InvalidInput, MissingExtra
+from fairwolfe.objectives import Concave
+from fairwolfe.protocols import IntVector, Matrix, Vector
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+__all__ = ["Trace", "checkpoint_grid"]
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """One run: averages and regrets at the checkpoints `t`.
+
+    `average` is of the *expected* rewards of the actions taken (the paper's measure), and `value`
+    is f of it; `average_observed` and `observed` are of the rewards seen. `scalar_regret` is the
+    sum over rounds of max_a <g, mu a> - <g, r>, `scalar_pseudo_regret` the same with mu a_t for r.
+    """
+
+    t: IntVector
+    average: Matrix
+    average_observed: Matrix
+    scalar_regret: Vector
+    scalar_pseudo_regret: Vector
+    objective: Concave
+    seed: int
+    seconds: float
+    compiled: bool
+    complete: bool
+    actions: IntVector | None = None
+
+    @property
+    def value(self) -> Vector:
+        """f of the average expected reward at every checkpoint."""
+        return np.array([self.objective.value(z) for z in self.average])
+
+    @property
+    def observed(self) -> Vector:
+        """f of the average observed reward at every checkpoint."""
+        return np.array([self.objective.value(z) for z in self.average_observed])
+
+    def regret(self, best: Any) -> Vector:
+        """f* - f(average observed reward); `best` is an Optimum or a number."""
+        return float(getattr(best, "value", best)) - self.observed
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per checkpoint (needs pandas)."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise MissingExtra("to_frame() needs pandas: pip install 'fairwolfe[plot]'") from error
+        columns: dict[str, Any] = {
+            "t": self.t,
+            "value": self.value,
+            "observed": self.observed,
+            "scalar_regret": self.scalar_regret,
+        }
+        for i in range(self.average.shape[1]):
+            columns[f"average_{i}"] = self.average[:, i]
+        return pd.DataFrame(columns).assign(seed=self.seed)
+
+    def plot(self, ax: Axes | None = None, best: Any = None, **style: Any) -> Axes:
+        """f over time on a logarithmic axis, with f* if given (needs matplotlib)."""
+        from fairwolfe.simulation.plots import value_axes
+
+        ax = value_axes(ax, best)
+        ax.plot(self.t, self.value, **style)
+        return ax
+
+
+def checkpoint_grid(horizon: int, checkpoints: Any = None) -> IntVector:
+    """Times at which a run is looked at: about 20 a decade, or the given ones."""
+    if isinstance(horizon, bool) or not isinstance(horizon, (int, np.integer)) or horizon < 1:
+        raise InvalidInput(f"horizon is {horizon!r}; give a whole number of rounds, at least 1")
+    if checkpoints is None:
+        count = max(2, int(20 * np.log10(horizon)) + 1)
+        return np.unique(np.geomspace(1, horizon, count).round().astype(np.int64))
+    given = np.unique(np.asarray(checkpoints, dtype=np.int64))
+    if given.size == 0 or given[0] < 1 or given[-1] > horizon:
+        raise InvalidInput(
+            f"checkpoints are {checkpoints!r}; give whole numbers from 1 to the horizon {horizon}"
+        )
+    return np.union1d(given, [horizon])

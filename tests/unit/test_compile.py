@@ -1,0 +1,384 @@
+"""The kernel pattern: addresses, roundings, the cache on disk. Processes are real ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fairwolfe import _compile
+from fairwolfe._compile import call_back, distinct, fma, function_at, kernel
+from fairwolfe.objectives import EqualExposure, GiniWelfare, Linear, Mapped
+
+PACKAGE = Path(_compile.__file__).parent
+NOBODY = 65534
+
+ONE_TO_ONE = "float64(int64, float64)"
+call = function_at(ONE_TO_ONE)
+
+
+@kernel(signature=ONE_TO_ONE)
+def root(address: int, x: float) -> float:
+    if x < 0.0:
+        raise ValueError("no root")
+    return float(np.sqrt(x))
+
+
+@kernel(signature=ONE_TO_ONE)
+def one_more(address: int, x: float) -> float:
+    return 1.0 + call(address, np.int64(0), x)  # type: ignore[no-any-return]
+
+
+@kernel
+def nested(outer: int, inner: int, x: float) -> float:
+    return call(outer, inner, x)  # type: ignore[no-any-return]
+
+
+@kernel
+def fused(a: float, b: float, c: float) -> float:
+    return fma(a, b, c)
+
+
+@kernel
+def in_two_steps(a: float, b: float, c: float) -> float:
+    return a * b + c
+
+
+@kernel
+def halve(times: int) -> float:
+    x = 1.0
+    for _ in range(times):
+        x = 0.5 * x + 1.0
+    return x
+
+
+def run(
+    code: str, packages: Path, cache: Path, *options: str, module: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """Run code in a fresh interpreter that finds fairwolfe in a folder and has its own cache."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("NUMBA", "PYTHON"))}
+    environment |= {"PYTHONPATH": str(packages), "FAIRWOLFE_CACHE": str(cache)}
+    command = [sys.executable, "-W", "error", *options, "-m" if module else "-c", code]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=environment, cwd=packages
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+# --- functions as data -----------------------------------------------------------------------
+
+
+def test_a_kernel_calls_another_by_its_address() -> None:
+    assert nested(one_more.address, root.address, 9.0) == 4.0
+
+
+def test_an_error_comes_back_through_addresses() -> None:
+    with pytest.raises(ValueError, match="no root"):
+        nested(one_more.address, root.address, -1.0)
+
+
+def test_an_address_is_exact_in_a_float() -> None:
+    assert int(float(root.address)) == root.address
+
+
+def test_an_address_needs_a_signature() -> None:
+    with pytest.raises(TypeError, match="fused declares no signature"):
+        _ = fused.address
+
+
+def test_nested_objectives_agree_with_the_chain_rule() -> None:
+    matrix = np.array([[1.0, 0.5, 0.0], [0.0, -1.0, 2.0], [0.3, 0.3, 0.3]])
+    weights = np.array([1.0, 0.0, -2.0])
+    inner = 2.0 * GiniWelfare() + EqualExposure()
+    f = Linear(weights.tolist()) + 3.0 * Mapped(inner, matrix.tolist())
+    z = np.array([0.2, 0.9, 0.4])
+    x = matrix @ z  # ascending order: second, third, first
+    assert x.argsort().tolist() == [1, 2, 0]
+    gini = np.array([1.0, 3.0, 2.0]) / 3.0
+    centred = x - x.mean()
+    slope = 2.0 * gini - centred / np.linalg.norm(centred) / 3.0
+    np.testing.assert_allclose(f.gradient(z), weights + 3.0 * matrix.T @ slope, rtol=1e-14)
+
+
+@pytest.mark.parametrize("operation", [fma, distinct, call_back, call])
+def test_operations_of_kernels_cannot_be_called_from_python(operation: Any) -> None:
+    with pytest.raises(TypeError, match="can be called inside a kernel only"):
+        operation(1.0, 2.0, 3.0)
+
+
+# --- arithmetic ------------------------------------------------------------------------------
+
+
+def test_fma_rounds_once() -> None:
+    a = 1.0 + 2.0**-30
+    c = -(1.0 + 2.0**-29)
+    assert fused(a, a, c) == 2.0**-60  # a * a = 1 + 2^-29 + 2^-60, whose last term a double drops
+    assert in_two_steps(a, a, c) == 0.0
+
+
+def test_kernels_release_the_interpreter() -> None:
+    halve(1)
+    took = [0.0]
+
+    def work() -> None:
+        start = time.perf_counter()
+        halve(200_000_000)
+        took[0] = time.perf_counter() - start
+
+    thread = threading.Thread(target=work)
+    ticks = 0
+    thread.start()
+    while thread.is_alive():
+        time.sleep(0.001)
+        ticks += 1
+    # A kernel that kept the interpreter would let this thread wake up only before and after it.
+    assert took[0] > 0.1
+    assert ticks > 20
+
+
+# --- what a process compiles, and what it finds ----------------------------------------------
+
+NESTED = """
+import json
+import re
+
+import numpy as np
+
+from fairwolfe import _compile
+from fairwolfe.linalg import add_scaled
+from fairwolfe.objectives import AtLeast, EqualExposure, GiniWelfare, Linear, Mapped
+
+def packed():
+    add_scaled.address
+    if _compile.compilations() == 0:
+        return None  # a kernel that came from the cache cannot be inspected
+    text = "".join(add_scaled.dispatcher.inspect_asm().values())
+    return len(re.findall(r"vfn?m(?:add|sub)\\d+pd|fml[as]\\s+v\\d+[.]2d", text))
+
+fused = packed()
+z = np.sin(np.arange(40.0))
+inner = 2.0 * GiniWelfare() + EqualExposure().on(0, 7, 3)
+objectives = [
+    inner,
+    Linear(np.cos(z)) + AtLeast(0.3, penalty=2.0),
+    0.5 * Mapped(inner, np.outer(np.ones(9), z)[:8] + np.eye(8, 40)) + GiniWelfare().on(*range(5)),
+]
+gradients = [f.gradient(z) for f in objectives]
+gradients += [f.envelope_gradient(z, step) for f in objectives for step in (1e-3, 1.0)]
+
+from numba import config
+
+print(json.dumps({
+    "compiled": _compile.compilations(),
+    "fused": fused,
+    "bits": [g.tobytes().hex() for g in gradients],
+    "folder": str(_compile._kernel_folder()),
+    "numba's folder": config.CACHE_DIR,
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The same gradients in a process with an empty cache, and in the next one."""
+    packages = tmp_path_factory.mktemp("packages")
+    # A copy, so that editing the sources during a run cannot come between the two.
+    shutil.copytree(PACKAGE, packages / "fairwolfe", ignore=shutil.ignore_patterns("__pycache__"))
+    cache = tmp_path_factory.mktemp("cache")
+    first, second = (json.loads(run(NESTED, packages, cache).stdout) for _ in range(2))
+    return first, second
+
+
+def test_a_second_process_compiles_nothing(
+    processes: tuple[dict[str, Any], dict[str, Any]],
+) -> None:
+    first, second = processes
+    assert first["compiled"] > 5
+    assert second["compiled"] == 0
+    assert first["folder"] == second["folder"]
+
+
+def test_compiled_and_loaded_kernels_give_the_same_bits(
+    processes: tuple[dict[str, Any], dict[str, Any]],
+) -> None:
+    first, second = processes
+    assert len(first["bits"]) == 9
+    assert first["bits"] == second["bits"]
+
+
+def test_the_folder_of_numba_is_left_alone(
+    processes: tuple[dict[str, Any], dict[str, Any]],
+) -> None:
+    assert [process["numba's folder"] for process in processes] == ["", ""]
+
+
+@pytest.mark.needs("fma-cpu")
+def test_a_weighted_sum_of_rows_uses_packed_fused_instructions(
+    processes: tuple[dict[str, Any], dict[str, Any]],
+) -> None:
+    first, _ = processes
+    assert first["fused"] >= 4  # the unrolled vector loop
+
+
+def test_importing_objectives_loads_no_compiler() -> None:
+    code = "import sys, fairwolfe.objectives; print({'numba', 'llvmlite'} & set(sys.modules))"
+    command = [sys.executable, "-W", "error", "-c", code]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+# --- the cache folder ------------------------------------------------------------------------
+
+CALLEE = """
+from fairwolfe._compile import kernel
+
+@kernel
+def scaled(x: float) -> float:
+    return 2.0 * x
+"""
+
+CALLER = """
+from fairwolfe._compile import kernel
+from fairwolfe.callee import scaled
+
+@kernel(signature="float64(float64)")
+def scaled_plus_one(x: float) -> float:
+    return scaled(x) + 1.0
+"""
+
+ASK = """
+import warnings
+from fairwolfe import _compile
+from fairwolfe.caller import scaled_plus_one
+
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    answer = scaled_plus_one(3.0)
+    answers = answer, scaled_plus_one(4.0)
+print(*answers, _compile.compilations(), _compile._kernel_folder())
+for warning in caught:
+    print(warning.category.__name__, warning.message)
+"""
+
+
+@pytest.fixture
+def packages(tmp_path: Path) -> Path:
+    """A folder with a small package of the same name: the pattern and two kernels."""
+    package = tmp_path / "packages" / "fairwolfe"
+    package.mkdir(parents=True)
+    for name in ("_compile.py", "folders.py"):
+        shutil.copy(PACKAGE / name, package)
+    (package / "__init__.py").touch()
+    (package / "callee.py").write_text(CALLEE)
+    (package / "caller.py").write_text(CALLER)
+    return package.parent
+
+
+def test_a_changed_callee_gives_another_folder(packages: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    before = run(ASK, packages, cache).stdout.split()
+    again = run(ASK, packages, cache).stdout.split()
+    callee = packages / "fairwolfe" / "callee.py"
+    callee.write_text(callee.read_text().replace("2.0", "3.0"))
+    after = run(ASK, packages, cache).stdout.split()
+    assert before == ["7.0", "9.0", "2", before[3]]
+    assert again == ["7.0", "9.0", "0", before[3]]
+    assert after == ["10.0", "13.0", "2", after[3]]
+    assert after[3] != before[3]
+
+
+def test_two_processes_may_fill_one_cache(packages: Path, tmp_path: Path) -> None:
+    answers: list[str] = []
+    threads = [
+        threading.Thread(
+            target=lambda: answers.append(run(ASK, packages, tmp_path / "cache").stdout)
+        )
+        for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [answer.split()[:2] for answer in answers] == [["7.0", "9.0"]] * 2
+    assert run(ASK, packages, tmp_path / "cache").stdout.split()[2] == "0"
+
+
+def test_old_folders_are_removed(packages: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    day = 24 * 3600.0
+    ages = {"kernels-old": 31 * day, "kernels-recent": 29 * day, "downloads": 365 * day}
+    for name, age in ages.items():
+        folder = cache / name
+        folder.mkdir(parents=True)
+        (folder / "something").touch()
+        os.utime(folder, (time.time() - age,) * 2)
+    used = Path(run(ASK, packages, cache).stdout.split()[3]).name
+    assert {folder.name for folder in cache.iterdir()} == {"kernels-recent", "downloads", used}
+
+
+def test_an_impossible_folder_is_a_warning(packages: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    answer, *warned = run(ASK, packages, tmp_path / "file" / "cache").stdout.splitlines()
+    assert answer == "7.0 9.0 2 None"
+    assert len(warned) == 1
+    assert re.match(r"RuntimeWarning kernels cannot be kept in .*; set FAIRWOLFE_CACHE", warned[0])
+
+
+@pytest.fixture
+def read_only(packages: Path) -> Iterator[Path]:
+    """A warmed cache that may be read but not written."""
+    # Not below tmp_path, which is closed to other users.
+    cache = Path(tempfile.mkdtemp())
+    run(ASK, packages, cache)
+    folders = [cache, *(path for path in cache.rglob("*") if path.is_dir())]
+    for path in cache.rglob("*"):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    cache.chmod(0o555)
+    yield cache
+    for folder in folders:
+        folder.chmod(0o755)
+    shutil.rmtree(cache)
+
+
+def test_a_read_only_folder_is_used_by_way_of_a_copy(packages: Path, read_only: Path) -> None:
+    # The superuser may write everywhere, so it looks for its folder as somebody else.
+    code = f"""
+import os
+from fairwolfe import _compile
+
+user = os.geteuid() if hasattr(os, "geteuid") else 1
+_compile._digest()  # reads the sources, which stand in a closed folder
+if user == 0:
+    os.seteuid({NOBODY})
+_compile._kernel_folder()
+if user == 0:
+    os.seteuid(0)
+{ASK}
+"""
+    before = sorted(read_only.rglob("*"))
+    answer, *warned = run(code, packages, read_only).stdout.splitlines()
+    *answers, folder = answer.split()
+    assert answers == ["7.0", "9.0", "0"]
+    assert warned == []
+    assert not Path(folder).is_relative_to(read_only)
+    assert not Path(folder).exists()  # removed at the end of the process
+    assert sorted(read_only.rglob("*")) == before
+
+
+def test_kernels_can_be_compiled_ahead(packages: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    said = run("fairwolfe._compile", packages, cache, module=True).stdout
+    assert said == "1 kernels ready\n"
+    assert run(ASK, packages, cache).stdout.split()[2] == "0"
