@@ -36,8 +36,8 @@ class Bilinear:
 
     def flat(self) -> Array:
         """The (items, user * item) array it stands for."""
-        user = np.asarray(self.user, dtype=np.float64)
-        items = np.asarray(self.items, dtype=np.float64)
+        user: Array = np.asarray(self.user, dtype=np.float64)
+        items: Array = np.asarray(self.items, dtype=np.float64)
         if user.ndim != 1 or items.ndim != 2:
             raise InvalidInput(
                 f"a Bilinear context has a user of shape {user.shape} and items of shape "

@@ -22,7 +22,8 @@ def shrink(width: float, t: int, horizon: int | None) -> float:
 def shrunk(width: float, times: IntVector, horizon: int | None) -> Vector:
     """`shrink` at many times at once (a square root is exact to the last bit in both)."""
     fixed = times if horizon is None else np.full(times.size, horizon)
-    return np.divide(width, np.sqrt(fixed + 1.0))
+    widths: Vector = width / np.sqrt(fixed + 1.0)
+    return widths
 
 
 def checked_width(name: str, width: float | None) -> float | None:
