@@ -10,6 +10,7 @@ one thread; times are medians over rounds, ratios are taken within a round.
 
 from __future__ import annotations
 
+# ruff: noqa: E402  (one thread must be asked for before NumPy is imported)
 import os
 
 for _library in ("OMP", "OPENBLAS", "MKL"):

@@ -59,7 +59,8 @@ class Arms(NamedTuple):
 
     def row(self, arm: int) -> Array:
         """The features of an arm."""
-        return self.features[0 if self.per_arm else arm]
+        row: Array = self.features[0 if self.per_arm else arm]
+        return row
 
 
 def arms(context: Any, problem: Problem) -> Arms:

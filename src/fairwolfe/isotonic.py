@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairwolfe._compile import kernel
+from fairwolfe._compile import distinct, kernel
 from fairwolfe.protocols import IntVector, Vector
 
 __all__ = ["pooled_gradient", "sort_kept"]
@@ -18,7 +18,6 @@ __all__ = ["pooled_gradient", "sort_kept"]
 # buckets count as elements: below 60 or so the insertion sort is never given up.
 _MOVES = 8
 _BUCKETS = 256  # a byte at a time: fewer, longer digits leave the first-level cache
-_DIGITS = 8
 _SIGN = np.uint64(1 << 63)
 
 
@@ -28,10 +27,22 @@ def sort_kept(z: Vector, order: IntVector, spare: IntVector, keys: Vector, other
 
     `order` must be a permutation; `spare` and `other` are scratch of the same length.
     """
-    n = z.size
-    moves = np.int64(0)
-    for j in range(n):
+    for j in range(z.size):
         keys[j] = z[order[j]]
+    if _insertion_sort(keys, order):
+        return
+    # Sign, exponent and 20 bits of the mantissa tell all but a few neighbours apart.
+    _radix_sort(keys, order, other, spare, np.int64(4))
+    if not _insertion_sort(keys, order):
+        _radix_sort(keys, order, other, spare, np.int64(0))
+
+
+@kernel
+def _insertion_sort(keys: Vector, order: IntVector) -> bool:
+    """Sort keys, ascending, with their order; False where it was given up halfway."""
+    distinct()
+    n = keys.size
+    moves = np.int64(0)
     for j in range(1, n):
         key = keys[j]
         if keys[j - 1] <= key:
@@ -46,26 +57,32 @@ def sort_kept(z: Vector, order: IntVector, spare: IntVector, keys: Vector, other
         order[k] = item
         moves += j - k
         if moves > _MOVES * (n + _BUCKETS):
-            _radix_sort(keys, order, other, spare)
-            return
+            return False
+    return True
 
 
 @kernel
-def _radix_sort(keys: Vector, order: IntVector, other: Vector, spare: IntVector) -> None:
-    """Sort keys, ascending, with their order, by the bytes of their bits: O(n) for any order."""
+def _radix_sort(
+    keys: Vector, order: IntVector, other: Vector, spare: IntVector, first: np.int64
+) -> None:
+    """Sort keys, ascending, with their order, by the bytes of their bits, in O(n) for any order.
+
+    Bytes below `first` (0 is the least) are not looked at, so the result is exact for 0 only.
+    """
+    distinct()
     n = keys.size
     bits, moved = keys.view(np.uint64), other.view(np.uint64)
-    counts = np.zeros((_DIGITS, _BUCKETS), np.int64)
+    counts = np.zeros((8, _BUCKETS), np.int64)
     for i in range(n):
         # Floats in ascending order have ascending bits once the sign bit of positive ones and
         # every bit of negative ones are flipped.
         b = bits[i]
         b ^= (np.uint64(0) - (b >> np.uint64(63))) | _SIGN
         bits[i] = b
-        for digit in range(_DIGITS):
+        for digit in range(first, 8):
             counts[digit, (b >> np.uint64(8 * digit)) & np.uint64(255)] += 1
     swapped = False
-    for digit in range(_DIGITS):
+    for digit in range(first, 8):
         shift = np.uint64(8 * digit)
         place = counts[digit]
         if place[(bits[0] >> shift) & np.uint64(255)] == n:

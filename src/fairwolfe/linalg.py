@@ -20,8 +20,10 @@ __all__ = [
     "UPDATES",
     "absorb",
     "add_scaled",
+    "combine_rows",
     "predictions",
     "refresh",
+    "row_products",
     "scores",
     "widths",
 ]
@@ -42,23 +44,46 @@ def add_scaled(scale: float, x: Vector, out: Vector) -> None:
         out[i] = fma(scale, x[i], out[i])
 
 
+@kernel
+def combine_rows(weights: Vector, rows: Matrix, out: Vector) -> None:
+    """out = sum_i weights_i rows_i."""
+    out[:] = 0.0
+    for i in range(weights.size):
+        for j in range(out.size):
+            out[j] = fma(weights[i], rows[i, j], out[j])
+
+
+@kernel
+def row_products(rows: Matrix, x: Vector, out: Vector) -> None:
+    """out[a] = <rows_a, x>, four rows at a time: a single sum waits for its own additions."""
+    n, d = rows.shape
+    whole = n - n % 4
+    for a in range(0, whole, 4):
+        p, q, r, s = 0.0, 0.0, 0.0, 0.0
+        for j in range(d):
+            p = fma(x[j], rows[a, j], p)
+            q = fma(x[j], rows[a + 1, j], q)
+            r = fma(x[j], rows[a + 2, j], r)
+            s = fma(x[j], rows[a + 3, j], s)
+        out[a], out[a + 1], out[a + 2], out[a + 3] = p, q, r, s
+    for a in range(whole, n):
+        total = 0.0
+        for j in range(d):
+            total = fma(x[j], rows[a, j], total)
+        out[a] = total
+
+
 @kernel(signature="void(float64[::1], float64[:, :, ::1], float64[:, ::1], boolean, float64[::1])")
 def scores(direction: Vector, theta: Matrix, features: Matrix, per_arm: bool, out: Vector) -> None:
     """out[a] = <direction, theta x_a>: the estimated scalar reward of each arm."""
-    n_outputs, d = theta.shape[1], theta.shape[2]
-    combined = np.empty(d)
-    for a in range(out.size):
-        if a == 0 or per_arm:
-            block = theta[a if per_arm else 0]
-            combined[:] = 0.0
-            for i in range(n_outputs):
-                for j in range(d):
-                    combined[j] = fma(direction[i], block[i, j], combined[j])
-        x = features[0 if per_arm else a]
-        total = 0.0
-        for j in range(d):
-            total = fma(combined[j], x[j], total)
-        out[a] = total
+    combined = np.empty(theta.shape[2])
+    if per_arm:
+        for a in range(out.size):
+            combine_rows(direction, theta[a], combined)
+            row_products(features, combined, out[a : a + 1])
+    else:
+        combine_rows(direction, theta[0], combined)
+        row_products(features, combined, out)
 
 
 @kernel(
@@ -183,7 +208,11 @@ def absorb(
     _apply(features, rewards, turned, error, gram, inverse, theta, moment)
     counters[UPDATES] += r
     counters[SINCE_REFRESH] += r
-    if not np.isfinite(counters[LOG_DET]):
+    doubt = counters[LOG_DET]  # a NaN or an infinity in any of these is one in the sum
+    for k in range(r):
+        for i in range(theta.shape[0]):
+            doubt += error[k, i]
+    if not np.isfinite(doubt):
         counters[STATUS] = 1.0
 
 
@@ -221,7 +250,7 @@ def refresh(
     """Recompute V^-1, theta and ln det V/det V_0 from V; note how far the kept inverse was off.
 
     The drift is max |A_ij - A'_ij| / sqrt(A_ii A_jj). Status 1 says that V is no longer positive
-    definite (or not a number): the arrays are then left as they were.
+    definite or not a number (its block is then left as it was), or that the kept inverse was not.
     """
     blocks, d = gram.shape[0], gram.shape[1]
     lower = np.empty((d, d))
@@ -246,7 +275,9 @@ def refresh(
             for j in range(d):
                 scale = np.sqrt(fresh[i, i] * fresh[j, j])
                 drift = abs(inverse[b, i, j] - fresh[i, j]) / scale
-                if not drift <= counters[DRIFT]:
+                if not np.isfinite(drift):
+                    counters[STATUS] = 1.0
+                elif drift > counters[DRIFT]:
                     counters[DRIFT] = drift
         inverse[b] = fresh
         for o in range(theta.shape[1]):

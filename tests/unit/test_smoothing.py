@@ -115,8 +115,7 @@ def test_m_2_bounds_the_distance_and_is_nearly_reached(name: str) -> None:
             gap = smoothing.value(f, z, t) - f.value(z)
             assert -1e-12 * (1.0 + abs(f.value(z))) <= gap <= m_2 / math.sqrt(t) + 1e-12
             worst = max(worst, gap * math.sqrt(t + 1.0))
-    # Reached where every leaf is as steep as it can be; a sum's or a map's need not be at once.
-    assert worst >= (0.7 if name in ("sum and linear", "merits", "blocks") else 0.99) * m_2
+    assert worst >= 0.99 * m_2  # reached where every leaf is as steep as it can be
 
 
 @pytest.mark.parametrize("name", EXPRESSIONS)
@@ -129,7 +128,7 @@ def test_m_1_bounds_the_change_from_round_to_round(name: str) -> None:
             change = smoothing.value(f, z, t - 1) - smoothing.value(f, z, t)
             assert -1e-12 * (1.0 + abs(f.value(z))) <= change <= m_1 / (t * math.sqrt(t)) + 1e-12
             worst = max(worst, change * t * math.sqrt(t))
-    assert worst >= (0.7 if name in ("sum and linear", "merits", "blocks") else 0.99) * m_1
+    assert worst >= 0.99 * m_1
 
 
 @pytest.mark.parametrize("name", EXPRESSIONS)
@@ -150,8 +149,9 @@ def test_beta_0_bounds_the_bending_and_is_nearly_reached(name: str) -> None:
     if name == "linear":
         assert beta_0 == math.inf
     else:
-        # A diagonal bound: exact for a leaf and its multiples, within a factor for the others.
-        assert worst >= (0.5 if name in ("map", "map of a sum", "merits") else 0.85) / beta_0
+        # Exact for leaves, multiples and sums; where norms of maps are added, within a factor.
+        loose = {"map": 0.6, "map of a sum": 0.6, "merits": 0.5}
+        assert worst >= loose.get(name, 0.95) / beta_0
 
 
 def test_the_constants_of_single_functions_are_the_papers() -> None:
@@ -163,6 +163,15 @@ def test_the_constants_of_single_functions_are_the_papers() -> None:
     assert (Minimum() + Minimum()).curvature(3).tolist() == [2.0] * 3
     assert smoothing.beta_0(f + f, 6) == 0.1  # beta_0 over the number of terms
     assert smoothing.beta_0(ByGroup(f, "aabbbb"), 6) == pytest.approx(0.2 / 4.0)  # |M|^2 = 4
+
+
+def test_beta_0_promises_nothing_about_a_function_that_is_left_as_it_is() -> None:
+    # Moreau does not touch a smooth Custom, which may bend more than any width would let it.
+    steep = Custom(lambda z: -50.0 * float(z @ z), lambda z: -100.0 * z, smooth=True)
+    f, smoothing = Minimum() + steep, Moreau(beta0=1.0)
+    x, y = np.array([0.2, 0.8]), np.array([0.3, 0.8])
+    bend = float(np.linalg.norm(smoothing.gradient(f, x, 0) - smoothing.gradient(f, y, 0)))
+    assert bend * smoothing.beta_0(f, 2) <= float(np.linalg.norm(x - y)) * (1.0 + 1e-9)
 
 
 def test_identity_keeps_the_function() -> None:

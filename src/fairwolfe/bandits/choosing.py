@@ -19,7 +19,7 @@ from fairwolfe.oracles.linear_state import learn
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Choice, Matrix, Vector
 
-__all__ = ["CHOOSE", "BanditState", "Evidence", "LinearBandit", "argmax", "call_choose", "draw"]
+__all__ = ["CHOOSE", "BanditState", "Evidence", "LinearBandit", "call_choose"]
 
 CHOOSE = (
     "int64(float64[::1], float64[:, :, ::1], float64[:, :, ::1], float64[::1], float64[:, ::1], "
@@ -30,30 +30,6 @@ report out) -> arm. The report holds the probability of the arm, then, if it has
 optimistic estimate of each reward."""
 
 call_choose = function_at(CHOOSE)
-
-
-@kernel
-def argmax(values: Vector) -> int:
-    """The place of the largest value, the first of equals."""
-    best = np.int64(0)
-    for a in range(1, values.size):
-        if values[a] > values[best]:
-            best = np.int64(a)
-    return int(best)
-
-
-@kernel
-def draw(probabilities: Vector, uniform: float) -> int:
-    """The arm that a uniform number in [0, 1) falls on."""
-    total = 0.0
-    last = np.int64(0)
-    for a in range(probabilities.size):
-        if probabilities[a] > 0.0:
-            last = np.int64(a)
-            total += probabilities[a]
-            if uniform < total:
-                return a
-    return int(last)  # the probabilities sum to a little less than 1
 
 
 @kernel

@@ -8,12 +8,13 @@ from typing import Self
 import numpy as np
 
 from fairwolfe._compile import kernel
-from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, argmax, draw, report_estimate
+from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, report_estimate
 from fairwolfe.errors import InvalidInput
 from fairwolfe.linalg import scores
 from fairwolfe.oracles import LinearOracle, OnlineGradient, Ridge
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Matrix, Vector
+from fairwolfe.selection import argmax, draw
 
 __all__ = ["EpsilonGreedy"]
 

@@ -9,13 +9,14 @@ from typing import Self
 import numpy as np
 
 from fairwolfe._compile import kernel
-from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, argmax, report_estimate
+from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, report_estimate
 from fairwolfe.errors import InvalidInput
 from fairwolfe.linalg import LOG_DET, scores, widths
 from fairwolfe.oracles import LinearOracle, Ridge
 from fairwolfe.oracles.linear_state import parameter_norms
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Matrix, Vector
+from fairwolfe.selection import argmax
 
 __all__ = ["LinUCB"]
 

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from fairwolfe._compile import fma, kernel
-from fairwolfe.environments.world import BEST, REWARD, ArmsWorld, RewardProgram, largest
+from fairwolfe.environments.world import BEST, REWARD, ArmsWorld, RewardProgram
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives.concave import finite_vector
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import IntVector, Matrix, Vector
+from fairwolfe.selection import argmax
 
 __all__ = ["Finite", "FiniteWorld"]
 
@@ -57,7 +58,7 @@ def table_best(
         for i in range(n):
             total = fma(direction[i], params[place + i], total)
         scores[a] = total
-    return largest(scores)
+    return argmax(scores)
 
 
 class FiniteWorld(NamedTuple):

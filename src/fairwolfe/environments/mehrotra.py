@@ -11,11 +11,13 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from fairwolfe._compile import fma, kernel
-from fairwolfe.environments.world import BEST, REWARD, ArmsWorld, RewardProgram, largest
+from fairwolfe.environments.world import BEST, REWARD, ArmsWorld, RewardProgram
+from fairwolfe.linalg import combine_rows, row_products
 from fairwolfe.objectives import GeneralizedGini
 from fairwolfe.objectives.concave import finite_vector
 from fairwolfe.problem import Problem, whole_number
 from fairwolfe.protocols import IntVector, Matrix, Vector
+from fairwolfe.selection import argmax
 
 __all__ = ["Mehrotra", "largest_of_normals"]
 
@@ -47,17 +49,11 @@ def linear_best(
     direction: Vector, tag: int, features: Matrix, params: Vector, scores: Vector
 ) -> int:
     """The arm of largest <theta' g, x>."""
-    d = features.shape[1]
-    turned = np.zeros(d)  # theta' g
-    for i in range(direction.size):
-        for j in range(d):
-            turned[j] = fma(direction[i], params[i * d + j], turned[j])
-    for a in range(scores.size):
-        total = 0.0
-        for j in range(d):
-            total = fma(turned[j], features[a, j], total)
-        scores[a] = total
-    return largest(scores)
+    n, d = direction.size, features.shape[1]
+    turned = np.empty(d)  # theta' g
+    combine_rows(direction, params.reshape((n, d)), turned)
+    row_products(features, turned, scores)
+    return argmax(scores)
 
 
 @cache

@@ -26,7 +26,6 @@ __all__ = [
     "best_at",
     "call_best",
     "call_reward",
-    "largest",
     "reward_at",
 ]
 
@@ -68,16 +67,6 @@ def best_at(
 ) -> int:
     """Call the linear oracle that stands at an address from Python."""
     return int(call_best(address, direction, tag, features, params, scores))
-
-
-@kernel
-def largest(scores: Vector) -> int:
-    """Where the largest score stands; ties to the lowest index."""
-    best = 0
-    for a in range(1, scores.size):
-        if scores[a] > scores[best]:
-            best = a
-    return best
 
 
 class RewardProgram(NamedTuple):

@@ -9,9 +9,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+from scipy import sparse
 
 from fairwolfe._compile import kernel
 from fairwolfe.errors import InvalidInput, NotConcave
@@ -91,6 +92,12 @@ class Combination(Concave):
         for part in self.parts(n):
             for scale, leaf, size in part.objective.leaves(part.size(n)):
                 yield part.scale * scale, leaf, size
+
+    def split(self, n: int) -> Iterator[tuple[float, Concave, sparse.csr_array[Any]]]:
+        everything = sparse.csr_array(sparse.eye_array(n))
+        for part in self.parts(n):
+            for scale, leaf, matrix in part.objective.split(part.size(n)):
+                yield part.scale * scale, leaf, matrix @ everything[part.where]
 
     def curvature(self, n: int) -> Vector:
         total = np.zeros(n)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from scipy import sparse
 
 from fairwolfe._compile import Kernel, function_at, kernel
 from fairwolfe.errors import InvalidInput, NoProx, did_you_mean
@@ -152,6 +153,14 @@ class Concave(ABC):
     def leaves(self, n: int) -> Iterator[tuple[float, Concave, int]]:
         """Every (multiple, leaf, number of its coordinates) of the expression."""
         yield 1.0, self, n
+
+    def split(self, n: int) -> Iterator[tuple[float, Concave, sparse.csr_array[Any]]]:
+        """Every (c, leaf, M) of the expression: f(z) is the sum of c leaf(M z).
+
+        For any points p with supergradients g of the leaves there, the sum of
+        c (leaf(p) + <g, M z - p>) is an affine majorant of f.
+        """
+        yield 1.0, self, sparse.csr_array(sparse.eye_array(n))
 
     def curvature(self, n: int) -> Vector:
         """A diagonal bound, in units of 1/step, on the curvature of the smoothing with `step`.

@@ -100,6 +100,10 @@ class _OfMap(Concave):
     def leaves(self, n: int) -> Iterator[tuple[float, Concave, int]]:
         return self.objective.leaves(self._rows)
 
+    def split(self, n: int) -> Iterator[tuple[float, Concave, sparse.csr_array[Any]]]:
+        for scale, leaf, matrix in self.objective.split(self._rows):
+            yield scale, leaf, matrix @ self.map
+
     def curvature(self, n: int) -> Vector:
         matrix = self.map
         used = np.diff(sparse.csc_array(matrix).indptr) > 0

@@ -38,6 +38,8 @@ def gradient_learn(
         for j in range(x.size):
             error = fma(theta[block, i, j], x[j], error)
         moment[block, i, 0] += 4.0 * error * error * square
+        if not np.isfinite(moment[block, i, 0]):
+            counters[STATUS] = 1.0
         if moment[block, i, 0] <= 0.0:
             continue
         radius = params[1 + i]
@@ -51,8 +53,6 @@ def gradient_learn(
             for j in range(x.size):
                 theta[block, i, j] *= shrink
     counters[UPDATES] += 1.0
-    if not np.isfinite(square):
-        counters[STATUS] = 1.0
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from fairwolfe._compile import kernel
-from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, argmax
+from fairwolfe.bandits.choosing import CHOOSE, LinearBandit
 from fairwolfe.errors import InvalidInput
 from fairwolfe.linalg import predictions
 from fairwolfe.objectives import Concave, GeneralizedGini, GiniWelfare
@@ -18,6 +18,7 @@ from fairwolfe.oracles import LinearOracle, Ridge
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Decision, Matrix, Vector
 from fairwolfe.reduction.frank_wolfe import FrankWolfe, State
+from fairwolfe.selection import argmax
 from fairwolfe.smoothing import Identity
 
 __all__ = ["MOLinCB"]

@@ -1,0 +1,34 @@
+"""Compiled choices among scores: the largest, or one at random."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fairwolfe._compile import kernel
+from fairwolfe.protocols import Vector
+
+__all__ = ["argmax", "draw"]
+
+
+@kernel
+def argmax(values: Vector) -> int:
+    """The place of the largest value, the first of equals."""
+    best = np.int64(0)
+    for a in range(1, values.size):
+        if values[a] > values[best]:
+            best = np.int64(a)
+    return int(best)
+
+
+@kernel
+def draw(probabilities: Vector, uniform: float) -> int:
+    """The place that a uniform number in [0, 1) falls on."""
+    total = 0.0
+    last = np.int64(0)
+    for a in range(probabilities.size):
+        if probabilities[a] > 0.0:
+            last = np.int64(a)
+            total += probabilities[a]
+            if uniform < total:
+                return a
+    return int(last)  # the probabilities sum to a little less than 1

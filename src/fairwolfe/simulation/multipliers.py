@@ -1,0 +1,299 @@
+"""Maximising a concave function over a convex set that is known by its support function only.
+
+f(s) = sum_i c_i f_i(M_i s), leaf by leaf, is F(y) with y = A s, and F has a proximal map block by
+block. The constraint y = A s gets multipliers m, and the augmented Lagrangian is the envelope of F
+at a shifted point, max_y F(y) + <m, A s - y> - |A s - y|^2/(2 b) = F_b(A s - b m) + b |m|^2/2.
+
+- *corrective step*: maximise F_b(A s - b m) over the convex hull of the vertices found so far;
+- *vertex*: ask the support function for the direction A' g, g = grad F_b(A s - b m), p = prox;
+- *certificate*: g is a supergradient of F at p, so that for every s
+  f(s) <= F(p) - <g, p> + <A' g, s>, and f* <= F(p) - <g, p> + h_S(A' g);
+- *multipliers*: m = g, once the envelope costs more than the missing vertices.
+
+This is Frank-Wolfe, fully corrective, on a smoothing whose error goes to zero at a width that does
+not: the method of multipliers, or a proximal bundle method on the dual. Polyhedra are solved in
+finitely many steps up to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from fairwolfe._compile import kernel
+from fairwolfe.objectives import Concave, Linear
+from fairwolfe.objectives.concave import GRADIENT, Program, call_gradient
+from fairwolfe.protocols import Matrix, Vector
+from fairwolfe.reduction.molincb import project_on_simplex
+
+__all__ = ["Found", "Leaves", "Support", "maximise"]
+
+Support = Callable[[Vector], tuple[float, Vector]]
+
+_HEADER = 8  # numbers per leaf in the params of `stacked`
+_WIDTH = 0.1  # of the envelope, in units of (spread of the vertices)/(slope)
+_STEPS = 3000  # corrective steps between two vertices, at most
+_ACCURACY = 0.1  # of a corrective step, relative to what the next vertex can bring
+_ROUNDING = 1e-13  # of a certificate, relative to the numbers it is the sum of
+
+
+@kernel(signature=GRADIENT)
+def stacked(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -> None:
+    """c_i grad f_i block by block, each smoothed with its own width. params: number of leaves; for
+    each its address, c, width, start, size, first and one past the last of its params, scratch.
+    """
+    for k in range(np.int64(params[0])):
+        head = params[1 + _HEADER * k : 1 + _HEADER * (k + 1)]
+        scale, start, size = head[1], np.int64(head[3]), np.int64(head[4])
+        own = params[np.int64(head[5]) : np.int64(head[6])]
+        block = out[start : start + size]
+        call_gradient(
+            np.int64(head[0]),
+            z[start : start + size],
+            step * scale * head[2],
+            own,
+            work[np.int64(head[7]) :],
+            block,
+        )
+        for i in range(size):
+            block[i] *= scale
+
+
+@kernel(
+    signature="int64(int64, float64[::1], float64[::1], float64[:, ::1], float64[::1], "
+    "float64[::1], float64[::1], float64, int64)"
+)
+def correct(
+    gradient: int,
+    params: Vector,
+    work: Vector,
+    vertices: Matrix,
+    shift: Vector,
+    weights: Vector,
+    bend: Vector,
+    goal: float,
+    limit: int,
+) -> int:
+    """Ascend F(weights' vertices - shift) over the simplex until no vertex promises > goal.
+
+    Accelerated projected gradient with restarts. By concavity the gradients at both ends of a step
+    prove enough ascent, so that no value is needed to find the curvature, kept in bend[0].
+    """
+    n, size = vertices.shape
+    here, ahead, spare = weights.copy(), weights.copy(), np.empty(n)
+    y, g = np.empty(size), np.empty(size)
+    at_ahead, at_next = np.empty(n), np.empty(n)
+    momentum = 1.0
+    for taken in range(limit):
+        _scores(gradient, params, work, vertices, shift, ahead, y, g, at_ahead)
+        while True:
+            for a in range(n):
+                weights[a] = ahead[a] + at_ahead[a] / bend[0]
+            project_on_simplex(weights, spare)
+            _scores(gradient, params, work, vertices, shift, weights, y, g, at_next)
+            turned, moved = 0.0, 0.0
+            for a in range(n):
+                step = weights[a] - ahead[a]
+                turned += (at_ahead[a] - at_next[a]) * step
+                moved += step * step
+            if turned <= 0.5 * bend[0] * moved or moved < 1e-30:
+                break
+            bend[0] *= 2.0
+        best, mean, forward = -np.inf, 0.0, 0.0
+        for a in range(n):
+            best = max(best, at_next[a])
+            mean += weights[a] * at_next[a]
+            forward += at_ahead[a] * (weights[a] - here[a])
+        if best - mean <= goal:
+            return taken + 1
+        following = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum))
+        if forward < 0.0:
+            momentum, following = 1.0, 1.0
+        for a in range(n):
+            ahead[a] = weights[a] + (momentum - 1.0) / following * (weights[a] - here[a])
+            here[a] = weights[a]
+        momentum = following
+        bend[0] *= 0.95
+    return limit
+
+
+@kernel
+def _scores(
+    gradient: int,
+    params: Vector,
+    work: Vector,
+    vertices: Matrix,
+    shift: Vector,
+    weights: Vector,
+    y: Vector,
+    g: Vector,
+    out: Vector,
+) -> None:
+    """<g, vertex> for each vertex, with g the gradient at the weighted mean of the vertices."""
+    n, size = vertices.shape
+    for i in range(size):
+        y[i] = -shift[i]
+    for a in range(n):
+        if weights[a] != 0.0:
+            for i in range(size):
+                y[i] += weights[a] * vertices[a, i]
+    call_gradient(gradient, y, 1.0, params, work, g)
+    for a in range(n):
+        total = 0.0
+        for i in range(size):
+            total += g[i] * vertices[a, i]
+        out[a] = total
+
+
+class Leaves:
+    """f as a function F of y = A s that is a sum over blocks of y, one for each leaf."""
+
+    def __init__(self, objective: Concave, n: int) -> None:
+        pieces = [piece for piece in objective.split(n) if piece[0] > 0.0]
+        if not pieces:
+            pieces = list(Linear((0.0,) * n).split(n))
+        self.matrix = sparse.csr_array(sparse.vstack([matrix for _, _, matrix in pieces]))
+        self.scales = [scale for scale, _, _ in pieces]
+        self.leaves = [leaf for _, leaf, _ in pieces]
+        ends = np.cumsum([0, *(matrix.shape[0] for _, _, matrix in pieces)]).tolist()
+        self.blocks = [slice(a, b) for a, b in zip(ends, ends[1:], strict=False)]
+        self.program = self._program()
+        self.work = self.program.work()
+        # How far the proximal point is, per unit of gradient; a leaf without one stays where it is.
+        self.reach = np.zeros(ends[-1])
+        self.widen([1.0] * len(self.leaves))
+
+    @property
+    def smoothable(self) -> bool:
+        """Whether every leaf has a proximal map or a gradient that needs no smoothing."""
+        return all(leaf.has_prox or leaf.smooth for leaf in self.leaves)
+
+    def _program(self) -> Program:
+        heads: list[float] = [float(len(self.leaves))]
+        tail: list[Vector] = []
+        place, scratch = 1 + _HEADER * len(self.leaves), 0
+        for scale, leaf, block in zip(self.scales, self.leaves, self.blocks, strict=True):
+            size = block.stop - block.start
+            own = leaf.program(size)
+            end = place + own.params.size
+            heads += [own.address, scale, 1.0, block.start, size, place, end, scratch]
+            tail.append(own.params)
+            place, scratch = end, scratch + own.work_size
+        failures = [getattr(leaf, "failures", None) for leaf in self.leaves]
+        kept = tuple(failure for failure in failures if failure is not None)
+        return Program(stacked.address, np.concatenate([heads, *tail]), scratch, kept)
+
+    def widen(self, widths: list[float]) -> None:
+        """Set the width of the envelope of each leaf."""
+        for k, (leaf, block) in enumerate(zip(self.leaves, self.blocks, strict=True)):
+            self.program.params[1 + _HEADER * k + 2] = widths[k]
+            self.reach[block] = widths[k] if leaf.has_prox else 0.0
+
+    def value(self, y: Vector) -> float:
+        """F(y)."""
+        parts = zip(self.scales, self.leaves, self.blocks, strict=True)
+        return sum((scale * leaf._value(y[block]) for scale, leaf, block in parts), 0.0)
+
+    def touch(self, y: Vector) -> tuple[Vector, Vector]:
+        """The gradient g of the envelope at y, and the point where g is a supergradient of F."""
+        g = self.program.gradient(y, 1.0, self.work)
+        return g, y + self.reach * g
+
+    def norms(self, vector: Vector) -> list[float]:
+        """The 2-norm of each block."""
+        return [float(np.linalg.norm(vector[block])) for block in self.blocks]
+
+
+class Found(NamedTuple):
+    """The best point, as a mixture of vertices, and the best certificate."""
+
+    value: float
+    upper_bound: float
+    average: Vector
+    weights: Vector  # of the vertices
+    directions: Matrix  # for which each vertex is a maximiser
+    intercept: float  # f(s) <= intercept + <slope, s> for every s
+    slope: Vector
+    calls: int  # of the support function
+
+
+def maximise(
+    support: Support, objective: Concave, n: int, tolerance: float, fine: float, limit: int
+) -> Found:
+    """Bounds on the largest f(s), s in S, of relative gap `tolerance` within `limit` calls.
+
+    `fine` is the gap at which it stops at once; the first calls, an eighth of the limit, are spent
+    on reaching it. Where the gap stays above the tolerance the bounds are valid all the same.
+    """
+    f = Leaves(objective, n)
+    to_y = f.matrix
+    start = np.full(n, 1.0 / np.sqrt(n))
+    directions = np.array([start, -start])
+    points = np.array([support(g)[1] for g in directions])
+    weights = np.array([0.5, 0.5])
+    vertices = np.ascontiguousarray((to_y @ points.T).T)
+    multipliers = np.zeros(to_y.shape[0])
+    for _ in range(3):  # widths need slopes, which depend a little on the widths
+        _set_widths(f, vertices, f.touch(weights @ vertices)[0])
+    bend = np.ones(1)
+    best, upper = -np.inf, np.inf
+    found: Found | None = None
+    for calls in range(3, limit + 1):
+        y, average = weights @ vertices, weights @ points
+        shift = f.reach * multipliers
+        g, p = f.touch(y - shift)
+        slope = to_y.T @ g
+        height, vertex = support(slope)
+        touched = f.value(p)
+        intercept = touched - float(g @ p)
+        room = _ROUNDING * (abs(touched) + float(np.abs(g) @ np.abs(p)) + abs(height))
+        value = objective._value(average)
+        if value > best or found is None:
+            best = value
+            mixture = (average, weights, directions)
+        if intercept + height + room < upper or found is None:
+            upper = intercept + height + room
+            certificate = (intercept + room, slope)
+        found = Found(best, max(upper, best), *mixture, *certificate, calls)
+        scale = max(1.0, abs(best))
+        if upper - best <= (fine if calls <= limit // 8 else tolerance) * scale:
+            break
+        missing = height - float(slope @ average)  # what a new vertex can bring
+        cost = touched + float(g @ (y - p)) - f.value(y)  # of the envelope
+        if missing <= 0.5 * cost or missing <= 0.1 * fine * scale:
+            multipliers = g
+            _set_widths(f, vertices, g)
+        used = weights > 0.0
+        if len(weights) > 3 * n + 50:
+            weights, points, directions = weights[used], points[used], directions[used]
+            vertices = vertices[used]
+        weights = np.append(weights, 0.0)
+        points = np.vstack([points, vertex])
+        directions = np.vstack([directions, slope])
+        vertices = np.vstack([vertices, to_y @ vertex])
+        goal = _ACCURACY * min(max(missing, 0.0), max(cost, fine * scale)) + 1e-16 * scale
+        shift = f.reach * multipliers
+        program = f.program
+        correct(
+            program.address, program.params, f.work, vertices, shift, weights, bend, goal, _STEPS
+        )
+        program.raise_failures()
+        weights /= weights.sum()
+    assert found is not None
+    return found
+
+
+def _set_widths(f: Leaves, vertices: Matrix, g: Vector) -> None:
+    """Widths in the units of each leaf, so that rewards may have very different scales."""
+    away = np.sqrt(((vertices - vertices.mean(axis=0)) ** 2).mean(axis=0))
+    f.widen(
+        [
+            _WIDTH * spread / slope if spread > 0.0 and slope > 0.0 else width
+            for spread, slope, width in zip(
+                f.norms(away), f.norms(g), (f.reach[b.start] or 1.0 for b in f.blocks), strict=True
+            )
+        ]
+    )

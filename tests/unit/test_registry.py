@@ -1,0 +1,107 @@
+"""The registry: lazy, open to plug-ins, closed to replacements."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from fairwolfe import registry
+from fairwolfe.checks import check
+from fairwolfe.errors import InvalidInput, MissingExtra
+from fairwolfe.objectives import Minimum
+from fairwolfe.registry import KINDS, import_class, load, names
+
+POINTS = [
+    EntryPoint("third-best", f"{__name__}:ThirdBest", "fairwolfe.objectives"),
+    EntryPoint("minimum", f"{__name__}:ThirdBest", "fairwolfe.objectives"),
+    EntryPoint("broken", "no_such_package.objectives:Broken", "fairwolfe.objectives"),
+    EntryPoint("other-kind", f"{__name__}:ThirdBest", "fairwolfe.smoothings"),
+]
+
+
+class ThirdBest(Minimum):
+    """A plug-in."""
+
+
+@pytest.fixture
+def plugged(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As if packages with these entry points were installed."""
+
+    def entry_points(*, group: str) -> list[EntryPoint]:
+        return [point for point in POINTS if point.group == group]
+
+    monkeypatch.setattr(registry, "entry_points", entry_points)
+    registry._known.cache_clear()
+    yield
+    registry._known.cache_clear()
+
+
+def test_names_are_sorted_and_load_gives_their_classes() -> None:
+    for kind in KINDS:
+        assert names(kind) == sorted(names(kind))
+        assert set(KINDS[kind]) <= set(names(kind))
+    assert load("objectives", "minimum") is Minimum
+
+
+@pytest.mark.usefixtures("plugged")
+def test_a_plug_in_joins_by_an_entry_point() -> None:
+    assert "third-best" in names("objectives")
+    assert "third-best" not in names("smoothings")
+    assert "other-kind" in names("smoothings")
+    assert load("objectives", "third-best") is ThirdBest
+    with pytest.raises(InvalidInput, match="did you mean 'third-best'"):
+        load("objectives", "thirdbest")
+
+
+@pytest.mark.usefixtures("plugged")
+def test_a_plug_in_cannot_replace_what_is_built_in() -> None:
+    assert load("objectives", "minimum") is Minimum
+
+
+@pytest.mark.usefixtures("plugged")
+def test_a_broken_plug_in_hurts_only_who_asks_for_it() -> None:
+    assert "broken" in names("objectives")
+    load("objectives", "third-best")
+    with pytest.raises(InvalidInput, match="'no_such_package.objectives' cannot be imported"):
+        load("objectives", "broken")
+
+
+@pytest.mark.usefixtures("plugged")
+def test_a_broken_plug_in_does_not_spoil_the_checks_of_others() -> None:
+    assert check(Minimum) > 0
+    assert check("fairwolfe.smoothing:Identity") > 0
+
+
+def test_what_is_missing_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def import_module(name: str) -> object:
+        raise MissingExtra("install fairwolfe[sklearn]")
+
+    monkeypatch.setattr(registry, "import_module", import_module)
+    with pytest.raises(MissingExtra, match="sklearn"):
+        import_class("anything:Else")
+
+
+def test_only_classes_are_classes() -> None:
+    assert import_class("fairwolfe.objectives:Minimum") is Minimum
+    with pytest.raises(InvalidInput, match="no class 'default_smoothing'"):
+        import_class("fairwolfe.smoothing:default_smoothing")
+
+
+def test_nothing_is_imported_before_it_is_asked_for() -> None:
+    code = """
+import sys
+from fairwolfe import registry
+for kind in registry.KINDS:
+    registry.names(kind)
+heavy = {"numba", "scipy", "fairwolfe.objectives", "fairwolfe.smoothing"}
+print(sorted(heavy & set(sys.modules)))
+registry.load("objectives", "minimum")
+print(sorted({"numba", "fairwolfe.objectives", "fairwolfe.smoothing"} & set(sys.modules)))
+"""
+    command = [sys.executable, "-c", code]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert shown.splitlines() == ["[]", "['fairwolfe.objectives']"]
