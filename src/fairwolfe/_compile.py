@@ -22,6 +22,7 @@ import atexit
 import hashlib
 import os
 import shutil
+import sys
 import tempfile
 import threading
 import time
@@ -266,8 +267,10 @@ def _dispatcher(function: Callable[..., Any]) -> Any:
     from numba import config, njit
 
     options = {"nogil": True, "error_model": "numpy"}
-    folder = _kernel_folder()
-    if folder is None or function.__code__.co_filename.startswith("<"):
+    file = Path(function.__code__.co_filename)
+    # What was made by exec or belongs to no loaded module could not be found again.
+    folder = _kernel_folder(_root(file)) if file.is_file() and _is_imported(function) else None
+    if folder is None:
         return njit(**options)(function)
     # numba reads the folder when a function is decorated: set it for that moment only.
     before = config.CACHE_DIR
@@ -278,11 +281,24 @@ def _dispatcher(function: Callable[..., Any]) -> Any:
         config.CACHE_DIR = before
 
 
+def _is_imported(function: Callable[..., Any]) -> bool:
+    module = sys.modules.get(function.__module__)
+    return module is not None and getattr(module, "__dict__", None) is function.__globals__
+
+
+def _root(file: Path) -> Path:
+    """The outermost package that a file belongs to, or the file itself."""
+    root = file
+    while (root.parent / "__init__.py").exists():
+        root = root.parent
+    return root
+
+
 @cache
-def _digest() -> str:
+def _digest(root: Path) -> str:
     """Of every source file with a kernel: a change in one callee makes a new folder."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
+    for path in sorted(root.rglob("*.py")) if root.is_dir() else [root]:
         source = path.read_bytes()
         if b"@kernel" in source or path.name == "_compile.py":
             digest.update(path.name.encode() + b"\0" + source)
@@ -290,9 +306,11 @@ def _digest() -> str:
 
 
 @cache
-def _kernel_folder() -> Path | None:
-    """A writable folder for compiled kernels; None, with one warning, where there is none."""
-    folder = cache_folder() / f"kernels-{_digest()}"
+def _kernel_folder(root: Path) -> Path | None:
+    """A writable folder for compiled kernels; None, with a warning, where there is none."""
+    ours = Path(__file__).parent
+    name = _digest(ours) if root == ours else f"{_digest(ours)}-{_digest(root)}"
+    folder = cache_folder() / f"kernels-{name}"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         tempfile.TemporaryFile(dir=folder).close()

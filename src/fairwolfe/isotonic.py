@@ -155,8 +155,11 @@ def pooled_gradient(
         stop = starts[b + 1] if b + 1 < blocks else np.int64(n)
         size = stop - start
         weight = (prefix[stop] - prefix[start]) / size
+        if step == 0.0 or excess[b] == 0.0:  # one run
+            for j in range(start, stop):
+                out[order[j]] = weight
+            continue
         mean = excess[b] / size
         smallest = sorted_z[start]
         for j in range(start, stop):
-            shift = mean - (sorted_z[j] - smallest)
-            out[order[j]] = weight + (shift / step if step > 0.0 else 0.0)
+            out[order[j]] = weight + (mean - (sorted_z[j] - smallest)) / step

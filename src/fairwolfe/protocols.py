@@ -7,11 +7,14 @@ an argument; whatever `update` will need travels in the decision.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fairwolfe.errors import InvalidInput
+from fairwolfe.packing import pack, unpack
 from fairwolfe.problem import Problem
 
 __all__ = [
@@ -22,6 +25,7 @@ __all__ = [
     "IntVector",
     "Matrix",
     "Objective",
+    "Oracle",
     "Policy",
     "Smoothing",
     "Vector",
@@ -89,13 +93,54 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a policy decided: enough to learn from the feedback whenever it comes."""
+    """What a policy decided: enough to learn from the feedback whenever it comes.
+
+    `evidence` is made of nested tuples of arrays, numbers, strings and None; read back from bytes
+    they are plain tuples, so an `update` takes them apart by position.
+
+    >>> Decision.from_bytes(Decision("a-0", 0, 3, 0.5, (np.ones(2), None)).to_bytes())
+    Decision(id='a-0', t=0, action=3, probability=0.5, evidence=(array([1., 1.]), None))
+    """
 
     id: str
     t: int
     action: Action
     probability: float | None
     evidence: Any
+
+    def to_bytes(self) -> bytes:
+        """Versioned MessagePack with a check sum, for a log or another process; never pickle."""
+        return pack((self.id, self.t, self.action, self.probability, self.evidence))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Decision:
+        """Rebuild a decision that `to_bytes` wrote; InvalidInput for any other bytes."""
+        values = unpack(data)
+        fits = [isinstance(value, kind) for value, kind in zip(values, _FIELDS, strict=False)]
+        if len(values) != len(_FIELDS) or not all(fits) or isinstance(values[2], bool):
+            raise InvalidInput(
+                f"the bytes hold {values[:4]!r}; a decision is an id, t, an action, a probability "
+                "or None, and its evidence"
+            )
+        return cls(*values)
+
+
+_FIELDS = (str, int, (int, np.ndarray), (float, NoneType), object)
+
+
+@runtime_checkable
+class Oracle(Protocol[S]):
+    """An online regression of the rewards on the features, over which bandits explore."""
+
+    @property
+    def learn(self) -> Any:
+        """The kernel that takes one observation into the arrays of a state, in place."""
+
+    def init(self, problem: Problem) -> S:
+        """Validate and allocate."""
+
+    def regret_bound(self, problem: Problem) -> Any:
+        """R(t) where the problem says enough for one; OutsideAssumptions otherwise."""
 
 
 @runtime_checkable

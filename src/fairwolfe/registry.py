@@ -14,7 +14,7 @@ from importlib.metadata import entry_points
 
 from fairwolfe.errors import InvalidInput, MissingExtra, did_you_mean
 
-__all__ = ["KINDS", "import_class", "load", "names"]
+__all__ = ["KINDS", "classes", "import_class", "load", "names"]
 
 KINDS: dict[str, dict[str, str]] = {
     "bandits": {
@@ -90,6 +90,20 @@ def load(kind: str, name: str) -> type:
     if name not in known:
         raise InvalidInput(f"there is no {name!r} among the {kind}; {did_you_mean(name, known)}")
     return import_class(known[name])
+
+
+@cache
+def classes() -> dict[str, str]:
+    """Class name -> ``module:Class`` of everything registered; nothing is imported.
+
+    >>> classes()["Minimum"]
+    'fairwolfe.objectives:Minimum'
+    """
+    found: dict[str, str] = {}
+    for kind in KINDS:
+        for address in (*KINDS[kind].values(), *_known(kind).values()):
+            found.setdefault(address.partition(":")[2], address)  # what is built in comes first
+    return found
 
 
 def import_class(address: str) -> type:

@@ -75,7 +75,8 @@ def test_the_order_of_the_reward_vector() -> None:
 
 NUMBERS = st.floats(1e-3, 1e3)
 RANGES = st.tuples(st.floats(-1e3, 0.0), NUMBERS)
-REWARDS = st.dictionaries(st.text(min_size=1, max_size=8), RANGES, min_size=1, max_size=4)
+NAMES = st.text("ab é\"'\\\n", min_size=1, max_size=6)  # quotes and line ends must survive too
+REWARDS = st.dictionaries(NAMES, RANGES, min_size=1, max_size=4)
 FEATURES = st.integers(1, 50) | st.tuples(st.integers(1, 50), st.integers(1, 50))
 OPTIONS = st.fixed_dictionaries(
     {}, optional={"feature_norm": NUMBERS, "parameter_norm": NUMBERS, "noise": NUMBERS}

@@ -7,12 +7,14 @@ oracle's estimates. The object API calls it for one round, the compiled loop by 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from fairwolfe._compile import Kernel, function_at, kernel
 from fairwolfe.contexts import arms
+from fairwolfe.errors import InvalidInput
 from fairwolfe.linalg import predictions
 from fairwolfe.oracles import LinearOracle, LinearState
 from fairwolfe.oracles.linear_state import learn
@@ -75,7 +77,7 @@ class LinearBandit(ABC):
     needs_direction: ClassVar[bool] = True
     """Whether the rule looks at the direction at all."""
 
-    @property
+    @cached_property
     @abstractmethod
     def regression(self) -> LinearOracle:
         """The oracle."""
@@ -100,10 +102,11 @@ class LinearBandit(ABC):
         """Choose an arm for the scalar reward <direction, r>; only reads the state."""
         given = arms(context, state.problem)
         uniform = rng.random() if self.randomized else 0.0
-        report = np.empty(1 + direction.size if estimate else 1)
+        g = _vector("direction", direction, state.problem)
+        report = np.empty(1 + g.size if estimate else 1)
         oracle = state.oracle
         arm = self.choose(
-            direction,
+            g,
             oracle.theta,
             oracle.inverse,
             oracle.counters,
@@ -123,5 +126,16 @@ class LinearBandit(ABC):
     ) -> BanditState:
         """Learn from the observed reward vector, in place."""
         block, x, _ = choice.evidence
-        learn(self.regression, state.oracle, block, x, feedback)
+        learn(self.regression, state.oracle, block, x, _vector("reward", feedback, state.problem))
         return state
+
+
+def _vector(name: str, values: Vector, problem: Problem) -> Vector:
+    """Kernels trust lengths: one that is wrong would read what is not there."""
+    vector = np.ascontiguousarray(values, dtype=np.float64)
+    if vector.shape != (problem.n_objectives,):
+        raise InvalidInput(
+            f"the {name} has shape {vector.shape}; give {problem.n_objectives} numbers, one for "
+            f"each of {', '.join(problem.rewards)}"
+        )
+    return vector

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -69,7 +70,7 @@ class EpsilonGreedy(LinearBandit):
         if not 0.0 <= self.epsilon <= 1.0:
             raise InvalidInput(f"epsilon is {self.epsilon!r}; give a number from 0 to 1")
 
-    @property
+    @cached_property
     def regression(self) -> LinearOracle:
         """The oracle, `Ridge()` unless one was given."""
         return Ridge() if self.oracle is None else self.oracle

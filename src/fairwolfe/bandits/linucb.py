@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -97,7 +98,7 @@ class LinUCB(LinearBandit):
             raise InvalidInput(f"delta is {self.delta!r}; give a number between 0 and 1")
         Ridge(self.ridge)
 
-    @property
+    @cached_property
     def regression(self) -> LinearOracle:
         """Ridge: LinUCB needs its confidence widths."""
         return Ridge(self.ridge)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -131,7 +132,7 @@ class SquareCB(LinearBandit):
         if not 0.0 < self.delta < 1.0:
             raise InvalidInput(f"delta is {self.delta!r}; give a number between 0 and 1")
 
-    @property
+    @cached_property
     def regression(self) -> LinearOracle:
         """The oracle, `Ridge()` unless one was given."""
         return Ridge() if self.oracle is None else self.oracle

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -52,7 +53,7 @@ class Uniform(LinearBandit):
     choose = uniform_choice
     randomized = True
 
-    @property
+    @cached_property
     def regression(self) -> LinearOracle:
         """Ridge with penalty 1."""
         return Ridge()

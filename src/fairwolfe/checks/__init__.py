@@ -11,18 +11,24 @@ from collections.abc import Iterator
 from inspect import signature
 from typing import Any, NamedTuple
 
+from fairwolfe.checks.bandit import BASE_CHECKS
 from fairwolfe.checks.environment import ENVIRONMENT_CHECKS
 from fairwolfe.checks.objective import OBJECTIVE_CHECKS
+from fairwolfe.checks.oracle import ORACLE_CHECKS
+from fairwolfe.checks.policy import POLICY_CHECKS
 from fairwolfe.checks.promise import Check, examples_of
 from fairwolfe.checks.smoothing import SMOOTHING_CHECKS
 from fairwolfe.errors import ConformanceError, InvalidInput
-from fairwolfe.protocols import Environment, Objective, Smoothing
+from fairwolfe.protocols import Base, Environment, Objective, Oracle, Policy, Smoothing
 from fairwolfe.registry import import_class
 from fairwolfe.streams import stream
 
 __all__ = [
+    "BASE_CHECKS",
     "ENVIRONMENT_CHECKS",
     "OBJECTIVE_CHECKS",
+    "ORACLE_CHECKS",
+    "POLICY_CHECKS",
     "SMOOTHING_CHECKS",
     "Outcome",
     "check",
@@ -32,6 +38,9 @@ __all__ = [
 CONTRACTS: dict[Any, list[Check]] = {
     Objective: OBJECTIVE_CHECKS,
     Smoothing: SMOOTHING_CHECKS,
+    Oracle: ORACLE_CHECKS,
+    Base: BASE_CHECKS,
+    Policy: POLICY_CHECKS,
     Environment: ENVIRONMENT_CHECKS,
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -77,6 +77,8 @@ class OnlineGradient:
 
     rate: float = 2.0**0.5
     learn = gradient_learn
+    blocks_are_flat: ClassVar[bool] = False
+    """PerArm: every arm has a step size and a ball of its own, unlike in the flat form."""
 
     def __post_init__(self) -> None:
         rate = float(self.rate)

@@ -90,7 +90,7 @@ class _MixtureAscent(LinearBandit):
     randomized = False
     needs_direction = False
 
-    @property
+    @cached_property
     def regression(self) -> LinearOracle:
         return Ridge(self.ridge)
 

@@ -29,7 +29,7 @@ from fairwolfe.objectives.concave import GRADIENT, Program, call_gradient
 from fairwolfe.protocols import Matrix, Vector
 from fairwolfe.reduction.molincb import project_on_simplex
 
-__all__ = ["Found", "Leaves", "Support", "maximise"]
+__all__ = ["Found", "Leaves", "Support", "maximise", "rounding"]
 
 Support = Callable[[Vector], tuple[float, Vector]]
 
@@ -249,7 +249,7 @@ def maximise(
         height, vertex = support(slope)
         touched = f.value(p)
         intercept = touched - float(g @ p)
-        room = _ROUNDING * (abs(touched) + float(np.abs(g) @ np.abs(p)) + abs(height))
+        room = rounding(touched, g, p) + _ROUNDING * abs(height)
         value = objective._value(average)
         if value > best or found is None:
             best = value
@@ -284,6 +284,11 @@ def maximise(
         weights /= weights.sum()
     assert found is not None
     return found
+
+
+def rounding(value: float, g: Vector, p: Vector) -> float:
+    """What rounding can do to value - <g, p>."""
+    return _ROUNDING * (abs(value) + float(np.abs(g) @ np.abs(p)))
 
 
 def _set_widths(f: Leaves, vertices: Matrix, g: Vector) -> None:

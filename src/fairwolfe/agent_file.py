@@ -1,0 +1,131 @@
+"""The file of an agent: arrays and one JSON text in a zip archive, written whole or not at all.
+
+Any of them can be looked at with ``np.load(path)``; nothing is ever pickled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairwolfe.errors import IncompatibleState, InvalidInput
+
+__all__ = ["FORMAT", "VERSION", "arrays_of", "filled", "read", "write"]
+
+FORMAT, VERSION = "fairwolfe agent", 1
+_TEXT = "agent.json"
+_REBUILT = frozenset({"plan", "problem", "params"})  # made by `init`; may hold addresses
+_MAGIC = b"PK\x03\x04"
+
+Array = NDArray[Any]
+S = TypeVar("S")
+
+
+def arrays_of(state: Any, name: str = "state") -> Iterator[tuple[str, Array]]:
+    """Every (name, array) of a state of nested NamedTuples, but what `init` rebuilds.
+
+    >>> from typing import NamedTuple
+    >>> Inner = NamedTuple("Inner", [("theta", Array), ("params", Array)])
+    >>> Outer = NamedTuple("Outer", [("t", Array), ("base", Inner)])
+    >>> [name for name, _ in arrays_of(Outer(np.zeros(1), Inner(np.zeros(2), np.zeros(3))))]
+    ['state.t', 'state.base.theta']
+    """
+    if isinstance(state, np.ndarray) and not state.dtype.hasobject:
+        yield name, state
+    elif isinstance(state, tuple) and hasattr(state, "_fields"):
+        for field, part in zip(state._fields, state, strict=True):
+            if field not in _REBUILT:
+                yield from arrays_of(part, f"{name}.{field}")
+    elif state is not None and state != ():
+        raise IncompatibleState(
+            f"{name} is a {type(state).__name__}, which cannot be saved; states are NamedTuples of "
+            "arrays, with what init makes in fields called plan, problem or params"
+        )
+
+
+def filled(state: S, arrays: Mapping[str, Array]) -> S:
+    """A fresh state with these arrays written into it, after all of them have been checked."""
+    fresh = dict(arrays_of(state))
+    if fresh.keys() != arrays.keys():
+        odd = ", ".join(sorted(fresh.keys() ^ arrays.keys()))
+        raise IncompatibleState(f"the state does not fit the policy: {odd} in one of them only")
+    for name, array in fresh.items():
+        given = arrays[name]
+        if given.shape != array.shape or given.dtype != array.dtype:
+            raise IncompatibleState(
+                f"{name} is {given.dtype} of shape {given.shape}; the policy and problem make it "
+                f"{array.dtype} of shape {array.shape}: it belongs to others"
+            )
+    for name, array in fresh.items():
+        np.copyto(array, arrays[name])
+    return state
+
+
+def write(path: str | os.PathLike[str], text: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Write the file beside its place, flush it to the disk, then put it there in one move."""
+    target = os.path.realpath(path)
+    folder, name = os.path.split(target)
+    spare = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.part")
+    try:
+        with open(spare, "xb") as file:
+            with zipfile.ZipFile(file, "w") as archive:
+                archive.writestr(_TEXT, json.dumps(text, indent=1))
+                for key, array in arrays.items():
+                    with archive.open(f"{key}.npy", "w", force_zip64=True) as member:
+                        np.lib.format.write_array(member, array, allow_pickle=False)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(spare, target)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(spare)
+        raise
+    _sync_folder(folder)
+
+
+def _sync_folder(folder: str) -> None:
+    """Make the move itself durable, where folders can be opened (not on Windows)."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The text and the arrays of a file that `write` wrote, every check sum verified."""
+    with open(path, "rb") as file:
+        if file.read(len(_MAGIC)) != _MAGIC:
+            raise InvalidInput(f"{path} is no file of an agent; give one that Agent.save wrote")
+        try:
+            with zipfile.ZipFile(file) as archive:
+                damaged = archive.testzip()
+                names = archive.namelist()
+                text = json.loads(archive.read(_TEXT)) if _TEXT in names else {}
+        except Exception as error:  # a flipped bit can make the reader fail in any way
+            raise IncompatibleState(f"{path} is damaged or cut short: {error}") from error
+        if damaged is not None:
+            raise IncompatibleState(f"{path} is damaged: {damaged} has another check sum")
+        if not isinstance(text, dict) or text.get("format") != FORMAT:
+            raise InvalidInput(f"{path} is no file of an agent; give one that Agent.save wrote")
+        if text.get("version") != VERSION:
+            raise IncompatibleState(
+                f"{path} has format version {text.get('version')} (written by fairwolfe "
+                f"{text.get('library')}); this fairwolfe reads version {VERSION}"
+            )
+        file.seek(0)
+        try:
+            with np.load(file, allow_pickle=False) as archive:
+                arrays = {key: archive[key] for key in archive.files if key != _TEXT}
+        except Exception as error:
+            raise IncompatibleState(f"{path} is damaged: {error}") from error
+    return text, arrays

@@ -1,0 +1,99 @@
+"""Checks of bandits for one scalar reward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fairwolfe.checks.playing import Player, checks_of, contexts, refuses, rewards
+from fairwolfe.checks.promise import Check, is_a_value, require
+from fairwolfe.contexts import PerArm
+from fairwolfe.errors import InvalidInput
+from fairwolfe.problem import Problem
+from fairwolfe.protocols import Vector
+from fairwolfe.streams import stream
+
+__all__ = ["BASE_CHECKS"]
+
+_REWARDS = {"clicks": (0.0, 1.0), "gain": (-1.0, 2.0), "cost": (0.0, 0.5)}
+_PROBLEM = Problem.arms(3, _REWARDS, parameter_norm=1.0)
+_DIRECTION = np.array([0.6, 0.5, -0.4])
+_ROUNDS = 60
+
+
+def _player(base: Any, direction: Vector = _DIRECTION) -> Player:
+    return Player(
+        _PROBLEM,
+        base.init,
+        lambda state, context, rng: base.act(state, context, direction, rng),
+        lambda state, choice, reward: base.update(state, choice, direction, reward),
+    )
+
+
+def follows_any_direction(base: Any, rng: np.random.Generator) -> None:
+    """A direction of any sign and size will do, also 0."""
+    state = _player(base).learned(rng)
+    for scale in (-1.0, 0.0, 1e-6, 1e3):
+        context = next(contexts(_PROBLEM, rng, 1))
+        choice = base.act(state, context, scale * _DIRECTION, rng)
+        require(0 <= choice.action < len(context), f"action {choice.action} at scale {scale}")
+        state = base.update(state, choice, scale * _DIRECTION, rewards(_PROBLEM, rng))
+
+
+def refuses_vectors_of_another_length(base: Any, rng: np.random.Generator) -> None:
+    """Directions and rewards of another length are refused, and nothing changes."""
+    state = _player(base).learned(rng)
+    context = next(contexts(_PROBLEM, rng, 1))
+    choice = base.act(state, context, _DIRECTION, rng)
+    for n in (1, 2, 4):
+        wrong = np.full(n, 0.5)
+        refuses(
+            state,
+            f"a direction of {n} numbers",
+            lambda given=wrong: base.act(state, context, given, rng),  # type: ignore[misc]
+        )
+        refuses(
+            state,
+            f"a reward of {n} numbers",
+            lambda given=wrong: base.update(state, choice, _DIRECTION, given),  # type: ignore[misc]
+        )
+
+
+def treats_per_arm_contexts_as_their_flat_form(base: Any, rng: np.random.Generator) -> None:
+    """PerArm(x) is the context e_a (x) x of arm a: equal choices, probabilities to 1e-10.
+
+    Asked of bandits that take PerArm contexts, unless their regression says that it keeps the
+    arms apart in another way (`blocks_are_flat` = False).
+    """
+    if not getattr(getattr(base, "regression", None), "blocks_are_flat", True):
+        return
+    n_arms, d = 4, _PROBLEM.dimension
+    split = Problem.arms(d, _REWARDS, parameter_norm=1.0, n_arms=n_arms)
+    flat = Problem.arms(n_arms * d, _REWARDS, parameter_norm=1.0)
+    try:
+        one, other = base.init(split), base.init(flat)
+        base.act(one, PerArm(np.full(d, 0.5)), _DIRECTION, stream(0, "checks"))
+    except InvalidInput:
+        return
+    for t in range(_ROUNDS):
+        x = next(contexts(_PROBLEM, rng, 1, 1))[0]
+        g = _DIRECTION * rng.choice([-1.0, 1.0], 3)
+        rows = np.kron(np.eye(n_arms), x)
+        a = base.act(one, PerArm(x), g, stream(t, "checks"))
+        b = base.act(other, rows, g, stream(t, "checks"))
+        require(a.action == b.action, f"arm {a.action} instead of {b.action} in round {t + 1}")
+        if a.probability is not None:
+            off = abs(a.probability - b.probability)
+            require(off <= 1e-10, f"the probability is off by {off} in round {t + 1}")
+        reward = rewards(_PROBLEM, rng)
+        one, other = base.update(one, a, g, reward), base.update(other, b, g, reward)
+
+
+BASE_CHECKS: list[Check] = [
+    is_a_value,
+    *checks_of(_player),
+    follows_any_direction,
+    refuses_vectors_of_another_length,
+    treats_per_arm_contexts_as_their_flat_form,
+]

@@ -1,0 +1,258 @@
+"""Checks that bandits and policies share: both choose, wait for a reward and learn from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import fields, is_dataclass
+from functools import wraps
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fairwolfe.checks.promise import Check, require
+from fairwolfe.errors import ConformanceError, InvalidInput
+from fairwolfe.problem import Problem
+from fairwolfe.protocols import Matrix, Vector
+from fairwolfe.streams import stream
+
+__all__ = ["Player", "checks_of", "choices", "contexts", "refuses", "rewards", "same"]
+
+_ROUNDS = 40
+_DRAWS = 3000
+_ERRORS = 5.0  # standard errors
+_ROUNDING = 1e-9
+
+
+class Player(NamedTuple):
+    """A bandit with a fixed direction, or a policy: `init`, `act` and `update` alike."""
+
+    problem: Problem
+    init: Callable[[Problem], Any]
+    act: Callable[[Any, Any, np.random.Generator], Any]
+    update: Callable[[Any, Any, Any], Any]
+
+    def learned(self, rng: np.random.Generator, rounds: int = _ROUNDS) -> Any:
+        """The state after some rounds."""
+        state = self.init(self.problem)
+        for context in contexts(self.problem, rng, rounds):
+            choice = self.act(state, context, rng)
+            state = self.update(state, choice, rewards(self.problem, rng))
+        return state
+
+
+def contexts(
+    problem: Problem, rng: np.random.Generator, rounds: int, n_arms: int = 4
+) -> Iterator[Matrix]:
+    """Features inside the norm that the problem states."""
+    for _ in range(rounds):
+        x = rng.normal(size=(n_arms, problem.dimension))
+        x *= problem.feature_norm / np.linalg.norm(x, axis=1, keepdims=True)
+        yield x
+
+
+def rewards(problem: Problem, rng: np.random.Generator) -> Vector:
+    """A reward vector inside its ranges."""
+    return rng.uniform(problem.low, problem.high)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two states hold the same bits."""
+    if isinstance(one, np.ndarray):
+        return bool(np.array_equal(one, other, equal_nan=True))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[k], other[k]) for k in one)
+    if isinstance(one, (tuple, list)):
+        return len(one) == len(other) and all(map(same, one, other))
+    if is_dataclass(one) and not isinstance(one, type):
+        names = [f.name for f in fields(one)]
+        return all(same(getattr(one, name), getattr(other, name)) for name in names)
+    return bool(one == other)
+
+
+def arrays(state: Any) -> Iterator[Any]:
+    """Every array of a state."""
+    if isinstance(state, np.ndarray):
+        yield state
+    elif isinstance(state, (tuple, list)):
+        for part in state:
+            yield from arrays(part)
+    elif isinstance(state, dict):
+        yield from arrays(list(state.values()))
+
+
+def choices(player: Player, state: Any, context: Any) -> Iterator[Any]:
+    """Many choices in one situation, each with a generator of its own."""
+    for i in range(_DRAWS):
+        yield player.act(state, context, stream(i, "checks", "choices"))
+
+
+def refuses(state: Any, what: str, attempt: Callable[[], Any]) -> None:
+    """The attempt raises InvalidInput and leaves the state as it was."""
+    before = deepcopy(state)
+    try:
+        attempt()
+    except InvalidInput:
+        require(same(state, before), f"{what} is refused, but the state has changed")
+        return
+    raise ConformanceError(f"{what} is not refused")
+
+
+def starts_afresh(player: Player, rng: np.random.Generator) -> None:
+    """`init` gives equal states that share nothing, and leaves the earlier ones alone."""
+    first, second = player.init(player.problem), player.init(player.problem)
+    require(same(first, second), "two calls of init differ")
+    before = deepcopy(first)
+    for context in contexts(player.problem, rng, 5):
+        choice = player.act(second, context, rng)
+        second = player.update(second, choice, rewards(player.problem, rng))
+    require(same(first, before), "learning changed a state that init had given before")
+    require(same(player.init(player.problem), before), "learning changed what init gives")
+
+
+def only_reads_when_acting(player: Player, rng: np.random.Generator) -> None:
+    """`act` leaves the state and the context alone; equal generators, equal choices."""
+    state = player.learned(rng)
+    for i, context in enumerate(contexts(player.problem, rng, _ROUNDS)):
+        before, shown = deepcopy(state), context.copy()
+        one, other = (player.act(state, context, stream(i, "checks")) for _ in range(2))
+        require(same(state, before), "act changed the state")
+        require(np.array_equal(context, shown), "act changed the context")
+        require(same(one, other), f"equal generators, other choices: {one} and {other}")
+        whole = isinstance(one.action, (int, np.integer))
+        require(whole and 0 <= one.action < len(context), f"the action is {one.action!r}")
+
+
+def tells_true_probabilities(player: Player, rng: np.random.Generator) -> None:
+    """An arm is chosen as often as its probability says (None: nothing is said).
+
+    Where the probability is given a draw that is made first (a random direction), 1{arm}/p has a
+    mean of at most 1 for every arm, and 1/p of at least 1.
+    """
+    state = player.learned(rng)
+    for context in contexts(player.problem, rng, 2):
+        said: dict[int, list[float]] = {}
+        for choice in choices(player, state, context):
+            if choice.probability is None:
+                return
+            require(
+                isinstance(choice.probability, float) and 0.0 < choice.probability <= 1.0,
+                f"the probability of arm {choice.action} is {choice.probability!r}",
+            )
+            said.setdefault(choice.action, []).append(choice.probability)
+        if all(max(stated) - min(stated) <= _ROUNDING for stated in said.values()):
+            _require_frequencies(said)
+        else:
+            _require_inverse_probabilities(said)
+
+
+def _require_frequencies(said: dict[int, list[float]]) -> None:
+    total = sum(stated[0] for stated in said.values())
+    require(total <= 1.0 + _ROUNDING, f"the probabilities of {sorted(said)} sum to {total}")
+    for arm, stated in said.items():
+        share, p = len(stated) / _DRAWS, stated[0]
+        error = _ERRORS * np.sqrt(p * max(1.0 - p, 0.0) / _DRAWS)
+        require(
+            abs(share - p) <= error + _ROUNDING,
+            f"arm {arm} was chosen in {share:.4f} of {_DRAWS} draws, its probability is {p:.4f}",
+        )
+
+
+def _require_inverse_probabilities(said: dict[int, list[float]]) -> None:
+    for arm, stated in said.items():
+        inverse = np.zeros(_DRAWS)
+        inverse[: len(stated)] = 1.0 / np.array(stated)
+        most = 1.0 + _ERRORS * inverse.std() / np.sqrt(_DRAWS)
+        require(
+            inverse.mean() <= most + _ROUNDING,
+            f"1{{arm {arm}}}/probability has mean {inverse.mean():.4f}, more than 1",
+        )
+
+
+def learns(player: Player, rng: np.random.Generator) -> None:
+    """`update` gives a state that has changed, is finite, and depends on its arguments alone."""
+    state = player.init(player.problem)
+    for i, context in enumerate(contexts(player.problem, rng, _ROUNDS)):
+        choice, reward = player.act(state, context, rng), rewards(player.problem, rng)
+        before, kept, given = deepcopy(state), deepcopy(choice), reward.copy()
+        # The caller may reuse the array of the context at once.
+        context[:] = np.nan
+        state = player.update(state, choice, reward)
+        require(not same(state, before), "update changed nothing")
+        require(same(choice, kept), "update changed the choice")
+        require(np.array_equal(reward, given), "update changed the reward")
+        finite = all(np.isfinite(a).all() for a in arrays(state) if a.dtype.kind == "f")
+        require(finite, f"the state is not finite after {i + 1} rewards")
+        again = player.update(before, kept, given)
+        require(same(state, again), "an equal state, choice and reward gave another state")
+
+
+def takes_any_number_of_arms(player: Player, rng: np.random.Generator) -> None:
+    """The number of arms may change from round to round, down to one."""
+    state = player.init(player.problem)
+    for n_arms in (3, 1, 8, 2, 1, 5):
+        context = next(contexts(player.problem, rng, 1, n_arms))
+        choice = player.act(state, context, rng)
+        require(0 <= choice.action < n_arms, f"action {choice.action} of {n_arms} arms")
+        if n_arms == 1 and choice.probability is not None:
+            require(choice.probability == 1.0, "the only arm has a probability below 1")
+        state = player.update(state, choice, rewards(player.problem, rng))
+
+
+def learns_late(player: Player, rng: np.random.Generator) -> None:
+    """A reward may come after any number of other decisions and rewards."""
+    state = player.init(player.problem)
+    waiting = []
+    for context in contexts(player.problem, rng, _ROUNDS):
+        waiting.append(player.act(state, context, rng))
+        if rng.random() < 0.5:
+            choice = waiting.pop(int(rng.integers(len(waiting))))
+            state = player.update(state, choice, rewards(player.problem, rng))
+    for choice in reversed(waiting):
+        state = player.update(state, choice, rewards(player.problem, rng))
+    player.act(state, next(contexts(player.problem, rng, 1)), rng)
+
+
+def refuses_bad_contexts(player: Player, rng: np.random.Generator) -> None:
+    """Wrong shapes, NaN, infinities and words are refused, and nothing changes."""
+    state = player.learned(rng)
+    good = next(contexts(player.problem, rng, 1))
+    spoilt, endless = good.copy(), good.copy()
+    spoilt[1, 0], endless[0, 1] = np.nan, np.inf
+    bad = {
+        "a context with NaN": spoilt,
+        "a context with an infinity": endless,
+        "a context with a feature too many": np.ones((4, player.problem.dimension + 1)),
+        "a context without arms": good[:0],
+        "one arm without its axis": good[0],
+        "a context with three axes": good[None],
+        "words for a context": [["a"] * player.problem.dimension],
+        "rows of different lengths": [good[0].tolist(), good[1, :-1].tolist()],
+        "no context": None,
+    }
+    for what, context in bad.items():
+        refuses(state, what, lambda shown=context: player.act(state, shown, rng))  # type: ignore[misc]
+
+
+PLAYER_CHECKS: list[Callable[[Player, np.random.Generator], None]] = [
+    starts_afresh,
+    only_reads_when_acting,
+    tells_true_probabilities,
+    learns,
+    takes_any_number_of_arms,
+    learns_late,
+    refuses_bad_contexts,
+]
+
+
+def checks_of(player: Callable[[Any], Player]) -> list[Check]:
+    """The checks above for one contract, given how its subjects become players."""
+
+    def made(check: Callable[[Player, np.random.Generator], None]) -> Check:
+        @wraps(check)
+        def wrapped(subject: Any, rng: np.random.Generator) -> None:
+            check(player(subject), rng)
+
+        return wrapped  # type: ignore[return-value]
+
+    return [made(check) for check in PLAYER_CHECKS]

@@ -1,0 +1,122 @@
+"""`Ledger`: which decisions were made, and which have had their feedback; each at most once."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairwolfe.errors import InvalidInput
+from fairwolfe.protocols import Decision
+
+__all__ = ["Ledger"]
+
+_FULL = 0xFF
+
+
+class Ledger:
+    """Numbers the decisions of one agent and remembers which were answered.
+
+    An answer costs one bit, and none below the watermark: leading bytes whose eight decisions are
+    all answered are dropped, so that memory does not grow while feedback comes.
+
+    The token in an id tells agents apart. A loaded ledger goes on under a token of its own:
+    decisions that were made after the file was saved are then strangers, not namesakes of the
+    ones that it makes next.
+
+    >>> ledger = Ledger()
+    >>> decision = Decision(ledger.issue(), 0, 2, None, ())
+    >>> ledger.mark(ledger.number(decision))
+    >>> ledger.issued, ledger.open
+    (1, 0)
+    """
+
+    __slots__ = ("answered", "bits", "dropped", "earlier", "issued", "start", "token")
+
+    def __init__(self) -> None:
+        self.token = secrets.token_hex(8)
+        self.start = 0  # the first number under this token
+        self.earlier: dict[str, tuple[int, int]] = {}  # token -> its first number, one past the last
+        self.issued = 0
+        self.answered = 0
+        self.bits = bytearray()  # bit n % 8 of byte n // 8 - dropped: decision n was answered
+        self.dropped = 0
+
+    @property
+    def open(self) -> int:
+        """How many decisions wait for their feedback."""
+        return self.issued - self.answered
+
+    def issue(self) -> str:
+        """The id of the next decision."""
+        number = self.issued
+        self.issued = number + 1
+        return f"{self.token}-{number}"
+
+    def number(self, decision: Decision) -> int:
+        """The number of a decision of this agent that waits for its feedback; else an error."""
+        if not isinstance(decision, Decision):
+            raise InvalidInput(
+                f"the decision is {decision!r:.80}; give the Decision that act returned (or "
+                "Decision.from_bytes of its bytes)"
+            )
+        token, _, digits = decision.id.rpartition("-")
+        if token == self.token:
+            first, end = self.start, self.issued
+        elif token in self.earlier:
+            first, end = self.earlier[token]
+        else:
+            raise InvalidInput(
+                f"decision {decision.id!r} was made by another agent, or by a policy itself; give "
+                "its feedback to the agent that made it"
+            )
+        try:
+            number = int(digits)
+        except ValueError:
+            number = -1
+        if not first <= number < end:
+            raise InvalidInput(
+                f"decision {decision.id!r} is unknown: it was made after the file was saved from "
+                "which this agent was loaded, or never"
+            )
+        place = (number >> 3) - self.dropped
+        if place < 0 or (place < len(self.bits) and self.bits[place] >> (number & 7) & 1):
+            raise InvalidInput(
+                f"the feedback for decision {decision.id!r} was given already; it counts once"
+            )
+        return number
+
+    def mark(self, number: int) -> None:
+        """The decision of this number, which `number` has looked at, is answered."""
+        bits = self.bits
+        place = (number >> 3) - self.dropped
+        if place >= len(bits):
+            bits.extend(bytes(place + 1 - len(bits)))
+        bits[place] |= 1 << (number & 7)
+        self.answered += 1
+        if place == 0 and bits[0] == _FULL:
+            full = 1
+            while full < len(bits) and bits[full] == _FULL:
+                full += 1
+            del bits[:full]
+            self.dropped += full
+
+    def saved(self) -> tuple[dict[str, Any], NDArray[np.uint8]]:
+        """What a file keeps: numbers for JSON, and the bits."""
+        numbers = {name: getattr(self, name) for name in self.__slots__ if name != "bits"}
+        return numbers, np.frombuffer(bytes(self.bits), dtype=np.uint8)
+
+    @classmethod
+    def loaded(cls, numbers: dict[str, Any], bits: NDArray[np.uint8]) -> Ledger:
+        """The ledger that `saved` wrote, which goes on under a token of its own."""
+        ledger = cls()
+        ledger.issued = ledger.start = int(numbers["issued"])
+        ledger.answered = int(numbers["answered"])
+        ledger.dropped = int(numbers["dropped"])
+        ledger.bits = bytearray(bits.tobytes())
+        ledger.earlier = {t: (int(a), int(b)) for t, (a, b) in numbers["earlier"].items()}
+        if numbers["start"] < numbers["issued"]:
+            ledger.earlier[numbers["token"]] = (int(numbers["start"]), ledger.issued)
+        return ledger

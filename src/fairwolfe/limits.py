@@ -1,0 +1,36 @@
+"""Whether what is given stays within what a problem declares: asked at every step, so compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fairwolfe._compile import kernel
+from fairwolfe.protocols import Matrix, Vector
+
+__all__ = ["INSIDE", "NOT_FINITE", "OUTSIDE", "largest_square_norm", "place_in_box"]
+
+INSIDE, OUTSIDE, NOT_FINITE = 0, 1, 2
+
+
+@kernel(signature="float64(float64[:, ::1])")
+def largest_square_norm(rows: Matrix) -> float:
+    """max_a |x_a|^2."""
+    largest = 0.0
+    for a in range(rows.shape[0]):
+        total = 0.0
+        for j in range(rows.shape[1]):
+            total += rows[a, j] * rows[a, j]
+        largest = max(largest, total)
+    return largest
+
+
+@kernel(signature="int64(float64[::1], float64[::1], float64[::1])")
+def place_in_box(point: Vector, low: Vector, high: Vector) -> int:
+    """Whether low <= point <= high: INSIDE, OUTSIDE, or NOT_FINITE where it is no point at all."""
+    place = np.int64(INSIDE)
+    for i in range(point.size):
+        if not np.isfinite(point[i]):
+            return NOT_FINITE
+        if point[i] < low[i] or point[i] > high[i]:
+            place = np.int64(OUTSIDE)
+    return int(place)

@@ -1,0 +1,102 @@
+"""Tuples of numbers, strings and arrays as bytes, and back: versioned, checked, never pickle."""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Any
+from zlib import crc32
+
+import msgspec
+import numpy as np
+
+from fairwolfe.errors import InvalidInput
+
+__all__ = ["pack", "unpack"]
+
+_HEAD = struct.Struct("<3sBI")  # magic, version, CRC-32 of what follows
+_MAGIC, _VERSION = b"fwd", 1
+_ARRAY = 1  # the MessagePack extension of an array: (dtype, shape, raw bytes)
+_DTYPES = frozenset({"<f8", "<i8", "<f4", "<i4", "|u1", "|b1"})
+
+
+def pack(values: tuple[Any, ...]) -> bytes:
+    """MessagePack of nested tuples with arrays as raw bytes, after a magic, a version and a CRC.
+
+    >>> len(pack((1, "two", np.zeros(10))))
+    106
+    """
+    try:
+        body = _ENCODER.encode(values)
+    except (TypeError, OverflowError, RecursionError) as error:
+        raise InvalidInput(f"this cannot be written as bytes: {error}") from error
+    return _HEAD.pack(_MAGIC, _VERSION, crc32(body)) + body
+
+
+def unpack(data: bytes) -> tuple[Any, ...]:
+    """What `pack` was given, with plain tuples and arrays of its own.
+
+    >>> unpack(pack((1, ("two", None), np.array([0.5]))))
+    (1, ('two', None), array([0.5]))
+    """
+    try:
+        view = memoryview(data).cast("B")
+    except TypeError as error:
+        raise InvalidInput(
+            f"the bytes of a decision are a {type(data).__name__}; give what Decision.to_bytes "
+            "returned"
+        ) from error
+    if len(view) < _HEAD.size:
+        raise InvalidInput(f"{len(view)} bytes are too few for a decision: they are cut short")
+    magic, version, expected = _HEAD.unpack_from(view)
+    if magic != _MAGIC:
+        raise InvalidInput(
+            f"the bytes begin with {bytes(magic)!r}, those of a decision with {_MAGIC!r}; give "
+            "what Decision.to_bytes returned"
+        )
+    if version != _VERSION:
+        raise InvalidInput(
+            f"the bytes are of version {version}; this fairwolfe reads version {_VERSION}: read "
+            "them with the one that wrote them"
+        )
+    body = view[_HEAD.size :]
+    if crc32(body) != expected:
+        raise InvalidInput("the bytes of the decision are damaged or cut short: CRC does not match")
+    try:
+        values = _DECODER.decode(body)
+    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
+        raise InvalidInput(f"the bytes are not those of a decision: {error}") from error
+    return tuple(_tuples(value) for value in values)
+
+
+def _packed(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        plain = np.ascontiguousarray(value, dtype=value.dtype.newbyteorder("<"))
+        if plain.dtype.str not in _DTYPES:
+            raise TypeError(f"an array of {value.dtype}")
+        return msgspec.msgpack.Ext(
+            _ARRAY, msgspec.msgpack.encode((plain.dtype.str, value.shape, plain.tobytes()))
+        )
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{value!r} is no number, string, tuple or array")
+
+
+def _array(code: int, data: memoryview) -> Any:
+    if code != _ARRAY:
+        raise ValueError(f"extension {code} is unknown")
+    dtype, shape, raw = _ARRAY_DECODER.decode(data)
+    if dtype not in _DTYPES or any(size < 0 for size in shape):
+        raise ValueError(f"an array of type {dtype!r} and shape {shape}")
+    if len(raw) != math.prod(shape) * np.dtype(dtype).itemsize:
+        raise ValueError(f"an array of shape {shape} has {len(raw)} bytes")
+    return np.frombuffer(raw, dtype=dtype).reshape(shape).copy()
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(part) for part in value) if isinstance(value, list) else value
+
+
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=_packed)
+_DECODER = msgspec.msgpack.Decoder(list[Any], ext_hook=_array)
+_ARRAY_DECODER = msgspec.msgpack.Decoder(tuple[str, tuple[int, ...], bytes])
