@@ -28,6 +28,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, update_wrapper
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
@@ -315,11 +316,9 @@ def _kernel_folder(root: Path) -> Path | None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
-        if folder.is_dir():
-            # Warmed but read-only, as in a container image: numba insists on a writable folder.
-            copy = tempfile.mkdtemp(prefix="fairwolfe-")
-            atexit.register(shutil.rmtree, copy, ignore_errors=True)
-            return Path(shutil.copytree(folder, copy, dirs_exist_ok=True))
+        copy = _copied(folder)
+        if copy is not None:
+            return copy
         warnings.warn(
             f"kernels cannot be kept in {folder} ({error.strerror}), so every process compiles "
             "them anew; set FAIRWOLFE_CACHE to a writable folder",
@@ -329,9 +328,20 @@ def _kernel_folder(root: Path) -> Path | None:
         return None
     os.utime(folder)
     for other in folder.parent.glob("kernels-*"):
-        if time.time() - other.stat().st_mtime > _UNUSED_SECONDS:
-            shutil.rmtree(other, ignore_errors=True)
+        with suppress(OSError):  # another process may be removing it
+            if time.time() - other.stat().st_mtime > _UNUSED_SECONDS:
+                shutil.rmtree(other, ignore_errors=True)
     return folder
+
+
+def _copied(folder: Path) -> Path | None:
+    """A warmed but read-only folder, as in a container image, where numba can write to it."""
+    with suppress(OSError):
+        if folder.is_dir():
+            copy = tempfile.mkdtemp(prefix="fairwolfe-")
+            atexit.register(shutil.rmtree, copy, ignore_errors=True)
+            return Path(shutil.copytree(folder, copy, dirs_exist_ok=True))
+    return None
 
 
 def _warm() -> int:

@@ -44,7 +44,7 @@ def arrays_of(state: Any, name: str = "state") -> Iterator[tuple[str, Array]]:
         for field, part in zip(state._fields, state, strict=True):
             if field not in _REBUILT:
                 yield from arrays_of(part, f"{name}.{field}")
-    elif state is not None and state != ():
+    elif not (state is None or (isinstance(state, tuple) and not state)):
         raise IncompatibleState(
             f"{name} is a {type(state).__name__}, which cannot be saved; states are NamedTuples of "
             "arrays, with what init makes in fields called plan, problem or params"
@@ -69,7 +69,9 @@ def filled(state: S, arrays: Mapping[str, Array]) -> S:
     return state
 
 
-def write(path: str | os.PathLike[str], text: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+def write(
+    path: str | os.PathLike[str], text: Mapping[str, Any], arrays: Mapping[str, Array]
+) -> None:
     """Write the file beside its place, flush it to the disk, then put it there in one move."""
     target = os.path.realpath(path)
     folder, name = os.path.split(target)
@@ -77,7 +79,7 @@ def write(path: str | os.PathLike[str], text: Mapping[str, Any], arrays: Mapping
     try:
         with open(spare, "xb") as file:
             with zipfile.ZipFile(file, "w") as archive:
-                archive.writestr(_TEXT, json.dumps(text, indent=1))
+                archive.writestr(_TEXT, json.dumps(text, indent=1, default=np.ndarray.tolist))
                 for key, array in arrays.items():
                     with archive.open(f"{key}.npy", "w", force_zip64=True) as member:
                         np.lib.format.write_array(member, array, allow_pickle=False)

@@ -73,14 +73,25 @@ def arms(context: Any, problem: Problem) -> Arms:
             f"{problem.n_arms}; PerArm contexts go with a problem that has n_arms, others without"
         )
     given = context
-    if isinstance(context, PerArm):
-        given = np.atleast_2d(np.asarray(context.features, dtype=np.float64))
-    elif isinstance(context, Bilinear):
-        given = context.flat()
     try:
+        if isinstance(context, PerArm):
+            given = np.atleast_2d(np.asarray(context.features, dtype=np.float64))
+        elif isinstance(context, Bilinear):
+            given = context.flat()
         features = np.ascontiguousarray(given, dtype=np.float64)
+    except InvalidInput:
+        raise
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"the context is not an array of numbers: {error}") from error
+    if isinstance(context, Bilinear) and isinstance(problem.n_features, tuple):
+        user, item = np.shape(context.user)[0], np.shape(context.items)[1]
+        if (user, item) != problem.n_features:
+            raise InvalidInput(
+                f"the context has {user} user and {item} item features; the problem has "
+                f"{problem.n_features[0]} and {problem.n_features[1]}, so give these"
+            )
+    if not features.flags.carray:
+        features = features.copy()  # a read-only array would be compiled for anew, for seconds
     rows = "1" if problem.n_arms else "number of arms"
     if features.ndim != 2 or np.ndim(given) != 2 or features.shape[1] != problem.dimension:
         raise InvalidInput(

@@ -33,7 +33,8 @@ def read(text: str) -> Any:
         raise
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
         shown = text if len(text) <= 80 else f"{text[:80]}..."
-        raise InvalidInput(f"{shown!r} cannot be rebuilt: {error or type(error).__name__}") from error
+        what = str(error) or type(error).__name__
+        raise InvalidInput(f"{shown!r} cannot be rebuilt: {what}") from error
 
 
 def _value(node: ast.expr) -> Any:

@@ -1,7 +1,7 @@
 """Sorting that remembers, and isotonic regression on it: the engine of every Gini.
 
-The proximal map of a generalised Gini function is an isotonic regression of the sorted vector
-(THEORY 2). Between two rounds of a bandit the order hardly changes, so it is kept: an insertion
+The proximal map of a generalised Gini function is an isotonic regression of the sorted vector.
+Between two rounds of a bandit the order hardly changes, so it is kept: an insertion
 sort then costs O(n), and only a vector in a quite different order pays for a radix sort.
 """
 

@@ -38,7 +38,9 @@ class Ledger:
     def __init__(self) -> None:
         self.token = secrets.token_hex(8)
         self.start = 0  # the first number under this token
-        self.earlier: dict[str, tuple[int, int]] = {}  # token -> its first number, one past the last
+        self.earlier: dict[
+            str, tuple[int, int]
+        ] = {}  # token -> its first number, one past the last
         self.issued = 0
         self.answered = 0
         self.bits = bytearray()  # bit n % 8 of byte n // 8 - dropped: decision n was answered

@@ -125,18 +125,18 @@ class Decision:
         return cls(*values)
 
 
-_FIELDS = (str, int, (int, np.ndarray), (float, NoneType), object)
+_FIELDS: tuple[Any, ...] = (str, int, (int, np.ndarray), (float, NoneType), object)
 
 
 @runtime_checkable
-class Oracle(Protocol[S]):
+class Oracle(Protocol):
     """An online regression of the rewards on the features, over which bandits explore."""
 
     @property
     def learn(self) -> Any:
         """The kernel that takes one observation into the arrays of a state, in place."""
 
-    def init(self, problem: Problem) -> S:
+    def init(self, problem: Problem) -> Any:
         """Validate and allocate."""
 
     def regret_bound(self, problem: Problem) -> Any:

@@ -100,8 +100,8 @@ def classes() -> dict[str, str]:
     'fairwolfe.objectives:Minimum'
     """
     found: dict[str, str] = {}
-    for kind in KINDS:
-        for address in (*KINDS[kind].values(), *_known(kind).values()):
+    for kind, built_in in KINDS.items():
+        for address in (*built_in.values(), *_known(kind).values()):
             found.setdefault(address.partition(":")[2], address)  # what is built in comes first
     return found
 

@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -65,12 +66,12 @@ def halve(times: int) -> float:
 
 
 def run(
-    code: str, packages: Path, cache: Path, *options: str, module: bool = False
+    code: str, packages: Path, cache: Path, module: bool = False
 ) -> subprocess.CompletedProcess[str]:
     """Run code in a fresh interpreter that finds fairwolfe in a folder and has its own cache."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("NUMBA", "PYTHON"))}
     environment |= {"PYTHONPATH": str(packages), "FAIRWOLFE_CACHE": str(cache)}
-    command = [sys.executable, "-W", "error", *options, "-m" if module else "-c", code]
+    command = [sys.executable, "-W", "error", "-m" if module else "-c", code]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env=environment, cwd=packages
     )
@@ -154,6 +155,7 @@ def test_kernels_release_the_interpreter() -> None:
 NESTED = """
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 
@@ -185,7 +187,7 @@ print(json.dumps({
     "compiled": _compile.compilations(),
     "fused": fused,
     "bits": [g.tobytes().hex() for g in gradients],
-    "folder": str(_compile._kernel_folder()),
+    "folder": str(_compile._kernel_folder(Path(_compile.__file__).parent)),
     "numba's folder": config.CACHE_DIR,
 }))
 """
@@ -251,7 +253,7 @@ def scaled(x: float) -> float:
 
 CALLER = """
 from fairwolfe._compile import kernel
-from fairwolfe.callee import scaled
+from {package}.callee import scaled
 
 @kernel(signature="float64(float64)")
 def scaled_plus_one(x: float) -> float:
@@ -260,39 +262,52 @@ def scaled_plus_one(x: float) -> float:
 
 ASK = """
 import warnings
+from pathlib import Path
+
+import {package}.caller
 from fairwolfe import _compile
-from fairwolfe.caller import scaled_plus_one
 
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    answer = scaled_plus_one(3.0)
-    answers = answer, scaled_plus_one(4.0)
-print(*answers, _compile.compilations(), _compile._kernel_folder())
+    answers = [{package}.caller.scaled_plus_one(x) for x in (3.0, 4.0)]
+folder = _compile._kernel_folder(Path({package}.caller.__file__).parent)
+print(*answers, _compile.compilations(), folder)
 for warning in caught:
     print(warning.category.__name__, warning.message)
 """
 
 
+def ask(packages: Path, cache: Path, package: str = "fairwolfe", before: str = "") -> list[str]:
+    """Two answers, how many functions were compiled and the folder used; then warnings."""
+    code = before + ASK.format(package=package)
+    first, *warned = run(code, packages, cache).stdout.splitlines()
+    return [*first.split(), *warned]
+
+
 @pytest.fixture
 def packages(tmp_path: Path) -> Path:
-    """A folder with a small package of the same name: the pattern and two kernels."""
-    package = tmp_path / "packages" / "fairwolfe"
-    package.mkdir(parents=True)
+    """Small packages with two kernels each: one of the same name, and one of somebody else."""
+    folder = tmp_path / "packages"
+    for package in ("fairwolfe", "mine"):
+        (folder / package).mkdir(parents=True)
+        (folder / package / "__init__.py").touch()
+        (folder / package / "callee.py").write_text(CALLEE)
+        (folder / package / "caller.py").write_text(CALLER.format(package=package))
     for name in ("_compile.py", "folders.py"):
-        shutil.copy(PACKAGE / name, package)
-    (package / "__init__.py").touch()
-    (package / "callee.py").write_text(CALLEE)
-    (package / "caller.py").write_text(CALLER)
-    return package.parent
+        shutil.copy(PACKAGE / name, folder / "fairwolfe")
+    return folder
 
 
-def test_a_changed_callee_gives_another_folder(packages: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("package", ["fairwolfe", "mine"])
+def test_a_changed_callee_gives_another_folder(
+    packages: Path, tmp_path: Path, package: str
+) -> None:
     cache = tmp_path / "cache"
-    before = run(ASK, packages, cache).stdout.split()
-    again = run(ASK, packages, cache).stdout.split()
-    callee = packages / "fairwolfe" / "callee.py"
+    before = ask(packages, cache, package)
+    again = ask(packages, cache, package)
+    callee = packages / package / "callee.py"
     callee.write_text(callee.read_text().replace("2.0", "3.0"))
-    after = run(ASK, packages, cache).stdout.split()
+    after = ask(packages, cache, package)
     assert before == ["7.0", "9.0", "2", before[3]]
     assert again == ["7.0", "9.0", "0", before[3]]
     assert after == ["10.0", "13.0", "2", after[3]]
@@ -300,19 +315,11 @@ def test_a_changed_callee_gives_another_folder(packages: Path, tmp_path: Path) -
 
 
 def test_two_processes_may_fill_one_cache(packages: Path, tmp_path: Path) -> None:
-    answers: list[str] = []
-    threads = [
-        threading.Thread(
-            target=lambda: answers.append(run(ASK, packages, tmp_path / "cache").stdout)
-        )
-        for _ in range(2)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [answer.split()[:2] for answer in answers] == [["7.0", "9.0"]] * 2
-    assert run(ASK, packages, tmp_path / "cache").stdout.split()[2] == "0"
+    cache = tmp_path / "cache"
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.map(lambda _: ask(packages, cache), range(2))
+    assert first[:2] == second[:2] == ["7.0", "9.0"]
+    assert ask(packages, cache)[2] == "0"
 
 
 def test_old_folders_are_removed(packages: Path, tmp_path: Path) -> None:
@@ -324,16 +331,15 @@ def test_old_folders_are_removed(packages: Path, tmp_path: Path) -> None:
         folder.mkdir(parents=True)
         (folder / "something").touch()
         os.utime(folder, (time.time() - age,) * 2)
-    used = Path(run(ASK, packages, cache).stdout.split()[3]).name
+    used = Path(ask(packages, cache)[3]).name
     assert {folder.name for folder in cache.iterdir()} == {"kernels-recent", "downloads", used}
 
 
 def test_an_impossible_folder_is_a_warning(packages: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    answer, *warned = run(ASK, packages, tmp_path / "file" / "cache").stdout.splitlines()
-    assert answer == "7.0 9.0 2 None"
-    assert len(warned) == 1
-    assert re.match(r"RuntimeWarning kernels cannot be kept in .*; set FAIRWOLFE_CACHE", warned[0])
+    *answers, warned = ask(packages, tmp_path / "file" / "cache")
+    assert answers == ["7.0", "9.0", "2", "None"]
+    assert re.match(r"RuntimeWarning kernels cannot be kept in .*; set FAIRWOLFE_CACHE", warned)
 
 
 @pytest.fixture
@@ -341,37 +347,38 @@ def read_only(packages: Path) -> Iterator[Path]:
     """A warmed cache that may be read but not written."""
     # Not below tmp_path, which is closed to other users.
     cache = Path(tempfile.mkdtemp())
-    run(ASK, packages, cache)
-    folders = [cache, *(path for path in cache.rglob("*") if path.is_dir())]
-    for path in cache.rglob("*"):
+    ask(packages, cache)
+    paths = [cache, *cache.rglob("*")]
+    for path in paths:
         path.chmod(0o555 if path.is_dir() else 0o444)
-    cache.chmod(0o555)
     yield cache
-    for folder in folders:
-        folder.chmod(0o755)
+    for path in paths:
+        path.chmod(0o755)
     shutil.rmtree(cache)
 
 
-def test_a_read_only_folder_is_used_by_way_of_a_copy(packages: Path, read_only: Path) -> None:
-    # The superuser may write everywhere, so it looks for its folder as somebody else.
-    code = f"""
+# The superuser may write everywhere, so it looks for its folder as somebody else, who may not read
+# the sources below tmp_path: their digest is taken before.
+AS_SOMEBODY_ELSE = f"""
 import os
+from pathlib import Path
 from fairwolfe import _compile
 
+package = Path(_compile.__file__).parent
+_compile._digest(package)
 user = os.geteuid() if hasattr(os, "geteuid") else 1
-_compile._digest()  # reads the sources, which stand in a closed folder
 if user == 0:
     os.seteuid({NOBODY})
-_compile._kernel_folder()
+_compile._kernel_folder(package)
 if user == 0:
     os.seteuid(0)
-{ASK}
 """
+
+
+def test_a_read_only_folder_is_used_by_way_of_a_copy(packages: Path, read_only: Path) -> None:
     before = sorted(read_only.rglob("*"))
-    answer, *warned = run(code, packages, read_only).stdout.splitlines()
-    *answers, folder = answer.split()
+    *answers, folder = ask(packages, read_only, before=AS_SOMEBODY_ELSE)
     assert answers == ["7.0", "9.0", "0"]
-    assert warned == []
     assert not Path(folder).is_relative_to(read_only)
     assert not Path(folder).exists()  # removed at the end of the process
     assert sorted(read_only.rglob("*")) == before
@@ -381,4 +388,4 @@ def test_kernels_can_be_compiled_ahead(packages: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     said = run("fairwolfe._compile", packages, cache, module=True).stdout
     assert said == "1 kernels ready\n"
-    assert run(ASK, packages, cache).stdout.split()[2] == "0"
+    assert ask(packages, cache)[2] == "0"

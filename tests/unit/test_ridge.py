@@ -49,7 +49,9 @@ def solved(ridge: float, features: Matrix, rewards: Matrix) -> tuple[Matrix, Mat
     d = features.shape[1]
     gram = ridge * np.eye(d) + features.T @ features
     log_det = float(np.linalg.slogdet(gram)[1]) - d * np.log(ridge)
-    return gram, np.linalg.inv(gram), np.linalg.solve(gram, features.T @ rewards).T, log_det
+    inverse: Matrix = np.linalg.inv(gram).astype(np.float64)
+    theta: Matrix = np.linalg.solve(gram, features.T @ rewards).T.astype(np.float64)
+    return gram, inverse, theta, log_det
 
 
 @pytest.mark.parametrize("d", range(1, 13))

@@ -126,6 +126,12 @@ class LinearBandit(ABC):
     ) -> BanditState:
         """Learn from the observed reward vector, in place."""
         block, x, _ = choice.evidence
+        blocks, _, d = state.oracle.theta.shape
+        if x.shape != (d,) or not 0 <= block < blocks:  # kernels trust: they would write anywhere
+            raise InvalidInput(
+                f"the evidence of the choice has {x.size} features for block {block}; the problem "
+                f"has {d} features and {blocks} blocks"
+            )
         learn(self.regression, state.oracle, block, x, _vector("reward", feedback, state.problem))
         return state
 

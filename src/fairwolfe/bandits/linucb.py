@@ -75,7 +75,7 @@ class LinUCB(LinearBandit):
     ridge: penalty of the regression, > 0
     delta: the confidence level delta' of the theorem, in (0, 1)
 
-    Reference: Sec. 3.2 and appendix "FW-LinUCB" of the paper, THEORY 4.
+    Reference: Sec. 3.2 and Algorithm 3 of the paper; see docs/bandits.md.
 
     >>> problem = Problem.arms(2, {"clicks": (0, 1)})
     >>> base = LinUCB()

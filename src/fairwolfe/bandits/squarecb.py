@@ -104,7 +104,7 @@ class SquareCB(LinearBandit):
     delta: the confidence level delta' of the theorem
     lipschitz: L; left None, FrankWolfe puts that of its objective
 
-    Reference: Sec. 3.2 and appendix "FW-SquareCB" of the paper, THEORY 4.
+    Reference: Sec. 3.2 and Algorithm 4 of the paper; see docs/bandits.md.
 
     >>> problem = Problem.arms(2, {"clicks": (0, 1)})
     >>> base = SquareCB(gamma0=100.0)

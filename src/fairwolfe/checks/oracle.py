@@ -23,7 +23,8 @@ _ROUNDING = 1e-9
 
 def _predicted(state: Any, block: int, x: Vector) -> Vector:
     """theta x, projected on the ranges of the rewards."""
-    return np.clip(state.theta[block] @ x, _PROBLEM.low, _PROBLEM.high)
+    predicted: Vector = np.clip(state.theta[block] @ x, _PROBLEM.low, _PROBLEM.high)
+    return predicted
 
 
 def _features(rng: np.random.Generator, rounds: int) -> Iterator[Vector]:
@@ -129,7 +130,7 @@ def _least_loss(features: Matrix, seen: Matrix) -> float:
     for reward in seen.T:
         moment = vectors.T @ (features.T @ reward)
         low, high = 1e-12, 1e6
-        for _ in range(100):
+        for _ in range(60):
             shift = np.sqrt(low * high)
             longer = np.linalg.norm(moment / (np.maximum(values, 0.0) + shift)) > 1.0
             low, high = (shift, high) if longer else (low, shift)

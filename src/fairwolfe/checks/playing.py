@@ -16,7 +16,7 @@ from fairwolfe.problem import Problem
 from fairwolfe.protocols import Matrix, Vector
 from fairwolfe.streams import stream
 
-__all__ = ["Player", "checks_of", "choices", "contexts", "refuses", "rewards", "same"]
+__all__ = ["Player", "arrays", "checks_of", "contexts", "refuses", "rewards", "same"]
 
 _ROUNDS = 40
 _DRAWS = 3000
@@ -81,12 +81,6 @@ def arrays(state: Any) -> Iterator[Any]:
         yield from arrays(list(state.values()))
 
 
-def choices(player: Player, state: Any, context: Any) -> Iterator[Any]:
-    """Many choices in one situation, each with a generator of its own."""
-    for i in range(_DRAWS):
-        yield player.act(state, context, stream(i, "checks", "choices"))
-
-
 def refuses(state: Any, what: str, attempt: Callable[[], Any]) -> None:
     """The attempt raises InvalidInput and leaves the state as it was."""
     before = deepcopy(state)
@@ -132,7 +126,7 @@ def tells_true_probabilities(player: Player, rng: np.random.Generator) -> None:
     state = player.learned(rng)
     for context in contexts(player.problem, rng, 2):
         said: dict[int, list[float]] = {}
-        for choice in choices(player, state, context):
+        for choice in (player.act(state, context, rng) for _ in range(_DRAWS)):
             if choice.probability is None:
                 return
             require(
@@ -253,6 +247,6 @@ def checks_of(player: Callable[[Any], Player]) -> list[Check]:
         def wrapped(subject: Any, rng: np.random.Generator) -> None:
             check(player(subject), rng)
 
-        return wrapped  # type: ignore[return-value]
+        return wrapped
 
     return [made(check) for check in PLAYER_CHECKS]

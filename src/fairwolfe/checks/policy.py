@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
 
-from fairwolfe.checks.playing import Player, checks_of, contexts, refuses, rewards
+from fairwolfe.checks.playing import Player, checks_of, contexts, refuses, rewards, same
 from fairwolfe.checks.promise import Check, is_a_value, length, require
 from fairwolfe.problem import Problem
+from fairwolfe.protocols import Decision
 from fairwolfe.registry import load
 
 __all__ = ["POLICY_CHECKS"]
@@ -56,6 +58,18 @@ def counts_the_rewards(policy: Any, rng: np.random.Generator) -> None:
         state = player.update(state, decisions[1], rewards(player.problem, rng))
 
 
+def learns_from_stored_decisions(policy: Any, rng: np.random.Generator) -> None:
+    """A decision read back from its bytes teaches the same."""
+    player = _player(policy)
+    state = player.learned(rng)
+    for context in contexts(player.problem, rng, 10):
+        decision, reward = player.act(state, context, rng), rewards(player.problem, rng)
+        stored = Decision.from_bytes(decision.to_bytes())
+        other = player.update(deepcopy(state), stored, reward)
+        state = player.update(state, decision, reward)
+        require(same(state, other), "a decision read back from its bytes gave another state")
+
+
 def keeps_the_direction_of_a_linear_objective(policy: Any, rng: np.random.Generator) -> None:
     """If it follows a direction: for f(z) = <w, z> that is w, always."""
     if not (hasattr(policy, "direction") and hasattr(policy, "with_objective")):
@@ -96,6 +110,7 @@ POLICY_CHECKS: list[Check] = [
     *checks_of(_player),
     averages_the_rewards,
     counts_the_rewards,
+    learns_from_stored_decisions,
     keeps_the_direction_of_a_linear_objective,
     refuses_bad_rewards,
 ]

@@ -52,7 +52,7 @@ class Ridge:
     measured and a useless state is refused loudly. PerArm contexts keep one block per arm.
     Cost of an observation: d^2 + D d.
 
-    Reference: THEORY 4 and 5; the paper's experiments use ridge 0.1.
+    Reference: the regression of Algorithms 3 and 5 of the paper; its experiments use ridge 0.1.
 
     >>> problem = Problem.arms(2, {"clicks": (0, 1)})
     >>> oracle = Ridge(1.0)

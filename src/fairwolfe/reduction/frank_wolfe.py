@@ -91,7 +91,7 @@ class FrankWolfe:
 
     Feedback may come late and in any order: t counts the rewards averaged in.
 
-    Reference: Alg. "generic Frank-Wolfe" and Theorems 2-4 of the paper; THEORY 1.
+    Reference: Algorithm 2 and Theorems 2, 3, 11 and 12 of the paper; see docs/bandits.md.
 
     >>> from fairwolfe.bandits import LinUCB
     >>> problem = Problem.arms(2, {"clicks": (0, 1), "saves": (0, 1)})
@@ -141,10 +141,41 @@ class FrankWolfe:
 
     def act(self, state: State, context: Any, rng: np.random.Generator) -> Decision:
         """Choose for the direction of the moment; only reads the state."""
+        return self._decide(state, context, rng, estimate=False)
+
+    def foresee(
+        self, state: State, context: Any, rng: np.random.Generator
+    ) -> tuple[Decision, State]:
+        """Choose, and go on as if the estimated reward had come; nothing is learnt.
+
+        Decisions that are made before any feedback can come, one after the other on such states,
+        spread over the rewards; all on one state they would repeat one direction.
+        """
+        decision = self._decide(state, context, rng, estimate=True)
+        base, _, followed = decision.evidence
+        ahead = state._replace(
+            iterate=state.iterate.copy(),
+            average=state.average.copy(),
+            direction=state.direction if followed is None else followed,
+            counters=state.counters.copy(),
+        )
+        average_in(
+            base.estimate,
+            base.estimate,
+            state.plan.forget,
+            ahead.iterate,
+            ahead.average,
+            ahead.counters,
+        )
+        return decision, ahead
+
+    def _decide(
+        self, state: State, context: Any, rng: np.random.Generator, estimate: bool
+    ) -> Decision:
         plan = state.plan
         g = self.direction(state, rng)
         optimistic = self.iterate == "optimistic"
-        options = {"estimate": True} if optimistic else {}
+        options = {"estimate": True} if optimistic or estimate else {}
         choice = plan.base.act(state.base, arms(context, plan.problem), g, rng, **options)
         follows = plan.smoothing.mix(state.t) != 1.0 or getattr(
             plan.base, "learns_direction", False
@@ -158,19 +189,22 @@ class FrankWolfe:
 
     def update(self, state: State, decision: Decision, feedback: Any) -> State:
         """Average the reward vector in and let the base learn from it."""
-        plan, trail = state.plan, decision.evidence
+        plan = state.plan
+        evidence, rho, followed = decision.evidence  # a Trail, or the tuple read back from bytes
         reward = finite_vector("the reward", feedback)
         if reward.size != plan.problem.n_objectives:
             raise InvalidInput(
                 f"the reward has {reward.size} numbers; give {plan.problem.n_objectives}, in the "
                 f"order {', '.join(plan.problem.rewards)}"
             )
-        g = state.direction if trail.direction is None else trail.direction
-        choice = Choice(decision.action, decision.probability, trail.base)
+        if any(part is not None and part.shape != reward.shape for part in (rho, followed)):
+            raise InvalidInput(f"the evidence of decision {decision.id!r} is of another problem")
+        g = state.direction if followed is None else followed
+        choice = Choice(decision.action, decision.probability, evidence)
         base = plan.base.update(state.base, choice, g, reward)
-        rho = reward if trail.rho is None else trail.rho
+        rho = reward if rho is None else rho
         average_in(reward, rho, plan.forget, state.iterate, state.average, state.counters)
-        if trail.direction is not None:
+        if followed is not None:
             state.direction[:] = g
         return state._replace(base=base)
 

@@ -109,7 +109,7 @@ class MOLinCB:
     the simplex after each. Nothing is explored on purpose, history plays no part but through the
     estimates, and no guarantee is known.
 
-    Reference: Mehrotra et al. (2020), as used in the paper's experiments; THEORY 9.
+    Reference: Mehrotra et al. (2020), as used in the paper's experiments; see docs/bandits.md.
 
     >>> problem = Problem.arms(2, {"clicks": (0, 1), "saves": (0, 1)})
     >>> policy = MOLinCB(GiniWelfare())

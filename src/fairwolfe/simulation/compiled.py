@@ -41,7 +41,19 @@ class Streams(NamedTuple):
         return cls(stream(seed, "contexts"), stream(seed, "noise"), stream(seed, "policy"))
 
 
-@kernel
+_V, _M, _C = "float64[::1]", "float64[:, ::1]", "float64[:, :, ::1]"
+_ADVANCE = ", ".join(
+    (
+        *("int64", _V, _V, _V, _V, _C),  # the direction
+        *(_V, _V, _V, _V, "float64", "boolean"),  # the averages
+        *("int64", _V, "int64", _C, _C, _C, _C, _V, _V),  # the bandit and its oracle
+        *("int64", "int64", _V, _C, "int64[::1]", _M, _V),  # the world and what was drawn
+        *("int64[::1]", _V, _V, _V),  # what comes out
+    )
+)
+
+
+@kernel(signature=f"int64({_ADVANCE})")
 def advance(
     gradient: int,
     gradient_params: Vector,

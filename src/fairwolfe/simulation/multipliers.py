@@ -29,7 +29,7 @@ from fairwolfe.objectives.concave import GRADIENT, Program, call_gradient
 from fairwolfe.protocols import Matrix, Vector
 from fairwolfe.reduction.molincb import project_on_simplex
 
-__all__ = ["Found", "Leaves", "Support", "maximise", "rounding"]
+__all__ = ["Found", "Leaves", "Support", "maximise", "rounding", "set_widths"]
 
 Support = Callable[[Vector], tuple[float, Vector]]
 
@@ -237,7 +237,7 @@ def maximise(
     vertices = np.ascontiguousarray((to_y @ points.T).T)
     multipliers = np.zeros(to_y.shape[0])
     for _ in range(3):  # widths need slopes, which depend a little on the widths
-        _set_widths(f, vertices, f.touch(weights @ vertices)[0])
+        set_widths(f, vertices, f.touch(weights @ vertices)[0])
     bend = np.ones(1)
     best, upper = -np.inf, np.inf
     found: Found | None = None
@@ -265,7 +265,7 @@ def maximise(
         cost = touched + float(g @ (y - p)) - f.value(y)  # of the envelope
         if missing <= 0.5 * cost or missing <= 0.1 * fine * scale:
             multipliers = g
-            _set_widths(f, vertices, g)
+            set_widths(f, vertices, g)
         used = weights > 0.0
         if len(weights) > 3 * n + 50:
             weights, points, directions = weights[used], points[used], directions[used]
@@ -291,14 +291,13 @@ def rounding(value: float, g: Vector, p: Vector) -> float:
     return _ROUNDING * (abs(value) + float(np.abs(g) @ np.abs(p)))
 
 
-def _set_widths(f: Leaves, vertices: Matrix, g: Vector) -> None:
+def set_widths(f: Leaves, vertices: Matrix, g: Vector, width: float = _WIDTH) -> None:
     """Widths in the units of each leaf, so that rewards may have very different scales."""
     away = np.sqrt(((vertices - vertices.mean(axis=0)) ** 2).mean(axis=0))
+    sizes = zip(f.norms(away), f.norms(g), f.blocks, strict=True)
     f.widen(
         [
-            _WIDTH * spread / slope if spread > 0.0 and slope > 0.0 else width
-            for spread, slope, width in zip(
-                f.norms(away), f.norms(g), (f.reach[b.start] or 1.0 for b in f.blocks), strict=True
-            )
+            width * spread / slope if spread > 0.0 and slope > 0.0 else f.reach[block.start] or 1.0
+            for spread, slope, block in sizes
         ]
     )

@@ -19,6 +19,7 @@ from fairwolfe.streams import stream
 __all__ = ["Optimum", "optimum"]
 
 _CALLS = 2000  # of an exact support function
+_PLANES = 300  # each a linear programme with as many rows and columns
 _FINE = 1e-8  # the relative gap that is aimed at while it is cheap
 _SAMPLED_CALLS = 300  # of a support function of a sample of contexts
 _SAMPLES = (1_000, 4_000, 16_000)  # contexts for finding the optimum; a hundred times more to check
@@ -98,13 +99,12 @@ def _maximise(
     environment: Any, support: Support, f: Concave, tolerance: float, fine: float, calls: int
 ) -> Found:
     n = environment.problem().n_objectives
-    method = multipliers if Leaves(f, n).smoothable else planes
-    return method.maximise(support, f, n, tolerance, fine, calls)
+    if Leaves(f, n).smoothable:
+        return multipliers.maximise(support, f, n, tolerance, fine, calls)
+    return planes.maximise(support, f, n, tolerance, tolerance, min(calls, _PLANES))
 
 
-def _from_samples(
-    environment: Any, world: Any, f: Concave, seed: int, tolerance: float
-) -> Optimum:
+def _from_samples(environment: Any, world: Any, f: Concave, seed: int, tolerance: float) -> Optimum:
     best = Optimum(-np.inf, np.inf, np.empty(0))
     for size in _SAMPLES:
         sample = Sample(environment, world, stream(seed, "optimum", "first", size), size)

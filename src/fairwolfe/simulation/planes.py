@@ -20,9 +20,11 @@ from scipy.optimize import linprog
 from fairwolfe.errors import NumericalFailure
 from fairwolfe.objectives import Concave
 from fairwolfe.protocols import Matrix, Vector
-from fairwolfe.simulation.multipliers import Found, Leaves, Support, rounding
+from fairwolfe.simulation.multipliers import Found, Leaves, Support, rounding, set_widths
 
 __all__ = ["maximise"]
+
+_WIDTH = 1e-3  # of the proximal points, in units of (spread of the vertices)/(slope)
 
 
 def maximise(
@@ -57,6 +59,8 @@ def maximise(
         aim = fine if calls <= limit // 8 else tolerance
         if upper - best <= aim * max(1.0, abs(best)):
             break
+        if len(points) <= 20:  # vertices enough to know the scale of every leaf
+            set_widths(f, (f.matrix @ points.T).T, f.touch(f.matrix @ average)[0], _WIDTH)
         new_heights, new_slopes = _majorants(f, average)
         heights.append(new_heights)
         slopes.append(new_slopes)

@@ -63,7 +63,14 @@ class Sample:
             noise = np.zeros_like(environment.draw_noise(np.random.default_rng(0), 1)[0])
             rows = np.ascontiguousarray(directions)
             best_means(
-                program.best, program.reward, program.params, *self.contexts, rows, which, noise, out
+                program.best,
+                program.reward,
+                program.params,
+                *self.contexts,
+                rows,
+                which,
+                noise,
+                out,
             )
             return out
         return np.array(

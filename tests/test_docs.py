@@ -1,0 +1,198 @@
+"""The documentation is true: its code runs, its commands exist, and nothing public is left out.
+
+Python blocks of a page run in their order in one namespace, in an empty folder, with warnings as
+errors. A `text` block right after a Python block is what that block prints.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import pytest
+
+import fairwolfe
+from fairwolfe import errors
+from fairwolfe.cli import commands
+from fairwolfe.registry import KINDS
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+EXAMPLES = sorted((ROOT / "examples").glob("[0-9]*.py"))
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted(DOCS.glob("*.md")),
+    *sorted((DOCS / "decisions").glob("*.md")),
+]
+
+FENCE = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)")
+# A section of a document that is not the paper, which is always cited as "the paper".
+FOREIGN = re.compile(r"\b[A-Z]{5,}(?:[.]md)? \d")
+
+
+class Block(NamedTuple):
+    """A fenced block: its language, its text, and where the text begins and ends in the page."""
+
+    language: str
+    text: str
+    start: int
+    end: int
+
+
+def blocks(page: str) -> Iterator[Block]:
+    for match in FENCE.finditer(page):
+        yield Block(match[1], match[2], match.start(2), match.end())
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def with_code() -> list[Path]:
+    return [p for p in PAGES if any(b.language == "python" for b in blocks(p.read_text()))]
+
+
+@pytest.mark.parametrize("page", with_code(), ids=name_of)
+def test_the_code_of_a_page_runs_and_prints_what_it_says(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = page.read_text()
+    # A module, so that classes of the page can be pickled and its kernels cached.
+    module = ModuleType("page_" + re.sub(r"\W", "_", name_of(page)))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.chdir(tmp_path)
+    found = list(blocks(text))
+    for block, after in zip(found, [*found[1:], None], strict=True):
+        if block.language != "python":
+            continue
+        # Empty lines before it make a traceback point at the line of the page.
+        source = "\n" * text.count("\n", 0, block.start) + block.text
+        printed = io.StringIO()
+        with redirect_stdout(printed):
+            exec(compile(source, str(page), "exec", dont_inherit=True), module.__dict__)
+        if after and after.language == "text" and not _between(text, block, after).strip():
+            assert printed.getvalue().strip() == after.text.strip(), name_of(page)
+
+
+def _between(text: str, block: Block, after: Block) -> str:
+    return text[block.end : text.rindex("```", 0, after.start)]
+
+
+@pytest.mark.needs("matplotlib")
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_runs_and_writes_only_where_it_is_told(example: Path, tmp_path: Path) -> None:
+    work, out = tmp_path / "work", tmp_path / "out"
+    work.mkdir()
+    command = [sys.executable, "-W", "error", str(example), "--out", str(out)]
+    environment = os.environ | {"MPLBACKEND": "agg"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=work, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    assert list(work.iterdir()) == []
+    assert [file.suffix for file in out.iterdir() if file.suffix != ".png"] == []
+
+
+def test_examples_are_numbered_from_one() -> None:
+    assert [int(path.name[:2]) for path in EXAMPLES] == list(range(1, len(EXAMPLES) + 1))
+    assert len(EXAMPLES) >= 3
+
+
+# --- nothing is left out ---------------------------------------------------------------------
+
+
+def documentation() -> str:
+    return "\n".join(page.read_text() for page in PAGES if page.name != "README.md")
+
+
+def code_of(text: str) -> set[str]:
+    """Every word inside back quotes, and every word of code blocks."""
+    inline = re.findall(r"`+([^`]+)`+", FENCE.sub("", text))
+    fenced = [block.text for block in blocks(text)]
+    return set(re.findall(r"[A-Za-z_][\w-]*", "\n".join([*inline, *fenced])))
+
+
+def test_every_public_name_is_documented() -> None:
+    assert set(fairwolfe.__all__) - code_of(documentation()) == set()
+
+
+def test_every_error_is_documented() -> None:
+    assert set(errors.__all__) - code_of(documentation()) == set()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_everything_in_the_registry_is_documented(kind: str) -> None:
+    words = code_of(documentation())
+    addresses = KINDS[kind]
+    assert {name for name in addresses if name not in words} == set()
+    classes = {address.partition(":")[2] for address in addresses.values()}
+    assert classes - words == set()
+
+
+def test_every_page_has_a_title() -> None:
+    untitled = [name_of(page) for page in PAGES if not page.read_text().startswith("# ")]
+    assert untitled == []
+
+
+# --- what is named exists --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commands_exist(page: Path) -> None:
+    text = page.read_text()
+    targets = set(re.findall(r"(?m)^([a-z][a-z-]*)\b[^=\n]*:", (ROOT / "Makefile").read_text()))
+    made = set(re.findall(r"(?m)(?:^\s*(?:\$ )?|`)make ([a-z][a-z-]*)", text))
+    assert made - targets == set()
+    called = set(re.findall(r"(?m)(?:^\s*(?:\$ )?|`)fairwolfe ([a-z][a-z-]*)", text))
+    assert called - set(commands.commands) == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_to_files(page: Path) -> None:
+    links = LINK.findall(FENCE.sub("", page.read_text()))
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_paths_and_modules_exist(page: Path) -> None:
+    text = FENCE.sub("", page.read_text())
+    paths = re.findall(r"`((?:src|tests|docs|examples|benchmarks|requirements)/[\w./-]+)`", text)
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    modules = set(re.findall(r"`(fairwolfe(?:\.[a-z_]+)+)`", text))
+    assert [module for module in sorted(modules) if not _found(module)] == []
+
+
+def _found(address: str) -> bool:
+    from importlib import import_module
+
+    try:
+        import_module(address)
+    except ModuleNotFoundError:
+        parent, _, name = address.rpartition(".")
+        return hasattr(import_module(parent), name)
+    return True
+
+
+def test_the_sources_cite_only_what_a_reader_has() -> None:
+    files = [*PAGES, *EXAMPLES, *sorted((ROOT / "src").rglob("*.py"))]
+    guilty = [name_of(file) for file in files if FOREIGN.search(file.read_text())]
+    assert guilty == []
+
+
+@pytest.mark.slow
+@pytest.mark.needs("matplotlib")
+def test_the_documentation_builds_without_a_warning(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html"]
+    command += ["-d", str(tmp_path / "trees"), str(DOCS), str(tmp_path / "html")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr

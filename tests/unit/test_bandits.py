@@ -1,0 +1,448 @@
+"""Bandits over linear oracles against plain NumPy formulas of the same rules."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fairwolfe import Problem
+from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Uniform
+from fairwolfe.bandits.choosing import BanditState, LinearBandit
+from fairwolfe.contexts import Bilinear, PerArm
+from fairwolfe.errors import InvalidInput, OutsideAssumptions
+from fairwolfe.objectives import GiniWelfare, Linear, Nash
+from fairwolfe.oracles import OnlineGradient, RegretBound, Ridge
+from fairwolfe.protocols import Choice, Matrix, Vector
+from fairwolfe.reduction import FrankWolfe
+from fairwolfe.streams import stream
+
+nan, inf = float("nan"), float("inf")
+
+D, N = 4, 3  # features, rewards
+RANGES = {"clicks": (0.0, 1.0), "gain": (-1.0, 2.0), "cost": (0.0, 0.5)}
+PROBLEM = Problem.arms(D, RANGES, parameter_norm=0.8, feature_norm=1.5)
+LOW, HIGH = np.array([0.0, -1.0, 0.0]), np.array([1.0, 2.0, 0.5])
+DIAMETER = math.sqrt(1.0 + 9.0 + 0.25)
+
+
+@dataclass
+class Fixed:
+    """A generator whose next uniform number is known."""
+
+    uniform: float
+
+    def random(self) -> float:
+        return self.uniform
+
+
+def bad(value: object) -> Any:
+    """A value of the wrong type, on purpose."""
+    return value
+
+
+def at(uniform: float) -> np.random.Generator:
+    return bad(Fixed(uniform))  # type: ignore[no-any-return]
+
+
+class Played:
+    """A bandit that has learnt, with all it saw: the oracle of the formulas."""
+
+    def __init__(self, base: LinearBandit, rounds: int, seed: int = 0, scale: float = 1.0) -> None:
+        self.base, self.rng = base, stream(seed, "bandits")
+        self.state: BanditState = base.init(PROBLEM)
+        self.x, self.r = np.zeros((0, D)), np.zeros((0, N))
+        for _ in range(rounds):
+            context, g = self.context(5), self.rng.normal(size=N)
+            choice = base.act(self.state, context, g, self.rng)
+            reward = scale * self.rng.uniform(LOW, HIGH)
+            self.state = base.update(self.state, choice, g, reward)
+            self.x, self.r = (
+                np.vstack([self.x, context[choice.action]]),
+                np.vstack([self.r, reward]),
+            )
+
+    def context(self, n_arms: int) -> Matrix:
+        return self.rng.normal(size=(n_arms, D)) / 2.0
+
+    def gram(self, ridge: float) -> Matrix:
+        return ridge * np.eye(D) + self.x.T @ self.x
+
+    def theta(self, ridge: float) -> Matrix:
+        solved: Matrix = np.linalg.solve(self.gram(ridge), self.x.T @ self.r).T.astype(np.float64)
+        return solved
+
+    def probabilities(self, context: Matrix, g: Vector) -> Callable[[Vector], None]:
+        """Asserts that every arm is drawn on its part of [0, 1), with its probability."""
+
+        def expect(probabilities: Vector) -> None:
+            assert probabilities.sum() == pytest.approx(1.0, abs=1e-12)
+            start = 0.0
+            for arm, p in enumerate(probabilities):
+                for share in (0.001, 0.5, 0.999):
+                    choice = self.base.act(self.state, context, g, at(start + share * p))
+                    assert choice.action == arm
+                    assert choice.probability == pytest.approx(p, rel=1e-9, abs=1e-13)
+                start += p
+
+        return expect
+
+
+def gap_rule(values: Vector, gamma: float) -> Vector:
+    """1/(K + gamma (best - value)), the rest to the best."""
+    best = int(values.argmax())
+    p: Vector = 1.0 / (len(values) + gamma * (values[best] - values))
+    p[best] += 1.0 - p.sum()
+    return p
+
+
+@pytest.mark.parametrize("gamma0", [0.5, 10.0, 1e4])
+@pytest.mark.parametrize("n_arms", [1, 2, 6])
+def test_squarecb_with_a_gamma0(gamma0: float, n_arms: int) -> None:
+    played = Played(SquareCB(gamma0=gamma0, oracle=Ridge(0.1)), 30)
+    for _ in range(5):
+        context, g = played.context(n_arms), played.rng.normal(size=N)
+        values = context @ played.theta(0.1).T @ g
+        # 30 rewards have come, so this is round 31.
+        played.probabilities(context, g)(gap_rule(values, gamma0 * math.sqrt(31.0)))
+
+
+def ridge_bound(t: float, ridge: float) -> float:
+    """ridge D_theta^2 (of each reward) + D_K^2 d ln(1 + t D_X^2/(ridge d))."""
+    return ridge * N * 0.8**2 + DIAMETER**2 * D * math.log(1.0 + t * 1.5**2 / (ridge * D))
+
+
+def preset(t: int, n_arms: int, slope: float, delta: float, regret: float) -> float:
+    noise = 8.0 * DIAMETER**2 * math.log(4.0 * t**2 / delta)
+    return 2.0 / slope * math.sqrt(t * n_arms / (regret + noise))
+
+
+@pytest.mark.parametrize("slope", [0.3, 2.0])
+def test_squarecb_with_the_gamma_of_the_theorem(slope: float) -> None:
+    # Rewards beyond their ranges, so that the projection of the predictions matters.
+    played = Played(SquareCB(lipschitz=slope, oracle=Ridge(0.5), delta=0.1), 25, scale=3.0)
+    context, g = played.context(6), played.rng.normal(size=N)
+    free = context @ played.theta(0.5).T
+    projected = np.clip(free, LOW, HIGH)
+    assert not np.allclose(free, projected)
+    gamma = preset(26, 6, slope, 0.1, ridge_bound(26, 0.5))
+    played.probabilities(context, g)(gap_rule(projected @ g, gamma))
+
+
+def test_squarecb_with_the_gamma_of_the_theorem_for_another_oracle() -> None:
+    played = Played(SquareCB(lipschitz=1.0, oracle=OnlineGradient()), 25)
+    context, g = played.context(4), played.rng.normal(size=N)
+    reach = 0.8 * 1.5 + np.maximum(abs(LOW), abs(HIGH))
+    regret = 4.0 * math.sqrt(2.0) * 0.8 * 1.5 * reach.sum() * math.sqrt(26.0)
+    values = np.clip(context @ played.state.oracle.theta[0].T, LOW, HIGH) @ g
+    played.probabilities(context, g)(gap_rule(values, preset(26, 4, 1.0, 0.05, regret)))
+
+
+def test_squarecb_for_a_known_horizon() -> None:
+    slope, delta, horizon, k = 0.7, 0.2, 5000, 5
+    played = Played(SquareCB(lipschitz=slope, horizon=horizon, delta=delta), 10)
+    context, g = played.context(k), played.rng.normal(size=N)
+    regret = 2.0 * slope**2 * ridge_bound(horizon, 1.0)
+    regret += 16.0 * slope**2 * DIAMETER**2 * math.log(2.0 / delta)
+    gamma = math.sqrt(8.0 * k * horizon / regret)
+    values = np.clip(context @ played.theta(1.0).T, LOW, HIGH) @ g
+    played.probabilities(context, g)(gap_rule(values, gamma))
+
+
+def test_squarecb_explores_no_more_than_its_lemma_says() -> None:
+    """sum_a p_a (best - value_a) <= (K - 1)/gamma for the estimates."""
+    played = Played(SquareCB(gamma0=20.0), 15)
+    for _ in range(20):
+        k = int(played.rng.integers(2, 9))
+        context, g = played.context(k), played.rng.normal(size=N)
+        values = context @ played.theta(1.0).T @ g
+        p = gap_rule(values, 20.0 * 4.0)
+        played.probabilities(context, g)(p)
+        assert p @ (values.max() - values) <= (k - 1) / 80.0
+        assert p[values.argmax()] >= 1.0 / k
+
+
+def test_the_reduction_gives_squarecb_its_lipschitz_constant() -> None:
+    objective = GiniWelfare()
+    policy = FrankWolfe(objective, SquareCB())
+    state = policy.init(PROBLEM)
+    assert state.plan.base == SquareCB(lipschitz=objective.lipschitz(N))
+    own = FrankWolfe(objective, SquareCB(lipschitz=9.0)).init(PROBLEM)
+    assert own.plan.base.lipschitz == 9.0
+    # Nothing is known yet, so all arms are equal whatever gamma is.
+    assert policy.act(state, np.eye(D), at(0.3)).probability == pytest.approx(1.0 / D)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.01, 0.4, 1.0])
+@pytest.mark.parametrize("n_arms", [1, 3, 7])
+def test_epsilon_greedy(epsilon: float, n_arms: int) -> None:
+    played = Played(EpsilonGreedy(epsilon, oracle=Ridge(0.2)), 20)
+    context, g = played.context(n_arms), played.rng.normal(size=N)
+    p = np.full(n_arms, epsilon / n_arms)
+    p[int((context @ played.theta(0.2).T @ g).argmax())] += 1.0 - epsilon
+    if epsilon > 0.0:
+        played.probabilities(context, g)(p)
+    else:
+        for uniform in (0.0, 0.5, 1.0 - 1e-12):
+            choice = played.base.act(played.state, context, g, at(uniform))
+            assert (choice.action, choice.probability) == (int(p.argmax()), 1.0)
+
+
+@pytest.mark.parametrize("n_arms", [1, 3, 7])
+def test_uniform(n_arms: int) -> None:
+    played = Played(Uniform(), 20)
+    context, g = played.context(n_arms), played.rng.normal(size=N)
+    played.probabilities(context, g)(np.full(n_arms, 1.0 / n_arms))
+    assert played.base.act(played.state, context, g, at(1.0 - 1e-16)).action == n_arms - 1
+
+
+def radii(
+    gram: Matrix, ridge: float, delta: float, noise: Vector, norms: Vector, n: int = N
+) -> Vector:
+    """R_i sqrt(2 ln(1/delta_1) + ln det V/det V_0) + sqrt(ridge) D_theta_i, delta_1 = delta/2D."""
+    log_det = np.linalg.slogdet(gram)[1] - len(gram) * math.log(ridge)
+    return noise * math.sqrt(2.0 * math.log(2.0 * n / delta) + log_det) + math.sqrt(ridge) * norms
+
+
+@pytest.mark.parametrize("exploration", [0.0, 0.1, 1.0, 3.0])
+def test_linucb_against_numpy(exploration: float) -> None:
+    ridge, delta = 0.3, 0.1
+    base = LinUCB(exploration=exploration, ridge=ridge, delta=delta)
+    played = Played(base, 12)
+    theta, gram = played.theta(ridge), played.gram(ridge)
+    alpha = radii(gram, ridge, delta, (HIGH - LOW) / 2.0, np.full(N, 0.8))
+    for _ in range(30):
+        context, g = played.context(6), played.rng.normal(size=N)
+        width = np.sqrt(np.einsum("ai,ij,aj->a", context, np.linalg.inv(gram), context))
+        optimistic = context @ theta.T @ g + exploration * (np.abs(g) @ alpha) * width
+        out, report, oracle = np.empty(6), np.empty(1), played.state.oracle
+        arm = base.choose(
+            g,
+            oracle.theta,
+            oracle.inverse,
+            oracle.counters,
+            context,
+            False,
+            0.0,
+            played.state.params,
+            out,
+            report,
+        )
+        np.testing.assert_allclose(out, optimistic, rtol=1e-11, atol=1e-12)
+        choice = base.act(played.state, context, g, played.rng)
+        assert choice.action == arm == int(optimistic.argmax())
+        assert choice.probability == 1.0
+
+
+def test_linucb_takes_noise_and_norms_from_the_problem() -> None:
+    """`noise` replaces half of the ranges; without a norm, what ranges and features suggest."""
+    ridge, x, g = 4.0, np.eye(D)[:1], np.array([1.0, -2.0, 0.5])
+    cases = [
+        (Problem.arms(D, RANGES, noise=0.25), np.full(N, 0.25), np.array([1.0, 2.0, 0.5])),
+        (
+            Problem.arms(D, RANGES, feature_norm=2.0),
+            (HIGH - LOW) / 2.0,
+            np.array([1.0, 2.0, 0.5]) / 2.0,
+        ),
+    ]
+    for problem, noise, norms in cases:
+        base = LinUCB(ridge=ridge)
+        state = base.init(problem)
+        oracle, out = state.oracle, np.empty(1)
+        base.choose(
+            g,
+            oracle.theta,
+            oracle.inverse,
+            oracle.counters,
+            x,
+            False,
+            0.0,
+            state.params,
+            out,
+            np.empty(1),
+        )
+        alpha = radii(ridge * np.eye(D), ridge, 0.05, noise, norms)
+        assert out[0] == pytest.approx(float(np.abs(g) @ alpha) / math.sqrt(ridge), rel=1e-12)
+
+
+def test_linucb_estimates_are_optimistic_and_in_range() -> None:
+    """Every reward as good for the direction as it may be, inside its range."""
+    ridge, exploration = 0.3, 0.2
+    base = LinUCB(exploration=exploration, ridge=ridge)
+    played = Played(base, 200)
+    gram, theta = played.gram(ridge), played.theta(ridge)
+    alpha = exploration * radii(gram, ridge, 0.05, (HIGH - LOW) / 2.0, np.full(N, 0.8))
+    inner = 0
+    for _ in range(50):
+        context, g = played.context(5), played.rng.normal(size=N)
+        choice = base.act(played.state, context, g, played.rng, estimate=True)
+        x, estimate = context[choice.action], choice.evidence.estimate
+        width = math.sqrt(x @ np.linalg.inv(gram) @ x)
+        better = np.clip(theta @ x, LOW, HIGH) + np.where(g >= 0.0, alpha, -alpha) * width
+        np.testing.assert_allclose(estimate, np.clip(better, LOW, HIGH), rtol=0.0, atol=1e-11)
+        assert (np.sign(g) * (estimate - np.clip(theta @ x, LOW, HIGH)) >= 0.0).all()
+        inner += int(((estimate > LOW) & (estimate < HIGH)).sum())
+    assert inner > 0  # not only the ends of the ranges
+
+
+@pytest.mark.parametrize(
+    "base",
+    [SquareCB(gamma0=10.0), SquareCB(lipschitz=1.0), EpsilonGreedy(0.2), Uniform()],
+    ids=lambda b: type(b).__name__,
+)
+def test_estimates_of_the_others_are_projected_predictions(base: LinearBandit) -> None:
+    played = Played(base, 30, scale=3.0)
+    theta = played.theta(1.0)
+    clipped = 0
+    for _ in range(20):
+        context, g = played.context(5), played.rng.normal(size=N)
+        choice = base.act(played.state, context, g, played.rng, estimate=True)
+        free = theta @ context[choice.action]
+        estimate = choice.evidence.estimate
+        np.testing.assert_allclose(estimate, np.clip(free, LOW, HIGH), rtol=0.0, atol=1e-11)
+        clipped += int(not np.allclose(free, estimate))
+    assert clipped > 0
+
+
+def test_ties_go_to_the_first_arm() -> None:
+    context = np.ones((4, D))
+    for base in (LinUCB(), EpsilonGreedy(0.0), SquareCB(gamma0=1.0)):
+        state = base.init(PROBLEM)
+        assert base.act(state, context, np.ones(N), at(0.0)).action == 0
+
+
+def test_a_bilinear_context_is_its_flat_form() -> None:
+    problem = Problem.arms((2, 2), RANGES)
+    rng = stream(0, "bilinear")
+    base = LinUCB(ridge=0.1)
+    one, other = base.init(problem), base.init(Problem.arms(4, RANGES))
+    for _ in range(30):
+        user, items, g = rng.normal(size=2), rng.normal(size=(5, 2)), rng.normal(size=N)
+        flat = np.array([np.outer(user, item).ravel() for item in items])
+        a, b = (
+            base.act(one, Bilinear(user, items), g, rng),
+            base.act(other, flat, g, rng),
+        )
+        assert a.action == b.action
+        reward = rng.uniform(LOW, HIGH)
+        one, other = base.update(one, a, g, reward), base.update(other, b, g, reward)
+    np.testing.assert_allclose(one.oracle.inverse, other.oracle.inverse, atol=1e-10)
+
+
+class Unbounded(Ridge):
+    """A regression without a regret bound."""
+
+    def regret_bound(self, problem: Problem) -> RegretBound:
+        raise OutsideAssumptions("no bound is known for this regression")
+
+
+REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
+    "preset without L": (
+        lambda: SquareCB().init(PROBLEM),
+        OutsideAssumptions,
+        r"needs a Lipschitz constant of f, here None; give SquareCB a gamma0 instead",
+    ),
+    "preset of an f without L": (
+        lambda: FrankWolfe(Nash(), SquareCB()).init(PROBLEM),
+        OutsideAssumptions,
+        r"needs a Lipschitz constant of f, here inf; give",
+    ),
+    "preset of a constant f": (
+        lambda: FrankWolfe(Linear((0.0, 0.0, 0.0)), SquareCB()).init(PROBLEM),
+        OutsideAssumptions,
+        r"needs a Lipschitz constant of f, here 0\.0; give",
+    ),
+    "preset of a horizon without L": (
+        lambda: SquareCB(horizon=100).init(PROBLEM),
+        OutsideAssumptions,
+        r"needs a Lipschitz constant",
+    ),
+    "preset without a bound": (
+        lambda: SquareCB(lipschitz=1.0, oracle=Unbounded()).init(PROBLEM),
+        OutsideAssumptions,
+        r"no bound is known",
+    ),
+    "gamma0 zero": (lambda: SquareCB(gamma0=0.0), InvalidInput, r"gamma0 is 0\.0; .*positive"),
+    "gamma0 nan": (lambda: SquareCB(gamma0=nan), InvalidInput, r"gamma0 is nan; .*positive"),
+    "horizon zero": (lambda: SquareCB(horizon=0), InvalidInput, r"horizon is 0; .*at least 1"),
+    "delta of squarecb": (lambda: SquareCB(delta=1.0), InvalidInput, r"delta is 1\.0; .*0 and 1"),
+    "exploration": (lambda: LinUCB(exploration=-0.1), InvalidInput, r"exploration is -0\.1; .*0"),
+    "exploration nan": (lambda: LinUCB(exploration=nan), InvalidInput, r"exploration is nan; .*0"),
+    "ridge of linucb": (lambda: LinUCB(ridge=0.0), InvalidInput, r"ridge is 0\.0; .*positive"),
+    "delta of linucb": (lambda: LinUCB(delta=0.0), InvalidInput, r"delta is 0\.0; .*0 and 1"),
+    "epsilon negative": (lambda: EpsilonGreedy(-0.1), InvalidInput, r"epsilon is -0\.1; .*0 to 1"),
+    "epsilon large": (lambda: EpsilonGreedy(1.1), InvalidInput, r"epsilon is 1\.1; .*0 to 1"),
+    "epsilon nan": (lambda: EpsilonGreedy(nan), InvalidInput, r"epsilon is nan; .*0 to 1"),
+    "per-arm context": (
+        lambda: act(PROBLEM, PerArm(np.ones(D))),
+        InvalidInput,
+        r"a PerArm and n_arms of the problem is None",
+    ),
+    "rows where arms are apart": (
+        lambda: act(Problem.arms(D, RANGES, n_arms=3), np.ones((3, D))),
+        InvalidInput,
+        r"n_arms of the problem is 3; PerArm contexts go with",
+    ),
+    "two rows of per-arm features": (
+        lambda: act(Problem.arms(D, RANGES, n_arms=3), PerArm(np.ones((2, D)))),
+        InvalidInput,
+        r"2 rows; give 1",
+    ),
+    "ragged per-arm features": (
+        lambda: act(Problem.arms(D, RANGES, n_arms=3), PerArm([[1.0, 2.0], [3.0]])),
+        InvalidInput,
+        r"not an array of numbers",
+    ),
+    "words for a user": (
+        lambda: act(Problem.arms((2, 2), RANGES), Bilinear(["a", "b"], np.ones((3, 2)))),
+        InvalidInput,
+        r"not an array of numbers",
+    ),
+    "user and item exchanged": (
+        lambda: act(Problem.arms((2, 3), RANGES), Bilinear(np.ones(3), np.ones((5, 2)))),
+        InvalidInput,
+        r"3 user and 2 item features; the problem has 2 and 3",
+    ),
+    "a feature too few": (
+        lambda: act(PROBLEM, np.ones((3, D - 1))),
+        InvalidInput,
+        r"shape \(3, 3\); the problem has 4 features, so give shape \(number of arms, 4\)",
+    ),
+    "nan in a context": (
+        lambda: act(PROBLEM, [[0.0] * D, [0.0, nan, 0.0, 0.0]]),
+        InvalidInput,
+        r"feature 1 of arm 1 is nan; give finite numbers only",
+    ),
+    "direction too short": (
+        lambda: LinUCB().act(LinUCB().init(PROBLEM), np.eye(D), np.ones(2), at(0.5)),
+        InvalidInput,
+        r"direction has shape \(2,\); give 3 numbers, one for each of clicks, gain, cost",
+    ),
+    "reward too long": (
+        lambda: learnt(np.ones(4)),
+        InvalidInput,
+        r"reward has shape \(4,\); give 3 numbers, one for each of clicks, gain, cost",
+    ),
+}
+
+
+def act(problem: Problem, context: Any) -> Choice:
+    base = LinUCB()
+    return base.act(base.init(problem), context, np.ones(N), at(0.5))
+
+
+def learnt(reward: Vector) -> object:
+    base = LinUCB()
+    state = base.init(PROBLEM)
+    return base.update(state, base.act(state, np.eye(D), np.ones(N), at(0.5)), np.ones(N), reward)
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refusals(case: str) -> None:
+    attempt, kind, message = REFUSED[case]
+    with pytest.raises(kind, match=message):
+        attempt()
