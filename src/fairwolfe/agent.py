@@ -174,9 +174,9 @@ class Agent:
                 self._apply(number, decision, *vector)
 
     def _apply(self, number: int, decision: Decision, reward: Vector, strange: bool) -> None:
-        if strange:
+        if strange and "rewards" not in self._warned:
             # Before anything is written: a warning may have been made an error.
-            self._warn_of_range(reward)
+            self._warn_once("rewards", self._out_of_range_text(reward))
         self._state = self._policy.update(self._state, decision, reward)
         self._ledger.mark(number)
         self._out_of_range += strange
@@ -227,24 +227,22 @@ class Agent:
         items = f"exposures of {self._problem.n_items} items, " if self._problem.n_items else ""
         return items + ", ".join(self._names)
 
-    def _warn_of_range(self, reward: Vector) -> None:
-        if "rewards" not in self._warned:
-            odd = np.flatnonzero((reward < self._low) | (reward > self._high)).tolist()
-            first = odd[0] - (self._problem.n_items or 0)
-            name = repr(self._names[first]) if first >= 0 else f"of item {odd[0]}"
-            self._warn_once(
-                "rewards",
-                f"the reward {name} is {reward[odd[0]]:g}; the problem says {self._low[odd[0]]:g} "
-                f"to {self._high[odd[0]]:g}, and exploration rests on it: it is learnt as it is, "
-                "and agent.out_of_range counts such rewards (said once)",
-            )
+    def _out_of_range_text(self, reward: Vector) -> str:
+        first = int(np.flatnonzero((reward < self._low) | (reward > self._high))[0])
+        place = first - (self._problem.n_items or 0)
+        name = repr(self._names[place]) if place >= 0 else f"of item {first}"
+        return (
+            f"the reward {name} is {reward[first]:g}; the problem says {self._low[first]:g} to "
+            f"{self._high[first]:g}, and exploration rests on it: it is learnt as it is, and "
+            "agent.out_of_range counts such rewards (said once)"
+        )
 
     def _warn_once(self, about: str, text: str) -> None:
         with self._lock:
             if about in self._warned:
                 return
             self._warned.add(about)
-        warnings.warn(text, stacklevel=4)
+        warnings.warn(text, stacklevel=4)  # of whoever called act or update
 
     # --- what is known ------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from fairwolfe.errors import FairwolfeError, InvalidInput, did_you_mean
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress
 
     from fairwolfe.checks import Outcome
 
@@ -72,6 +73,7 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON inst
 
 
 @commands.command(epilog="Example: fairwolfe demo --out pictures")
+@click.argument("subject", type=click.Choice(["music", "objectives"]), default="music")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -81,19 +83,61 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON inst
     help="Where the figure is written.",
 )
 @_as_json
-def demo(out: Path, as_json: bool) -> None:
-    """Draw what each objective prefers, in a few seconds.
+def demo(subject: str, out: Path, as_json: bool) -> None:
+    """Show what this library does, in a table and a figure.
 
-    Two rewards can be traded against each other; each panel shows the averages that can be reached,
-    the level lines of one objective, and the way of the Frank-Wolfe iteration to the point that
-    this objective prefers.
+    music (the default): five policies in the paper's synthetic music world, against the best value
+    that any policy can reach there. objectives: what each objective prefers when two rewards can
+    be traded against each other.
     """
-    from rich.progress import Progress
+    from fairwolfe.simulation.plots import new_figure
 
+    new_figure()  # a missing matplotlib is better said now than after the work
+    (_demo_music if subject == "music" else _demo_objectives)(out, as_json)
+
+
+def _demo_music(out: Path, as_json: bool) -> None:
+    from fairwolfe.lab import music
+
+    with _progress() as progress:
+        task = progress.add_task("playing", total=music.ROUNDS)
+        shown = music.run(progress=lambda n: progress.update(task, advance=n))
+    files = shown.draw(out)
+    rows = shown.rows()
+    if as_json:
+        _print_json({"policies": rows, "figures": [str(file) for file in files]})
+        return
+    _print_table(
+        (
+            "policy",
+            f"f after {music.HORIZON:,} rounds",
+            "95 % interval",
+            "below the best",
+            "us/round",
+        ),
+        (
+            (
+                row["policy"],
+                f"{row['value']:.4f}",
+                f"{row['low']:.3f} - {row['high']:.3f}",
+                f"{row['below_best_percent']:.2f} %",
+                f"{row['us_per_round']:.0f}",
+            )
+            for row in rows
+        ),
+        numbers=4,
+    )
+    click.echo()
+    for sentence in shown.sentences():
+        click.echo(sentence)
+    for file in files:
+        click.echo(file)
+
+
+def _demo_objectives(out: Path, as_json: bool) -> None:
     from fairwolfe.lab import preferences
 
-    preferences.require_matplotlib()
-    with Progress(console=_console(stderr=True), transient=True) as progress:
+    with _progress() as progress:
         task = progress.add_task("asking each objective", total=len(preferences.panels()) + 1)
         walks = []
         for walk in preferences.walks():
@@ -116,6 +160,15 @@ def demo(out: Path, as_json: bool) -> None:
     )
     for file in files:
         click.echo(file)
+
+
+def _progress() -> Progress:
+    """A bar with the time left, on stderr, gone when done."""
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+    from rich.progress import TimeRemainingColumn as TimeLeft
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeLeft())
+    return Progress(*columns, console=_console(stderr=True), transient=True)
 
 
 # --- list ------------------------------------------------------------------------------------

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairwolfe import Problem, registry
-from fairwolfe.checks import check
+from fairwolfe import Problem
 from fairwolfe.errors import FairwolfeError, InvalidInput, NoProx, NotConcave
 from fairwolfe.objectives import (
     AtLeast,
@@ -32,8 +31,7 @@ from fairwolfe.objectives import (
     TwoSided,
     Welfare,
 )
-from fairwolfe.smoothing import Moreau, Randomized
-from fairwolfe.streams import stream
+from fairwolfe.smoothing import Moreau
 
 nan, inf = float("nan"), float("inf")
 
@@ -194,7 +192,7 @@ BAD: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "reward with a slip": (
         lambda: Linear({"click": 1.0}).bind(FIVE),
         InvalidInput,
-        r"no reward 'click'; did you mean 'clicks'\? Known are: clicks, cost, minutes, saves, skips",
+        r"no reward 'click'; did you mean 'clicks'\? Known are: clicks, cost, minutes, saves, sk",
     ),
     "threshold with a slip": (
         lambda: AtMost({"costs": 1.0}, 1.0).bind(FIVE),
@@ -322,144 +320,6 @@ BAD: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         r"step is nan;",
     ),
     "step inf": (lambda: Minimum().prox(vector(1.0), inf), InvalidInput, r"step is inf;"),
-    # Smoothings.
-    "beta0 0": (lambda: Moreau(beta0=0.0), InvalidInput, r"beta0 is 0\.0; give a positive number"),
-    "radius -1": (
-        lambda: Randomized(radius=-1.0),
-        InvalidInput,
-        r"radius is -1\.0; give a positive",
-    ),
-    "radius nan": (lambda: Randomized(radius=nan), InvalidInput, r"radius is nan;"),
-    "horizon 0": (lambda: Moreau(horizon=0), InvalidInput, r"horizon is 0; .*at least 1"),
-    "horizon 1.5": (
-        lambda: Moreau(horizon=bad(1.5)),
-        InvalidInput,
-        r"horizon is 1\.5; .*at least 1",
-    ),
-    "no samples": (lambda: Randomized(n_samples=0), InvalidInput, r"n_samples is 0; .*>= 1"),
-    "half a sample": (lambda: Randomized(n_samples=bad(0.5)), InvalidInput, r"n_samples is 0\.5;"),
-    "t -1": (
-        lambda: Moreau(1.0).gradient(Minimum(), vector(1.0), -1),
-        InvalidInput,
-        r"t is -1; .*0 or more",
-    ),
-    "t 1.5": (
-        lambda: Moreau(1.0).value(Minimum(), vector(1.0), bad(1.5)),
-        InvalidInput,
-        r"t is 1\.5; .*0 or more",
-    ),
-    "no generator": (
-        lambda: Randomized().gradient(Minimum(), vector(1.0), 0),
-        InvalidInput,
-        r"pass rng",
-    ),
-    # Problems.
-    "range reversed": (
-        lambda: Problem.arms(2, {"clicks": (1, 0)}),
-        InvalidInput,
-        r"range of reward 'clicks' is \(1, 0\); .*low < high",
-    ),
-    "range empty": (lambda: Problem.arms(2, {"c": (1, 1)}), InvalidInput, r"'c' is \(1, 1\);"),
-    "range nan": (lambda: Problem.arms(2, {"c": (0, nan)}), InvalidInput, r"'c' is \(0, nan\);"),
-    "range inf": (lambda: Problem.arms(2, {"c": (0, inf)}), InvalidInput, r"'c' is \(0, inf\);"),
-    "range of one": (lambda: Problem.arms(2, bad({"c": (1,)})), InvalidInput, r"'c' is \(1,\);"),
-    "range a number": (lambda: Problem.arms(2, bad({"c": 1})), InvalidInput, r"'c' is 1;"),
-    "no rewards": (
-        lambda: Problem.arms(2, {}),
-        InvalidInput,
-        r"rewards is empty; name at least one",
-    ),
-    "rewards a list": (lambda: Problem.arms(2, bad(["c"])), InvalidInput, r"rewards is \['c'\];"),
-    "reward without a name": (lambda: Problem.arms(2, {"": (0, 1)}), InvalidInput, r"named ''; "),
-    "reward 7": (lambda: Problem.arms(2, bad({7: (0, 1)})), InvalidInput, r"named 7; .*strings"),
-    "no features": (lambda: Problem.arms(0, {"c": (0, 1)}), InvalidInput, r"n_features is 0; .*1"),
-    "half a feature": (
-        lambda: Problem.arms(bad(1.5), {"c": (0, 1)}),
-        InvalidInput,
-        r"n_features is 1\.5; give a whole number",
-    ),
-    "features in threes": (
-        lambda: Problem.arms(bad((1, 2, 3)), {"c": (0, 1)}),
-        InvalidInput,
-        r"n_features is \(1, 2, 3\); .*pair",
-    ),
-    "more slots than items": (
-        lambda: Problem.ranking(3, 4, 2),
-        InvalidInput,
-        r"n_slots is 4 but there are only 3 items; .*at most n_items",
-    ),
-    "no slots": (lambda: Problem.ranking(3, 0, 2), InvalidInput, r"n_slots is 0; .*at least 1"),
-    "slots without items": (
-        lambda: Problem(2, {"c": (0, 1)}, n_slots=2),
-        InvalidInput,
-        r"n_items is None and n_slots is 2; a ranking needs both",
-    ),
-    "feature norm 0": (
-        lambda: Problem.arms(2, {"c": (0, 1)}, feature_norm=0.0),
-        InvalidInput,
-        r"feature_norm is 0\.0; .*positive",
-    ),
-    "parameter norm inf": (
-        lambda: Problem.arms(2, {"c": (0, 1)}, parameter_norm=inf),
-        InvalidInput,
-        r"parameter_norm is inf; .*positive",
-    ),
-    "noise a word": (
-        lambda: Problem.arms(2, {"c": (0, 1)}, noise="loud"),
-        InvalidInput,
-        r"noise is 'loud'; .*positive",
-    ),
-    "coordinate of a slip": (
-        lambda: FIVE.coordinate("save"),
-        InvalidInput,
-        r"no reward 'save'; did you mean 'saves'\?",
-    ),
-    "problem from no JSON": (lambda: Problem.from_json("{oops"), InvalidInput, r"'\{oops'"),
-    "problem from a list": (lambda: Problem.from_json("[1]"), InvalidInput, r"'\[1\]'.*object"),
-    "problem with a slip": (
-        lambda: Problem.from_json('{"n_feature": 3}'),
-        InvalidInput,
-        r"no field 'n_feature'; did you mean 'n_features'\?",
-    ),
-    "problem without features": (
-        lambda: Problem.from_json('{"rewards": {"c": [0, 1]}}'),
-        InvalidInput,
-        r"n_features",
-    ),
-    # Seeds and the registry.
-    "seed -1": (lambda: stream(-1, "x"), InvalidInput, r"seed is -1; .*at least 0"),
-    "seed 0.5": (lambda: stream(bad(0.5), "x"), InvalidInput, r"seed is 0\.5; give a whole number"),
-    "seed True": (lambda: stream(True, "x"), InvalidInput, r"seed is True; give a whole number"),
-    "seed None": (
-        lambda: stream(bad(None), "x"),
-        InvalidInput,
-        r"seed is None; give a whole number",
-    ),
-    "kind with a slip": (
-        lambda: registry.names("objective"),
-        InvalidInput,
-        r"no kind 'objective'; did you mean 'objectives'\?",
-    ),
-    "name with a slip": (
-        lambda: registry.load("objectives", "gini-walfare"),
-        InvalidInput,
-        r"no 'gini-walfare' among the objectives; did you mean 'gini-welfare'\?",
-    ),
-    "no address": (
-        lambda: registry.import_class("Minimum"),
-        InvalidInput,
-        r"'Minimum' .*module:Class",
-    ),
-    "no module": (
-        lambda: check("no_such_module:X"),
-        InvalidInput,
-        r"'no_such_module' cannot be imp",
-    ),
-    "class with a slip": (
-        lambda: check("fairwolfe.objectives:Minimun"),
-        InvalidInput,
-        r"no class 'Minimun'; did you mean 'Minimum'\?",
-    ),
     # Values of the wrong type.
     "weights 1.0": (
         lambda: GeneralizedGini(bad(1.0)),
@@ -473,7 +333,6 @@ BAD: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "penalty None": (lambda: AtMost(0.5, bad(None)), InvalidInput, r"penalty of AtMost is None;"),
     "offset a word": (lambda: Nash(bad("some")), InvalidInput, r"offset of Nash is 'some';"),
     "step a word": (lambda: Minimum().prox(vector(1.0), bad("x")), InvalidInput, r"step is 'x';"),
-    "beta0 a word": (lambda: Moreau(beta0=bad("x")), InvalidInput, r"beta0 is 'x';"),
     "matrix a number": (lambda: Mapped(Minimum(), bad(3.0)), InvalidInput, r"matrix .*3\.0"),
     "matrix a vector": (lambda: Mapped(Minimum(), bad((1.0, 2.0))), InvalidInput, r"row 0"),
     "items a number": (lambda: TwoSided(bad(3)), InvalidInput, r"\b3\b"),

@@ -257,7 +257,7 @@ def test_sequences_and_arrays_are_the_same_parameters() -> None:
     assert GeneralizedGini([2, 1]) == GeneralizedGini((2.0, 1.0))
     assert ByGroup(Minimum(), [1, 2]) == ByGroup(Minimum(), np.array([1, 2]).tolist())
     assert Mapped(Minimum(), [[1, 2]]) == Mapped(Minimum(), ((1.0, 2.0),))
-    assert On(Minimum(), (0, 1)) == Minimum().on(np.int64(0), np.int64(1))
+    assert On(Minimum(), (0, 1)) == Minimum().on(*np.arange(2))
     assert Welfare(1) == Welfare(1.0)
 
 

@@ -26,7 +26,6 @@ from fairwolfe.protocols import Vector
 from fairwolfe.smoothing import Identity, Moreau, Randomized
 from fairwolfe.streams import stream
 
-
 Function = Callable[[Vector], float]
 Slope = Callable[[Vector], Vector]
 
@@ -190,13 +189,14 @@ TOUCHY = Custom(touchy, touchy_slope, smooth=True, lipschitz=10.0)
 )
 def test_the_users_own_exception_comes_out_and_the_object_stays_usable(f: Custom) -> None:
     before = f.gradient(GOOD)
-    for attempt in (
+    attempts: list[Callable[[], object]] = [
         lambda: f.gradient(BAD),
         lambda: f.envelope_gradient(BAD, 0.5),
         lambda: Randomized(radius=0.01).gradient(f, BAD, 0, stream(0, "x")),
         lambda: Moreau(1.0).gradient(f, BAD, 3),
         lambda: Identity().gradient(f, BAD, 3),
-    ):
+    ]
+    for attempt in attempts:
         with pytest.raises(Refused, match="gradient") as caught:
             attempt()
         assert caught.value.args[1] == pytest.approx(3.0, abs=0.011)
@@ -222,7 +222,7 @@ def test_without_a_gradient_it_warns_and_takes_differences() -> None:
         return float(-np.log(np.exp(-3.0 * z).sum()) - 0.5 * z @ z)
 
     def slope(z: Vector) -> Vector:
-        shares = np.exp(-3.0 * z)
+        shares: Vector = np.exp(-3.0 * z)
         return 3.0 * shares / shares.sum() - z
 
     with pytest.warns(UserWarning, match="no gradient.*central differences"):

@@ -26,7 +26,7 @@ STEPS = (1e-8, 1e-6, 1e-3, 0.1, 1.0, 30.0, 1e3)
 
 def weights_of(f: Concave, n: int) -> Vector:
     """The weights of the definition, worst-off first."""
-    j = np.arange(1, n + 1)
+    j: Vector = np.arange(1.0, n + 1.0)
     match f:
         case GiniWelfare():
             return (n - j + 1) / n

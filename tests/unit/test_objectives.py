@@ -39,7 +39,7 @@ lipschitz_ones = pytest.mark.parametrize(
 
 
 def rounding(*terms: float) -> float:
-    """What rounding may add to a sum of such terms: they are sums and products of 5 to 20 numbers."""
+    """What rounding may add to a sum of such terms, themselves sums of 5 to 20 products."""
     return 1e-12 * (1e-3 + sum(map(abs, terms)))
 
 

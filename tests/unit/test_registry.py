@@ -66,7 +66,7 @@ def test_a_plug_in_cannot_replace_what_is_built_in() -> None:
 def test_a_broken_plug_in_hurts_only_who_asks_for_it() -> None:
     assert "broken" in names("objectives")
     load("objectives", "third-best")
-    with pytest.raises(InvalidInput, match="'no_such_package.objectives' cannot be imported"):
+    with pytest.raises(InvalidInput, match=r"'no_such_package\.objectives' cannot be imported"):
         load("objectives", "broken")
 
 

@@ -7,7 +7,6 @@ import pytest
 
 from fairwolfe.streams import stream
 
-
 GOLDEN = [
     [394508539, 3306137211, 1842940511],
     [3517770462, 3409655459, 2641737120],

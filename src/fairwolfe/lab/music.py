@@ -12,16 +12,17 @@ from fairwolfe.environments import Mehrotra
 from fairwolfe.objectives import Linear
 from fairwolfe.oracles import Ridge
 from fairwolfe.reduction import FrankWolfe, MOLinCB
-from fairwolfe.simulation import Comparison, compare, optimum
-from fairwolfe.simulation.optimum import Optimum
+from fairwolfe.simulation import Comparison, compare
+from fairwolfe.simulation.optimum import Optimum, optimum
 from fairwolfe.simulation.plots import new_figure
 from fairwolfe.smoothing import Moreau
 
-__all__ = ["HORIZON", "SEEDS", "Demonstration", "policies", "run"]
+__all__ = ["HORIZON", "ROUNDS", "SEEDS", "Demonstration", "policies", "run"]
 
 WORLD = Mehrotra(n_arms=50, n_objectives=5, n_features=10)
 HORIZON = 10_000
 SEEDS = 10
+ROUNDS = HORIZON * SEEDS * 5  # of all policies together
 
 
 def policies() -> dict[str, Any]:
@@ -63,11 +64,23 @@ class Demonstration:
 
     def draw(self, folder: Path) -> list[Path]:
         """Write the figure as PNG and SVG."""
-        figure = new_figure(7.5, 4.6)
-        ax = self.comparison.plot(figure.add_subplot(), best=self.best)
-        n = len(self.comparison.seeds)
-        ax.set_title("Five rewards, 50 arms: the worse a reward, the more it counts", loc="left")
-        ax.set_ylabel(f"f of the average expected reward ({n} worlds, 95 % band)")
+        figure = new_figure(11.0, 4.6)
+        left, right = figure.subplots(1, 2)
+        self.comparison.plot(left, self.best, "percent")
+        self.comparison.plot(right, self.best, "below")
+        right.legend_ = None  # the one on the left serves both
+        left.set_title("How much of the best possible f is reached", loc="left")
+        right.set_title("What is still missing", loc="left")
+        for ax in (left, right):
+            ax.set_xlim(10, self.comparison.traces["MOLinCB"][0].t[-1])
+        left.set_ylim(80.0, 101.0)
+        right.set_ylim(0.03, 20.0)
+        figure.suptitle(
+            "Five rewards, 50 arms, and f counts a reward the more the worse it is "
+            f"({len(self.comparison.seeds)} worlds, 95 % bands)",
+            x=0.01,
+            ha="left",
+        )
         folder.mkdir(parents=True, exist_ok=True)
         files = [folder / f"music.{kind}" for kind in ("png", "svg")]
         for file in files:

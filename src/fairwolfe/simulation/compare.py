@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -35,6 +35,11 @@ class Comparison:
         """f over time, a row for each seed."""
         return np.array([trace.value for trace in self.traces[name]])
 
+    def below_best(self, name: str, best: Iterable[Any]) -> Matrix:
+        """How far f is below the optimum of its seed, in percent of it, a row for each seed."""
+        tops = _tops(best)[:, None]
+        return 100.0 * (tops - self.values(name)) / abs(tops)
+
     def difference(self, one: str, other: str) -> tuple[float, float, float]:
         """Mean over seeds of f(one) - f(other) at the horizon, with its 95 % interval."""
         return interval(self.values(one)[:, -1] - self.values(other)[:, -1])
@@ -44,14 +49,14 @@ class Comparison:
 
         With the optima of the seeds, also the mean distance to them in percent.
         """
-        tops = None if best is None else np.array([float(getattr(b, "value", b)) for b in best])
+        tops = None if best is None else tuple(best)
         rows = []
         for name, traces in self.traces.items():
             final = self.values(name)[:, -1]
             mean, low, high = interval(final)
             row: dict[str, Any] = {"policy": name, "value": mean, "low": low, "high": high}
             if tops is not None:
-                row["below_best_percent"] = float(np.mean(100.0 * (tops - final) / abs(tops)))
+                row["below_best_percent"] = float(self.below_best(name, tops)[:, -1].mean())
             rounds = sum(int(trace.t[-1]) for trace in traces)
             row["us_per_round"] = 1e6 * sum(trace.seconds for trace in traces) / rounds
             rows.append(row)
@@ -70,20 +75,47 @@ class Comparison:
         ]
         return pd.concat(frames, ignore_index=True)
 
-    def plot(self, ax: Axes | None = None, best: Iterable[Any] | None = None) -> Axes:
-        """Mean of f over time with 95 % bands over seeds; `best` draws the mean optimum."""
-        top = None if best is None else np.mean([float(getattr(b, "value", b)) for b in best])
-        ax = value_axes(ax, top)
+    def plot(
+        self,
+        ax: Axes | None = None,
+        best: Iterable[Any] | None = None,
+        scale: Literal["value", "percent", "below"] = "value",
+    ) -> Axes:
+        """Mean over seeds of f over time, with 95 % bands.
+
+        `best`, the optima of the seeds, adds a line at the best possible value. Worlds often
+        differ more than policies: "percent" shows f in percent of the optimum of its world,
+        "below" what is missing to it, on a logarithmic axis.
+        """
+        tops = None if best is None else tuple(best)
+        if scale not in ("value", "percent", "below"):
+            raise InvalidInput(f"scale is {scale!r}; give 'value', 'percent' or 'below'")
+        if tops is None and scale != "value":
+            raise InvalidInput(f"scale={scale!r} compares with the optima of the seeds; pass best=")
+        line = None if tops is None or scale == "below" else float(_tops(tops).mean())
+        ax = value_axes(ax, 100.0 if scale == "percent" else line)
         for i, (name, traces) in enumerate(self.traces.items()):
             values = self.values(name)
+            if scale != "value" and tops is not None:
+                values = self.below_best(name, tops)
+                values = 100.0 - values if scale == "percent" else values
             bands = np.array([interval(column) for column in values.T])
-            colour, line = COLOURS[i % len(COLOURS)], LINES[i % len(LINES)]
-            ax.plot(traces[0].t, bands[:, 0], color=colour, linestyle=line, label=name)
+            colour, dashes = COLOURS[i % len(COLOURS)], LINES[i % len(LINES)]
+            ax.plot(traces[0].t, bands[:, 0], color=colour, linestyle=dashes, label=name)
             ax.fill_between(
                 traces[0].t, bands[:, 1], bands[:, 2], color=colour, alpha=0.15, linewidth=0
             )
-        ax.legend(frameon=False, loc="lower right")
+        if scale == "percent":
+            ax.set_ylabel("f, in percent of the best possible")
+        if scale == "below":
+            ax.set_yscale("log", nonpositive="clip")
+            ax.set_ylabel("below the best possible f, in percent of it")
+        ax.legend(frameon=False, loc="upper right" if scale == "below" else "lower right")
         return ax
+
+
+def _tops(best: Iterable[Any]) -> Vector:
+    return np.array([float(getattr(b, "value", b)) for b in best])
 
 
 def interval(values: Vector) -> tuple[float, float, float]:

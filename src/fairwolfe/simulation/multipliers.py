@@ -18,6 +18,7 @@ finitely many steps up to rounding.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ from fairwolfe.objectives.concave import GRADIENT, Program, call_gradient
 from fairwolfe.protocols import Matrix, Vector
 from fairwolfe.reduction.molincb import project_on_simplex
 
-__all__ = ["Found", "Leaves", "Support", "maximise", "rounding", "set_widths"]
+__all__ = ["Found", "Leaves", "Support", "close", "maximise", "rounding", "set_widths"]
 
 Support = Callable[[Vector], tuple[float, Vector]]
 
@@ -37,6 +38,7 @@ _HEADER = 8  # numbers per leaf in the params of `stacked`
 _WIDTH = 0.1  # of the envelope, in units of (spread of the vertices)/(slope)
 _STEPS = 3000  # corrective steps between two vertices, at most
 _ACCURACY = 0.1  # of a corrective step, relative to what the next vertex can bring
+_FINE_CALLS = 100
 _ROUNDING = 1e-13  # of a certificate, relative to the numbers it is the sum of
 
 
@@ -159,7 +161,7 @@ class Leaves:
         self.scales = [scale for scale, _, _ in pieces]
         self.leaves = [leaf for _, leaf, _ in pieces]
         ends = np.cumsum([0, *(matrix.shape[0] for _, _, matrix in pieces)]).tolist()
-        self.blocks = [slice(a, b) for a, b in zip(ends, ends[1:], strict=False)]
+        self.blocks = [slice(a, b) for a, b in pairwise(ends)]
         self.program = self._program()
         self.work = self.program.work()
         # How far the proximal point is, per unit of gradient; a leaf without one stays where it is.
@@ -225,8 +227,8 @@ def maximise(
 ) -> Found:
     """Bounds on the largest f(s), s in S, of relative gap `tolerance` within `limit` calls.
 
-    `fine` is the gap at which it stops at once; the first calls, an eighth of the limit, are spent
-    on reaching it. Where the gap stays above the tolerance the bounds are valid all the same.
+    `fine` is the gap at which it stops at once; the first hundred calls are spent on reaching it.
+    Where the gap stays above the tolerance the bounds are valid all the same.
     """
     f = Leaves(objective, n)
     to_y = f.matrix
@@ -254,13 +256,15 @@ def maximise(
         if value > best or found is None:
             best = value
             mixture = (average, weights, directions)
-        if intercept + height + room < upper or found is None:
-            upper = intercept + height + room
+        # A function of the user's without a proximal map may be -inf here: nothing is touched then.
+        top = intercept + height + room if np.isfinite(touched) else np.inf
+        if top < upper or found is None:
+            upper = top
             certificate = (intercept + room, slope)
         found = Found(best, max(upper, best), *mixture, *certificate, calls)
-        scale = max(1.0, abs(best))
-        if upper - best <= (fine if calls <= limit // 8 else tolerance) * scale:
+        if close(best, upper, fine if calls <= _FINE_CALLS else tolerance):
             break
+        scale = max(1.0, abs(best)) if np.isfinite(best) else 1.0
         missing = height - float(slope @ average)  # what a new vertex can bring
         cost = touched + float(g @ (y - p)) - f.value(y)  # of the envelope
         if missing <= 0.5 * cost or missing <= 0.1 * fine * scale:
@@ -284,6 +288,12 @@ def maximise(
         weights /= weights.sum()
     assert found is not None
     return found
+
+
+def close(value: float, upper_bound: float, tolerance: float) -> bool:
+    """Whether the gap is at most the tolerance, relative to max(1, |value|)."""
+    gap = upper_bound - value
+    return bool(np.isfinite(gap) and gap <= tolerance * max(1.0, abs(value)))
 
 
 def rounding(value: float, g: Vector, p: Vector) -> float:

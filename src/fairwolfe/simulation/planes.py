@@ -20,7 +20,7 @@ from scipy.optimize import linprog
 from fairwolfe.errors import NumericalFailure
 from fairwolfe.objectives import Concave
 from fairwolfe.protocols import Matrix, Vector
-from fairwolfe.simulation.multipliers import Found, Leaves, Support, rounding, set_widths
+from fairwolfe.simulation.multipliers import Found, Leaves, Support, close, rounding, set_widths
 
 __all__ = ["maximise"]
 
@@ -28,11 +28,11 @@ _WIDTH = 1e-3  # of the proximal points, in units of (spread of the vertices)/(s
 
 
 def maximise(
-    support: Support, objective: Concave, n: int, tolerance: float, fine: float, limit: int
+    support: Support, objective: Concave, n: int, tolerance: float, limit: int
 ) -> Found:
     """Bounds on the largest f(s), s in S, of relative gap `tolerance` within `limit` calls.
 
-    It serves up to some twenty rewards; its arguments are those of `multipliers.maximise`.
+    It serves up to some twenty rewards. Valid bounds also where the gap stays above the tolerance.
     """
     f = Leaves(objective, n)
     slope = np.full(n, 1.0 / np.sqrt(n))
@@ -56,8 +56,7 @@ def maximise(
             best = value
             mixture = (average, weights, directions)
         found = Found(best, max(upper, best), *mixture, *certificate, calls)
-        aim = fine if calls <= limit // 8 else tolerance
-        if upper - best <= aim * max(1.0, abs(best)):
+        if close(best, upper, tolerance):
             break
         if len(points) <= 20:  # vertices enough to know the scale of every leaf
             set_widths(f, (f.matrix @ points.T).T, f.touch(f.matrix @ average)[0], _WIDTH)
@@ -74,6 +73,11 @@ def _majorants(f: Leaves, point: Vector) -> tuple[Vector, Matrix]:
     heights, slopes = [], []
     for scale, leaf, block in zip(f.scales, f.leaves, f.blocks, strict=True):
         value = scale * leaf._value(p[block])
+        if not np.isfinite(value):
+            raise NumericalFailure(
+                f"{leaf} is {value} at {p[block].tolist()}, which can be reached; without a "
+                "proximal map its optimum is found only where it is finite: give it an offset"
+            )
         height = value - float(g[block] @ p[block])
         heights.append(height + rounding(value, g[block], p[block]))
         slopes.append(f.matrix[block].T @ g[block])
@@ -99,7 +103,7 @@ def _solve(points: Matrix, heights: Matrix, slopes: Any) -> tuple[Vector, float,
         bounds=[(0.0, None)] * n_points + [(None, None)] * n_leaves,
         method="highs",
     )
-    if program.status != 0:
+    if program.status != 0 or program.x is None:
         raise NumericalFailure(f"the linear programme of the optimum failed: {program.message}")
     weights = np.maximum(program.x[:n_points], 0.0)
     # Any mixture of majorants of a leaf is one: exact weights only make it least.

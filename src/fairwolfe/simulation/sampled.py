@@ -62,11 +62,13 @@ class Sample:
             program = environment.reward_program(world)
             noise = np.zeros_like(environment.draw_noise(np.random.default_rng(0), 1)[0])
             rows = np.ascontiguousarray(directions)
+            features, tags = self.contexts
             best_means(
                 program.best,
                 program.reward,
                 program.params,
-                *self.contexts,
+                features,
+                tags,
                 rows,
                 which,
                 noise,
