@@ -66,7 +66,8 @@ def test_every_leaf_of_the_package_is_reached_by_the_checks() -> None:
     """No concrete subclass of Concave of the package hides from the registry."""
 
     def below(cls: type) -> Iterator[type]:
-        for sub in cls.__subclasses__():
+        subclasses: list[type] = type.__subclasses__(cls)
+        for sub in subclasses:
             yield sub
             yield from below(sub)
 

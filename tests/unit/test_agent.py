@@ -314,7 +314,7 @@ def test_advance_spreads_a_batch(iterate: Any) -> None:
     one = agent(policy, problem)
     for _ in range(30):
         decision = one.act(np.eye(2))
-        one.update(decision, np.eye(2)[int(decision.action)])  # type: ignore[arg-type]
+        one.update(decision, np.eye(2)[int(decision.action)])
     before = bits(one)
     alike = {d.action for d in one.act_many([np.eye(2)] * 20)}
     spread = [d.action for d in one.act_many([np.eye(2)] * 20, advance=True)]
@@ -395,7 +395,8 @@ def test_any_order_gives_the_same_sums(base: Any) -> None:
     rng = np.random.default_rng(0)
     contexts, rewards = [context(rng) for _ in range(50)], rng.random((50, 2))
     agents = [agent(FrankWolfe(GiniWelfare(), base)) for _ in range(3)]
-    for one, order in zip(agents, (range(50), range(49, -1, -1), rng.permutation(50)), strict=True):
+    orders = [list(range(50)), list(range(49, -1, -1)), rng.permutation(50).tolist()]
+    for one, order in zip(agents, orders, strict=True):
         made = one.act_many(contexts)
         for place in order:
             one.update(made[place], rewards[place])

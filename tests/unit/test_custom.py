@@ -223,7 +223,8 @@ def test_without_a_gradient_it_warns_and_takes_differences() -> None:
 
     def slope(z: Vector) -> Vector:
         shares: Vector = np.exp(-3.0 * z)
-        return 3.0 * shares / shares.sum() - z
+        g: Vector = 3.0 * shares / shares.sum() - z
+        return g
 
     with pytest.warns(UserWarning, match="no gradient.*central differences"):
         f = Custom(value, smooth=True)

@@ -67,7 +67,7 @@ def test_arrays_come_back_as_the_kernels_like_them() -> None:
 
 def test_a_ranking_and_numpy_numbers() -> None:
     items = np.array([4, 1, 7])
-    decision = Decision("token-1", 0, items, np.float64(0.25), (np.int64(3),))  # type: ignore[arg-type]
+    decision = Decision("token-1", 0, items, np.float64(0.25), (np.int64(3),))
     back = Decision.from_bytes(decision.to_bytes())
     assert isinstance(back.action, np.ndarray)
     assert back.action.tolist() == items.tolist()

@@ -26,17 +26,20 @@ STEPS = (1e-8, 1e-6, 1e-3, 0.1, 1.0, 30.0, 1e3)
 
 def weights_of(f: Concave, n: int) -> Vector:
     """The weights of the definition, worst-off first."""
-    j: Vector = np.arange(1.0, n + 1.0)
+    j = np.arange(1.0, n + 1.0)
+    w: Vector
     match f:
         case GiniWelfare():
-            return (n - j + 1) / n
+            w = (n - j + 1.0) / n
         case GiniEquality():
-            return (n + 1 - 2 * j) / n
+            w = (n + 1.0 - 2.0 * j) / n
         case Minimum():
-            return (j == 1).astype(np.float64)
+            w = (j == 1.0).astype(np.float64)
         case GeneralizedGini():
-            return np.array(f.weights)
-    raise NotImplementedError(repr(f))
+            w = np.array(f.weights)
+        case _:
+            raise NotImplementedError(repr(f))
+    return w
 
 
 def regression(z: Vector, w: Vector, step: float) -> Vector:

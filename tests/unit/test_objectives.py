@@ -19,6 +19,7 @@ from fairwolfe.objectives import (
     Linear,
     Mapped,
     Minimum,
+    Nash,
     PerMerit,
     Sum,
     TwoSided,
@@ -263,3 +264,46 @@ def test_lipschitz_constants_are_the_formulas_of_the_docstrings(n: int) -> None:
     assert GiniEquality().lipschitz(n) == pytest.approx(math.sqrt((n * n - 1) / (3 * n)), rel=1e-12)
     assert Minimum().lipschitz(n) == 1.0
     assert EqualExposure().lipschitz(n) == 1.0 / n
+
+
+def test_lipschitz_constants_of_expressions() -> None:
+    f, g = GiniWelfare(), Nash(offset=0.5)
+    a, b = f.lipschitz(3), g.lipschitz(3)
+    assert (2.0 * f).lipschitz(3) == pytest.approx(2.0 * a)
+    assert (f + g).lipschitz(3) == pytest.approx(a + b)
+    apart = f.on(0, 1, 2) + 3.0 * g.on(3, 4, 5)
+    assert apart.lipschitz(6) == pytest.approx(math.hypot(a, 3.0 * b))
+    sides = TwoSided(f, beta=0.5, users=g, n_users=3)
+    assert sides.lipschitz(6) == pytest.approx(math.hypot(0.5 * a, b))
+    assert TwoSided(f, beta=0.5).lipschitz(4) == pytest.approx(math.hypot(0.5 * a, 1.0))
+    matrix = np.array([[1.0, 2.0], [0.0, 1.0], [-1.0, 0.5]])
+    norm = np.linalg.norm(matrix, 2)
+    assert Mapped(f, matrix.tolist()).lipschitz(2) == pytest.approx(a * norm)
+    assert ByGroup(f, "aabbbbc").lipschitz(7) == pytest.approx(2.0 * a)  # four in a group
+    assert PerMerit(f, (0.25, 1.0, 2.0)).lipschitz(3) == pytest.approx(4.0 * a)
+    assert Welfare(0.5).lipschitz(3) == Nash().lipschitz(3) == math.inf
+    assert Welfare(0.5, offset=0.04).lipschitz(3) == pytest.approx(math.sqrt(3.0) * 2.5)
+
+
+@pytest.mark.parametrize(
+    ("f", "expected"),
+    [
+        (Nash(offset=0.2), 25.0),
+        (Welfare(0.5, offset=0.25), 2.0),
+        (3.0 * Nash(offset=0.2), 75.0),
+        (Nash(offset=0.2) + 3.0 * Nash(offset=0.5), 37.0),
+        (Nash(offset=0.2).on(0) + 3.0 * Nash(offset=0.5).on(1), 25.0),
+        (ByGroup(Nash(offset=0.2), "aa"), 50.0),
+        (PerMerit(Nash(offset=0.2), (0.5, 1.0)), 100.0),
+    ],
+    ids=["nash", "welfare", "multiple", "sum", "blocks", "groups", "merits"],
+)
+def test_smoothness_is_the_largest_bend_reached_at_zero(f: Concave, expected: float) -> None:
+    assert f.smooth
+    assert f.smoothness(2) == pytest.approx(expected)
+    h = 1e-6
+    bends = [
+        np.linalg.norm(f.gradient(h * d) - f.gradient(np.zeros(2))) / np.linalg.norm(h * d)
+        for d in (np.array([1.0, 0.0]), np.array([0.0, 1.0]), np.array([1.0, 1.0]))
+    ]
+    assert max(bends) == pytest.approx(expected, rel=1e-4)

@@ -175,18 +175,17 @@ def test_a_block_sum_has_a_prox_and_a_sum_on_the_same_coordinates_none() -> None
 
 
 def root(rises: Callable[[np.longdouble], bool], low: np.longdouble) -> np.longdouble:
-    """The y > low where `rises` turns false, by bisection: first of the exponent, then of y."""
-    one, two = np.longdouble(1), np.longdouble(2)
-    high = max(low, one)
+    """The y > low where `rises` turns false: by halving from above, then by bisection."""
+    two = np.longdouble(2)
+    high = two * max(low, np.longdouble(1))
     while rises(high):
         high *= two
-    if low == 0:
-        low = high
-        while not rises(low):
-            low /= two
-            if low < 1e-300:
-                return np.longdouble(0)
-    for _ in range(200):
+    while high > two * low and not rises(high / two):
+        high /= two
+        if high < 1e-300:
+            return np.longdouble(0)
+    low = max(low, high / two)
+    for _ in range(80):
         middle = low + (high - low) / two
         low, high = (middle, high) if rises(middle) else (low, middle)
     return low + (high - low) / two

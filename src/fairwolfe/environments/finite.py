@@ -70,7 +70,7 @@ class FiniteWorld(NamedTuple):
     params: Vector
 
 
-Table = Sequence[Sequence[Sequence[float]]]
+Table = Sequence[Sequence[Sequence[float]]] | Matrix
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,8 @@ class Finite(ArmsWorld[FiniteWorld]):
     """
 
     contexts: Table
-    probabilities: Sequence[float]
-    theta: Sequence[Sequence[float]] | None = None
+    probabilities: Sequence[float] | Vector
+    theta: Sequence[Sequence[float]] | Matrix | None = None
     means: Table | None = None
     noise: str | float = "bernoulli"
 
@@ -248,7 +248,7 @@ class Finite(ArmsWorld[FiniteWorld]):
 
     def support(self, world: FiniteWorld, direction: Vector) -> tuple[float, Vector]:
         """h_S(g) = sum_c p_c max_a <g, mu(c, a)>, and where it is attained, exactly."""
-        g = finite_vector("direction", direction)
+        g = self._direction(direction)
         best = (world.means @ g).argmax(axis=1)
         chosen = world.means[np.arange(len(best)), best]
         point: Vector = np.array(self.probabilities) @ chosen

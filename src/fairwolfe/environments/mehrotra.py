@@ -14,7 +14,6 @@ from fairwolfe._compile import fma, kernel
 from fairwolfe.environments.world import BEST, REWARD, ArmsWorld, RewardProgram
 from fairwolfe.linalg import combine_rows, row_products
 from fairwolfe.objectives import GeneralizedGini
-from fairwolfe.objectives.concave import finite_vector
 from fairwolfe.problem import Problem, whole_number
 from fairwolfe.protocols import IntVector, Matrix, Vector
 from fairwolfe.selection import argmax
@@ -157,7 +156,7 @@ class Mehrotra(ArmsWorld[Matrix]):
         The best arm for g has theta' g . x = <g, theta 1>/d + |theta' g|/d times the largest of K
         standard normals, and is symmetric around the direction theta' g otherwise.
         """
-        g = finite_vector("direction", direction)
+        g = self._direction(direction)
         turned = world.T @ g
         norm = float(np.linalg.norm(turned))
         unit = turned / norm if norm > 0.0 else turned

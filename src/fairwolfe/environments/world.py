@@ -164,12 +164,15 @@ class ArmsWorld(ABC, Generic[W]):
     def best_action(self, world: W, context: Any, direction: Vector) -> int:
         """The arm of largest <direction, mean reward>; ties to the lowest index."""
         _, tag, features = self._met(world, context, 0)
-        g = np.ascontiguousarray(direction, dtype=np.float64)
-        if g.shape != (self.problem().n_objectives,) or not np.isfinite(g).all():
-            raise InvalidInput(
-                f"the direction is {direction!r}; give {self.problem().n_objectives} finite numbers"
-            )
-        return self.reward_program(world).best_arm(g, tag, features)
+        return self.reward_program(world).best_arm(self._direction(direction), tag, features)
+
+    def _direction(self, direction: Any) -> Vector:
+        """A checked direction: a finite weight for each reward."""
+        g: Vector = np.array(direction, dtype=np.float64)
+        n = self.problem().n_objectives
+        if g.shape != (n,) or not np.isfinite(g).all():
+            raise InvalidInput(f"the direction is {direction!r}; give {n} finite numbers")
+        return g
 
     def _met(self, world: W, context: Any, action: Any) -> tuple[int, int, Matrix]:
         """A checked arm, with the tag and the features of its context."""

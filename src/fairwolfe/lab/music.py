@@ -73,7 +73,7 @@ class Demonstration:
         right.set_title("What is still missing", loc="left")
         for ax in (left, right):
             ax.set_xlim(10, self.comparison.traces["MOLinCB"][0].t[-1])
-        left.set_ylim(80.0, 101.0)
+        left.set_ylim(86.0, 101.0)
         right.set_ylim(0.03, 20.0)
         figure.suptitle(
             "Five rewards, 50 arms, and f counts a reward the more the worse it is "

@@ -14,6 +14,7 @@ import numpy as np
 from fairwolfe._compile import kernel
 from fairwolfe.bandits.choosing import BanditState, LinearBandit, call_choose
 from fairwolfe.environments.world import RewardProgram, call_best, call_reward
+from fairwolfe.errors import NumericalFailure
 from fairwolfe.linalg import STATUS
 from fairwolfe.objectives.concave import Program, call_gradient
 from fairwolfe.oracles.linear_state import call_learn
@@ -88,7 +89,9 @@ def advance(
     reward_sum: Vector,
     scalar: Vector,
 ) -> int:
-    """Play the rounds that the arrays hold; how many were played (all, unless a state failed).
+    """Play the rounds that the arrays hold; how many were played.
+
+    All, unless a state failed or a direction is no number: then the round is not played.
 
     scalar collects sums over rounds: of max_a <g, mu a>, <g, mu a_t>, <g, r_t>.
     """
@@ -116,6 +119,9 @@ def advance(
                 )
                 for i in range(n_objectives):
                     g[i] = (1.0 - mixes[s]) * running[i] + mixes[s] * fresh[i]
+            for i in range(n_objectives):
+                if not np.isfinite(g[i]):
+                    return s
         arm = call_choose(
             choose,
             g,
@@ -210,7 +216,7 @@ class CompiledRun:
         mixes = [plan.smoothing.mix(t) for t in times.tolist()] if self.samples else []
         gradient = self.gradient
         actions = np.empty(n, dtype=np.int64)
-        advance(
+        played = advance(
             gradient.address if gradient else 0,
             gradient.params if gradient else np.empty(0),
             self.work,
@@ -240,6 +246,9 @@ class CompiledRun:
         if gradient is not None:
             gradient.raise_failures()
         base.oracle.raise_failure()
+        if played < n:
+            plan.objective.gradient(self.state.iterate)  # says where, as in the plain loop
+            raise NumericalFailure(f"the direction of {plan.objective} is not a number")
         return actions
 
     def _draws(self, n: int) -> tuple[Matrix, Vector]:

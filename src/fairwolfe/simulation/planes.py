@@ -27,9 +27,7 @@ __all__ = ["maximise"]
 _WIDTH = 1e-3  # of the proximal points, in units of (spread of the vertices)/(slope)
 
 
-def maximise(
-    support: Support, objective: Concave, n: int, tolerance: float, limit: int
-) -> Found:
+def maximise(support: Support, objective: Concave, n: int, tolerance: float, limit: int) -> Found:
     """Bounds on the largest f(s), s in S, of relative gap `tolerance` within `limit` calls.
 
     It serves up to some twenty rewards. Valid bounds also where the gap stays above the tolerance.

@@ -78,7 +78,8 @@ def simulate(
     world = environment.init(stream(seed, "world"))
     start: type[Any] = CompiledRun if fast else _PlainRun
     run = start(policy, environment, world, Streams.of(seed))
-    records: list[tuple[Vector, Vector, Vector]] = []
+    records: list[tuple[int, Vector, Vector, Vector]] = []
+    last: tuple[int, Vector, Vector, Vector] | None = None
     actions: list[IntVector] = []
     began, done, complete = time.perf_counter(), 0, True
     try:
@@ -86,18 +87,23 @@ def simulate(
             while done < t:
                 taken = run.play(t - done)
                 done += taken.size
+                last = (done, run.mean_sum / done, run.reward_sum / done, run.scalar.copy())
+                if done == t:
+                    records.append(last)
                 if record_actions:
                     actions.append(taken)
                 if progress is not None:
                     progress(taken.size)
-            records.append((run.mean_sum / t, run.reward_sum / t, run.scalar.copy()))
     except KeyboardInterrupt:
         complete = False
-    scalars = np.array([r[2] for r in records]).reshape(-1, 3)
+        if last is not None and (not records or last[0] > records[-1][0]):
+            records.append(last)
+    scalars = np.array([r[3] for r in records]).reshape(-1, 3)
+    shape = (-1, environment.problem().n_objectives)
     return Trace(
-        t=times[: len(records)],
-        average=np.array([r[0] for r in records]),
-        average_observed=np.array([r[1] for r in records]),
+        t=np.array([r[0] for r in records], dtype=np.int64),
+        average=np.array([r[1] for r in records]).reshape(shape),
+        average_observed=np.array([r[2] for r in records]).reshape(shape),
         scalar_regret=scalars[:, 0] - scalars[:, 2],
         scalar_pseudo_regret=scalars[:, 0] - scalars[:, 1],
         objective=measured.bind(environment.problem()),

@@ -93,6 +93,7 @@ class Randomized:
 
     def bind(self, problem: Problem, objective: Concave) -> Randomized:
         """Choose the radius for a problem, if it was left open."""
+        self._check(objective)
         if self.radius is not None:
             return self
         return replace(self, radius=problem.n_objectives**0.25 * problem.diameter)
@@ -115,12 +116,15 @@ class Randomized:
     def _normals(self, objective: Concave, n: int, rng: np.random.Generator | None) -> Matrix:
         if rng is None:
             raise InvalidInput("Randomized smoothing draws samples; pass rng, a numpy Generator")
+        self._check(objective)
+        return rng.standard_normal((self.n_samples, n + 2))
+
+    def _check(self, objective: Concave) -> None:
         if not objective.everywhere:
             raise InvalidInput(
                 f"Randomized smoothing looks at {objective} all around z, also outside its domain; "
                 "use Moreau()"
             )
-        return rng.standard_normal((self.n_samples, n + 2))
 
     def value(
         self, objective: Concave, z: Vector, t: int, rng: np.random.Generator | None = None
