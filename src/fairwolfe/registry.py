@@ -21,6 +21,7 @@ KINDS: dict[str, dict[str, str]] = {
         "epsilon-greedy": "fairwolfe.bandits:EpsilonGreedy",
         "linucb": "fairwolfe.bandits:LinUCB",
         "squarecb": "fairwolfe.bandits:SquareCB",
+        "thompson": "fairwolfe.bandits:Thompson",
         "uniform": "fairwolfe.bandits:Uniform",
     },
     "environments": {

@@ -6,6 +6,7 @@ oracle's estimates. The object API calls it for one round, the compiled loop by 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
@@ -25,11 +26,11 @@ __all__ = ["CHOOSE", "BanditState", "Evidence", "LinearBandit", "call_choose"]
 
 CHOOSE = (
     "int64(float64[::1], float64[:, :, ::1], float64[:, :, ::1], float64[::1], float64[:, ::1], "
-    "boolean, float64, float64[::1], float64[::1], float64[::1])"
+    "boolean, float64[::1], float64[::1], float64[::1], float64[::1])"
 )
-"""(direction, theta, inverse, counters, features, per_arm, uniform, params, scores out (K,),
+"""(direction, theta, inverse, counters, features, per_arm, draws, params, scores out (K,),
 report out) -> arm. The report holds the probability of the arm, then, if it has room, an
-optimistic estimate of each reward."""
+optimistic estimate of each reward. A probability of NaN means that it is unknown."""
 
 call_choose = function_at(CHOOSE)
 
@@ -52,6 +53,11 @@ def report_estimate(
     )
 
 
+def one_uniform(self: LinearBandit, rng: np.random.Generator, problem: Problem, n: int) -> Matrix:
+    """`draws` of the rules that need one number in [0, 1) a round."""
+    return rng.random((n, 1))
+
+
 class Evidence(NamedTuple):
     """What learning from a choice needs: the block of the design, and the features of the arm."""
 
@@ -72,15 +78,20 @@ class LinearBandit(ABC):
     """A rule over a linear oracle: the contract Base, in three short methods."""
 
     choose: ClassVar[Kernel[..., int]]
-    randomized: ClassVar[bool]
-    """Whether the rule draws: one uniform number a round."""
     needs_direction: ClassVar[bool] = True
     """Whether the rule looks at the direction at all."""
+    extended = False
+    """Whether it regresses <g, r> on the features g (x) x instead of r on x: the direction is then
+    part of what is learnt, and travels in the decision."""
 
     @cached_property
     @abstractmethod
     def regression(self) -> LinearOracle:
         """The oracle."""
+
+    def draws(self, rng: np.random.Generator, problem: Problem, n: int) -> Matrix:
+        """What the rule draws in n rounds, a row for each; the same numbers for n calls of one."""
+        return np.empty((n, 0))
 
     @abstractmethod
     def rule_params(self, problem: Problem) -> Vector:
@@ -101,7 +112,7 @@ class LinearBandit(ABC):
     ) -> Choice:
         """Choose an arm for the scalar reward <direction, r>; only reads the state."""
         given = arms(context, state.problem)
-        uniform = rng.random() if self.randomized else 0.0
+        drawn = self.draws(rng, state.problem, 1)[0]
         g = _vector("direction", direction, state.problem)
         report = np.empty(1 + g.size if estimate else 1)
         oracle = state.oracle
@@ -112,27 +123,31 @@ class LinearBandit(ABC):
             oracle.counters,
             given.features,
             given.per_arm,
-            uniform,
+            drawn,
             state.params,
             np.empty(given.n_arms),
             report,
         )
         block = arm if given.per_arm else 0
         evidence = Evidence(block, given.row(arm).copy(), report[1:])
-        return Choice(arm, float(report[0]), evidence)
+        probability = float(report[0])
+        return Choice(arm, None if math.isnan(probability) else probability, evidence)
 
     def update(
         self, state: BanditState, choice: Choice, direction: Vector, feedback: Vector
     ) -> BanditState:
         """Learn from the observed reward vector, in place."""
         block, x, _ = choice.evidence
-        blocks, _, d = state.oracle.theta.shape
+        blocks, d = len(state.oracle.theta), state.problem.dimension
         if x.shape != (d,) or not 0 <= block < blocks:  # kernels trust: they would write anywhere
             raise InvalidInput(
                 f"the evidence of the choice has {x.size} features for block {block}; the problem "
                 f"has {d} features and {blocks} blocks"
             )
-        learn(self.regression, state.oracle, block, x, _vector("reward", feedback, state.problem))
+        reward = _vector("reward", feedback, state.problem)
+        if self.extended:
+            x, reward = np.outer(direction, x).ravel(), np.array([direction @ reward])
+        learn(self.regression, state.oracle, block, x, reward)
         return state
 
 

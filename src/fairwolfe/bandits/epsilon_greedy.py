@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 
 from fairwolfe._compile import kernel
-from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, report_estimate
+from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, one_uniform, report_estimate
 from fairwolfe.errors import InvalidInput
 from fairwolfe.linalg import scores
 from fairwolfe.oracles import LinearOracle, OnlineGradient, Ridge
@@ -28,7 +28,7 @@ def epsilon_greedy(
     counters: Vector,
     features: Matrix,
     per_arm: bool,
-    uniform: float,
+    draws: Vector,
     params: Vector,
     out: Vector,
     report: Vector,
@@ -38,7 +38,7 @@ def epsilon_greedy(
     scores(direction, theta, features, per_arm, out)
     probabilities = np.full(out.size, params[0] / out.size)
     probabilities[argmax(out)] += 1.0 - params[0]
-    arm = draw(probabilities, uniform)
+    arm = draw(probabilities, draws[0])
     report[0] = probabilities[arm]
     if report.size > 1:
         low, high = params[1 : 1 + n], params[1 + n : 1 + 2 * n]
@@ -64,7 +64,7 @@ class EpsilonGreedy(LinearBandit):
     oracle: LinearOracle | None = field(default=None, kw_only=True)
 
     choose = epsilon_greedy
-    randomized = True
+    draws = one_uniform
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.epsilon <= 1.0:

@@ -1,18 +1,18 @@
-"""`LinUCB`: optimism in the face of uncertainty, one design for all rewards."""
+"""`LinUCB`: optimism in the face of uncertainty, on one design for all rewards or on g (x) x."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
-from fairwolfe._compile import kernel
-from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, report_estimate
-from fairwolfe.errors import InvalidInput
-from fairwolfe.linalg import LOG_DET, scores, widths
+from fairwolfe._compile import Kernel, fma, kernel
+from fairwolfe.bandits.choosing import CHOOSE, BanditState, LinearBandit, report_estimate
+from fairwolfe.errors import InvalidInput, OutsideAssumptions
+from fairwolfe.linalg import LOG_DET, combine_rows, row_products, scores, widths
 from fairwolfe.oracles import LinearOracle, Ridge
 from fairwolfe.oracles.linear_state import parameter_norms
 from fairwolfe.problem import Problem
@@ -30,7 +30,7 @@ def linucb(
     counters: Vector,
     features: Matrix,
     per_arm: bool,
-    uniform: float,
+    draws: Vector,
     params: Vector,
     out: Vector,
     report: Vector,
@@ -60,22 +60,73 @@ def linucb(
     return arm
 
 
+@kernel(signature=CHOOSE)
+def linucb_extended(
+    direction: Vector,
+    theta: Matrix,
+    inverse: Matrix,
+    counters: Vector,
+    features: Matrix,
+    per_arm: bool,
+    draws: Vector,
+    params: Vector,
+    out: Vector,
+    report: Vector,
+) -> int:
+    """params: exploration, 2 ln(1/delta_1), R, sqrt(ridge) D_theta; lows; highs.
+
+    |g (x) x| in the norm of V^-1 is |x| in that of M = (g (x) I)' V^-1 (g (x) I): one contraction
+    to d x d a round, then the widths cost K d^2.
+    """
+    n, d = direction.size, features.shape[1]
+    parameters = theta[0, 0].reshape((n, d))
+    turned = np.empty(d)
+    combine_rows(direction, parameters, turned)
+    row_products(features, turned, out)
+    contracted = np.zeros((1, d, d))
+    rows = np.empty((d, n * d))
+    combine_rows(direction, inverse[0].reshape((n, d * n * d)), rows.reshape(d * n * d))
+    for j in range(d):
+        for i in range(n):
+            for k in range(d):
+                contracted[0, j, k] = fma(direction[i], rows[j, i * d + k], contracted[0, j, k])
+    width = np.empty(out.size)
+    widths(contracted, features, False, width)
+    bonus = params[0] * (params[2] * np.sqrt(params[1] + counters[LOG_DET]) + params[3])
+    for a in range(out.size):
+        out[a] += bonus * width[a]
+    arm = argmax(out)
+    report[0] = 1.0
+    if report.size > 1:
+        low, high = params[4 : 4 + n], params[4 + n : 4 + 2 * n]
+        report_estimate(parameters.reshape((1, n, d)), features, False, arm, low, high, report)
+    return arm
+
+
 @dataclass(frozen=True, kw_only=True)
 class LinUCB(LinearBandit):
-    """The arm of largest <g, theta x> + exploration (sum_i |g_i| alpha_i) |x|_{V^-1}.
+    """The arm of largest estimate plus confidence width, in one of two models.
 
-    alpha_i = R_i sqrt(2 ln(1/delta_1) + ln(det V/det V_0)) + sqrt(ridge) D_theta_i with
-    delta_1 = delta/(2 D), R_i half the range of reward i (or the problem's `noise`): the shared
-    form of the paper's experiments, one d x d design for D rewards, better than the extended one
-    of its theorem by about a factor D. Deterministic: the probability of the arm is 1.
+    *shared* (the paper's experiments): one d x d design for D rewards, the arm of largest
+    <g, theta x> + exploration (sum_i |g_i| alpha_i) |x|_{V^-1}, with
+    alpha_i = R_i sqrt(2 ln(1/delta_1) + ln(det V/det V_0)) + sqrt(ridge) D_theta_i,
+    delta_1 = delta/(2 D), R_i half the range of reward i (or the problem's `noise`).
+
+    *extended* (the paper's algorithm and theorem): <g, r> is regressed on g (x) x, dD features,
+    with R = L D_K/2, delta_1 = delta/2 and D_theta of all parameters together. Costs (dD)^2 a
+    round, and its bound is worse by about a factor D.
+
+    Deterministic: the probability of the arm is 1.
 
     Parameters
     ----------
     exploration: multiplies the bonus, 1 = theory (the paper's epsilon is its square)
     ridge: penalty of the regression, > 0
     delta: the confidence level delta' of the theorem, in (0, 1)
+    model: "shared" or "extended"
+    lipschitz: L of the objective, for the extended model; left None, FrankWolfe puts it
 
-    Reference: Sec. 3.2 and Algorithm 3 of the paper; see docs/bandits.md.
+    Reference: Sec. 3.2 and appendix "FW-LinUCB" of the paper; docs/bandits.md.
 
     >>> problem = Problem.arms(2, {"clicks": (0, 1)})
     >>> base = LinUCB()
@@ -87,32 +138,76 @@ class LinUCB(LinearBandit):
     exploration: float = 1.0
     ridge: float = 1.0
     delta: float = 0.05
-
-    choose = linucb
-    randomized = False
+    model: Literal["shared", "extended"] = "shared"
+    lipschitz: float | None = None
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.exploration) and self.exploration >= 0.0):
             raise InvalidInput(f"exploration is {self.exploration!r}; give a number of at least 0")
         if not 0.0 < self.delta < 1.0:
             raise InvalidInput(f"delta is {self.delta!r}; give a number between 0 and 1")
+        if self.model not in ("shared", "extended"):
+            raise InvalidInput(f"model is {self.model!r}; give 'shared' or 'extended'")
         Ridge(self.ridge)
+
+    @property
+    def choose(self) -> Kernel[..., int]:  # type: ignore[override]
+        """The rule of the model."""
+        return linucb_extended if self.extended else linucb
+
+    @property
+    def extended(self) -> bool:  # type: ignore[override]
+        """Whether the direction is part of what is learnt."""
+        return self.model == "extended"
 
     @cached_property
     def regression(self) -> LinearOracle:
         """Ridge: LinUCB needs its confidence widths."""
         return Ridge(self.ridge)
 
+    def tuned(self, lipschitz: float) -> LinUCB:
+        """The same with L filled in, if it is needed and open."""
+        open_ = self.extended and self.lipschitz is None
+        return replace(self, lipschitz=lipschitz) if open_ else self
+
+    def init(self, problem: Problem) -> BanditState:
+        """Validate and allocate."""
+        if not self.extended:
+            return super().init(problem)
+        if problem.n_arms is not None:
+            raise InvalidInput(
+                "the extended model has one design for all arms; use model='shared' with PerArm "
+                "contexts"
+            )
+        size = problem.n_objectives * problem.dimension
+        ridge = Ridge(self.ridge)
+        return BanditState(problem, self.rule_params(problem), ridge.allocate(1, 1, size))
+
     def rule_params(self, problem: Problem) -> Vector:
-        n = problem.n_objectives
+        ranges = [problem.low, problem.high]
+        norms = parameter_norms(problem)
+        if self.extended:
+            radius, level = self._extended_noise(problem), 2.0 * math.log(2.0 / self.delta)
+            prior = math.sqrt(self.ridge) * float(np.linalg.norm(norms))
+            return np.concatenate([[self.exploration, level, radius, prior], *ranges])
         noise = (problem.high - problem.low) / 2.0
         if problem.noise is not None:
             noise[:] = problem.noise
-        prior = math.sqrt(self.ridge) * parameter_norms(problem)
-        head = [self.exploration, 2.0 * math.log(2.0 * n / self.delta)]
-        return np.concatenate([head, noise, prior, problem.low, problem.high])
+        head = [self.exploration, 2.0 * math.log(2.0 * problem.n_objectives / self.delta)]
+        return np.concatenate([head, noise, math.sqrt(self.ridge) * norms, *ranges])
+
+    def _extended_noise(self, problem: Problem) -> float:
+        if problem.noise is not None:
+            return problem.noise
+        if self.lipschitz is None or not math.isfinite(self.lipschitz):
+            raise OutsideAssumptions(
+                f"the extended LinUCB needs a Lipschitz constant of f, here {self.lipschitz}; use "
+                "model='shared', or give the problem a noise"
+            )
+        return self.lipschitz * problem.diameter / 2.0
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
         """Instances for the conformance checks."""
-        return cls(), cls(exploration=0.1, ridge=0.1)
+        extended: Any = {"model": "extended", "lipschitz": 1.0}
+        return cls(), cls(exploration=0.1, ridge=0.1), cls(**extended)

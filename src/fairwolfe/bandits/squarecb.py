@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 
 from fairwolfe._compile import kernel
-from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, report_estimate
+from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, one_uniform, report_estimate
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
 from fairwolfe.linalg import UPDATES, predictions, scores
 from fairwolfe.oracles import LinearOracle, OnlineGradient, Ridge
@@ -59,7 +59,7 @@ def squarecb(
     counters: Vector,
     features: Matrix,
     per_arm: bool,
-    uniform: float,
+    draws: Vector,
     params: Vector,
     out: Vector,
     report: Vector,
@@ -81,7 +81,7 @@ def squarecb(
     gamma = exploration_rate(params, out.size, counters[UPDATES] + 1.0)
     probabilities = np.empty(out.size)
     gap_probabilities(out, gamma, probabilities)
-    arm = draw(probabilities, uniform)
+    arm = draw(probabilities, draws[0])
     report[0] = probabilities[arm]
     if report.size > 1:
         report_estimate(theta, features, per_arm, arm, low, high, report)
@@ -120,7 +120,7 @@ class SquareCB(LinearBandit):
     lipschitz: float | None = None
 
     choose = squarecb
-    randomized = True
+    draws = one_uniform
 
     def __post_init__(self) -> None:
         if self.gamma0 is not None and not (math.isfinite(self.gamma0) and self.gamma0 > 0.0):

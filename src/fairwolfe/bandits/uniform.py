@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 
 from fairwolfe._compile import kernel
-from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, report_estimate
+from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, one_uniform, report_estimate
 from fairwolfe.oracles import LinearOracle, Ridge
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Matrix, Vector
@@ -25,14 +25,14 @@ def uniform_choice(
     counters: Vector,
     features: Matrix,
     per_arm: bool,
-    uniform: float,
+    draws: Vector,
     params: Vector,
     out: Vector,
     report: Vector,
 ) -> int:
     """params: lows; highs."""
     n = direction.size
-    arm = min(int(uniform * out.size), out.size - 1)
+    arm = min(int(draws[0] * out.size), out.size - 1)
     out[:] = 0.0
     report[0] = 1.0 / out.size
     if report.size > 1:
@@ -51,7 +51,7 @@ class Uniform(LinearBandit):
     """
 
     choose = uniform_choice
-    randomized = True
+    draws = one_uniform
 
     @cached_property
     def regression(self) -> LinearOracle:

@@ -73,7 +73,10 @@ class Ridge:
 
     def init(self, problem: Problem) -> LinearState:
         """V = ridge I, no observation yet."""
-        blocks, d, n = problem.n_arms or 1, problem.dimension, problem.n_objectives
+        return self.allocate(problem.n_arms or 1, problem.n_objectives, problem.dimension)
+
+    def allocate(self, blocks: int, n: int, d: int) -> LinearState:
+        """The state of a regression of n outputs on d features, in blocks that share nothing."""
         eye = np.broadcast_to(np.eye(d), (blocks, d, d))
         return LinearState(
             gram=np.ascontiguousarray(self.ridge * eye),

@@ -177,9 +177,7 @@ class FrankWolfe:
         optimistic = self.iterate == "optimistic"
         options = {"estimate": True} if optimistic or estimate else {}
         choice = plan.base.act(state.base, arms(context, plan.problem), g, rng, **options)
-        follows = plan.smoothing.mix(state.t) != 1.0 or getattr(
-            plan.base, "learns_direction", False
-        )
+        follows = plan.smoothing.mix(state.t) != 1.0 or getattr(plan.base, "extended", False)
         trail = Trail(
             choice.evidence,
             choice.evidence.estimate if optimistic else None,

@@ -49,7 +49,7 @@ def mixture_ascent(
     counters: Vector,
     features: Matrix,
     per_arm: bool,
-    uniform: float,
+    draws: Vector,
     params: Vector,
     out: Vector,
     report: Vector,
@@ -87,7 +87,6 @@ class _MixtureAscent(LinearBandit):
     rate: float
 
     choose = mixture_ascent
-    randomized = False
     needs_direction = False
 
     @cached_property

@@ -47,8 +47,8 @@ _ADVANCE = ", ".join(
     (
         *("int64", _V, _V, _V, _V, _C),  # the direction
         *(_V, _V, _V, _V, "float64", "boolean"),  # the averages
-        *("int64", _V, "int64", _C, _C, _C, _C, _V, _V),  # the bandit and its oracle
-        *("int64", "int64", _V, _C, "int64[::1]", _M, _V),  # the world and what was drawn
+        *("int64", _V, "boolean", "int64", _C, _C, _C, _C, _V, _V),  # the bandit and its oracle
+        *("int64", "int64", _V, _C, "int64[::1]", _M, _M),  # the world and what was drawn
         *("int64[::1]", _V, _V, _V),  # what comes out
     )
 )
@@ -70,6 +70,7 @@ def advance(
     optimistic: bool,
     choose: int,
     choose_params: Vector,
+    extended: bool,
     learn: int,
     gram: Matrix,
     inverse: Matrix,
@@ -83,7 +84,7 @@ def advance(
     features: Matrix,
     tags: IntVector,
     noise: Matrix,
-    uniforms: Vector,
+    draws: Matrix,
     actions: IntVector,
     mean_sum: Vector,
     reward_sum: Vector,
@@ -130,7 +131,7 @@ def advance(
             learn_counters,
             features[s],
             False,
-            uniforms[s],
+            draws[s],
             choose_params,
             scores,
             report,
@@ -144,11 +145,18 @@ def advance(
             mean_sum[i] += mean[i]
             reward_sum[i] += reward[i]
         actions[s] = arm
+        x, target = features[s, arm], reward
+        if extended:
+            target = np.zeros(1)
+            x = np.empty(n_objectives * features.shape[2])
+            for i in range(n_objectives):
+                target[0] += g[i] * reward[i]
+                x[i * features.shape[2] : (i + 1) * features.shape[2]] = g[i] * features[s, arm]
         call_learn(
             learn,
             0,
-            features[s, arm],
-            reward,
+            x,
+            target,
             gram,
             inverse,
             theta,
@@ -209,7 +217,7 @@ class CompiledRun:
         features, tags = self.environment.draw_contexts(self.world, self.streams.contexts, n)
         self.most = max(16, _CHUNK_BYTES * n // features.nbytes)
         noise = self.environment.draw_noise(self.streams.noise, n)
-        normals, uniforms = self._draws(n)
+        normals, draws = self._draws(n)
         plan = self.state.plan
         base: BanditState = self.state.base
         times = np.arange(self.state.t, self.state.t + n)
@@ -231,13 +239,14 @@ class CompiledRun:
             self.policy.iterate == "optimistic",
             self.base.choose.address,
             base.params,
+            self.base.extended,
             self.base.regression.learn.address,
             *base.oracle,
             *self.rewards,
             features,
             tags,
             noise,
-            uniforms,
+            draws,
             actions,
             self.mean_sum,
             self.reward_sum,
@@ -251,15 +260,14 @@ class CompiledRun:
             raise NumericalFailure(f"the direction of {plan.objective} is not a number")
         return actions
 
-    def _draws(self, n: int) -> tuple[Matrix, Vector]:
+    def _draws(self, n: int) -> tuple[Matrix, Matrix]:
         """What the policy draws in n rounds: for the direction first, then for the arm."""
-        rng = self.streams.policy
+        rng, problem = self.streams.policy, self.state.plan.problem
         normals = np.empty((n, self.samples, self.size + 2))
         if self.samples == 0:
-            return normals, rng.random(n) if self.base.randomized else np.zeros(n)
-        uniforms = np.zeros(n)
+            return normals, self.base.draws(rng, problem, n)
+        rows = []
         for s in range(n):
             normals[s] = rng.standard_normal((self.samples, self.size + 2))
-            if self.base.randomized:
-                uniforms[s] = rng.random()
-        return normals, uniforms
+            rows.append(self.base.draws(rng, problem, 1)[0])
+        return normals, np.array(rows)

@@ -1,0 +1,126 @@
+"""`Thompson`: the best arm of parameters drawn from what is known of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+
+from fairwolfe._compile import fma, kernel
+from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, report_estimate
+from fairwolfe.errors import InvalidInput
+from fairwolfe.linalg import combine_rows, row_products
+from fairwolfe.oracles import LinearOracle, Ridge
+from fairwolfe.problem import Problem
+from fairwolfe.protocols import Matrix, Vector
+from fairwolfe.selection import argmax
+
+__all__ = ["Thompson"]
+
+
+@kernel
+def cholesky_times(matrix: Matrix, x: Vector, out: Vector) -> None:
+    """out = L x with L L' = matrix: normal with covariance `matrix` if x is standard normal."""
+    d = x.size
+    lower = np.empty((d, d))
+    for i in range(d):
+        for j in range(i + 1):
+            total = matrix[i, j]
+            for k in range(j):
+                total = fma(-lower[i, k], lower[j, k], total)
+            lower[i, j] = np.sqrt(max(total, 0.0)) if i == j else total / lower[j, j]
+        total = 0.0
+        for j in range(i + 1):
+            total = fma(lower[i, j], x[j], total)
+        out[i] = total
+
+
+@kernel(signature=CHOOSE)
+def thompson(
+    direction: Vector,
+    theta: Matrix,
+    inverse: Matrix,
+    counters: Vector,
+    features: Matrix,
+    per_arm: bool,
+    draws: Vector,
+    params: Vector,
+    out: Vector,
+    report: Vector,
+) -> int:
+    """params: R_i times the scale; lows; highs. draws: d normals for each block.
+
+    <g, theta> has mean sum_i g_i theta_i and covariance (sum_i g_i^2 R_i^2) V^-1, the rewards
+    being independent: one draw of d numbers stands for D of them.
+    """
+    n, d = direction.size, theta.shape[2]
+    spread = 0.0
+    for i in range(n):
+        spread += (direction[i] * params[i]) ** 2
+    spread = np.sqrt(spread)
+    drawn, noise = np.empty(d), np.empty(d)
+    for block in range(theta.shape[0]):
+        combine_rows(direction, theta[block], drawn)
+        cholesky_times(inverse[block], draws[block * d : (block + 1) * d], noise)
+        for j in range(d):
+            drawn[j] = fma(spread, noise[j], drawn[j])
+        row_products(features, drawn, out[block : block + 1] if per_arm else out)
+    arm = argmax(out)
+    report[0] = np.nan  # nobody knows it in closed form
+    if report.size > 1:
+        low, high = params[n : 2 * n], params[2 * n : 3 * n]
+        report_estimate(theta, features, per_arm, arm, low, high, report)
+    return arm
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thompson(LinearBandit):
+    """The arm of largest <g, theta~ x>, theta~ drawn from N(theta, scale^2 R_i^2 V^-1) by reward.
+
+    R_i is half the range of reward i, or the problem's `noise`. Randomised without a probability
+    in closed form: that of a decision is None, so its log cannot be evaluated off-policy.
+
+    Parameters
+    ----------
+    scale: multiplies the standard deviation, 1 = Gaussian noise of that size
+    ridge: penalty of the regression, > 0
+
+    >>> problem = Problem.arms(2, {"clicks": (0, 1)})
+    >>> base = Thompson()
+    >>> choice = base.act(base.init(problem), np.eye(2), np.ones(1), np.random.default_rng(0))
+    >>> choice.action, choice.probability
+    (0, None)
+    """
+
+    scale: float = 1.0
+    ridge: float = 1.0
+
+    choose = thompson
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.scale) and self.scale >= 0.0):
+            raise InvalidInput(f"scale is {self.scale!r}; give a number of at least 0")
+        Ridge(self.ridge)
+
+    @cached_property
+    def regression(self) -> LinearOracle:
+        """Ridge: its design says how uncertain the parameters are."""
+        return Ridge(self.ridge)
+
+    def draws(self, rng: np.random.Generator, problem: Problem, n: int) -> Matrix:
+        """d normals a block and round."""
+        return rng.standard_normal((n, (problem.n_arms or 1) * problem.dimension))
+
+    def rule_params(self, problem: Problem) -> Vector:
+        noise = (problem.high - problem.low) / 2.0
+        if problem.noise is not None:
+            noise[:] = problem.noise
+        return np.concatenate([self.scale * noise, problem.low, problem.high])
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        """Instances for the conformance checks."""
+        return cls(), cls(scale=0.1, ridge=0.1)
