@@ -8,6 +8,7 @@ import re
 import threading
 import warnings
 from collections.abc import Iterable, Mapping
+from importlib.metadata import version
 from inspect import signature
 from typing import Any
 
@@ -154,7 +155,10 @@ class Agent:
         """
         vector, strange = self._vector(reward)
         with self._lock:
-            self._apply(self._ledger.number(decision), decision, vector, strange)
+            number = self._ledger.number(decision)
+            if strange:
+                self._warn_of_range(vector)
+            self._apply(number, decision, vector, strange)
 
     def update_many(self, decisions: Iterable[Decision], rewards: Iterable[Any]) -> None:
         """`update` for each pair in turn; if one of them is refused, none is applied."""
@@ -170,13 +174,13 @@ class Agent:
                     d.id for n, d in zip(numbers, made, strict=True) if numbers.count(n) > 1
                 )
                 raise InvalidInput(f"decision {again!r} is given twice; its feedback counts once")
-            for number, decision, vector in zip(numbers, made, vectors, strict=True):
-                self._apply(number, decision, *vector)
+            for vector, strange in vectors:
+                if strange:
+                    self._warn_of_range(vector)
+            for number, decision, (vector, strange) in zip(numbers, made, vectors, strict=True):
+                self._apply(number, decision, vector, strange)
 
     def _apply(self, number: int, decision: Decision, reward: Vector, strange: bool) -> None:
-        if strange and "rewards" not in self._warned:
-            # Before anything is written: a warning may have been made an error.
-            self._warn_once("rewards", self._out_of_range_text(reward))
         self._state = self._policy.update(self._state, decision, reward)
         self._ledger.mark(number)
         self._out_of_range += strange
@@ -227,14 +231,16 @@ class Agent:
         items = f"exposures of {self._problem.n_items} items, " if self._problem.n_items else ""
         return items + ", ".join(self._names)
 
-    def _out_of_range_text(self, reward: Vector) -> str:
+    def _warn_of_range(self, reward: Vector) -> None:
+        """Called before anything is written, since a warning may have been made an error."""
         first = int(np.flatnonzero((reward < self._low) | (reward > self._high))[0])
         place = first - (self._problem.n_items or 0)
         name = repr(self._names[place]) if place >= 0 else f"of item {first}"
-        return (
+        self._warn_once(
+            "rewards",
             f"the reward {name} is {reward[first]:g}; the problem says {self._low[first]:g} to "
             f"{self._high[first]:g}, and exploration rests on it: it is learnt as it is, and "
-            "agent.out_of_range counts such rewards (said once)"
+            "agent.out_of_range counts such rewards (said once)",
         )
 
     def _warn_once(self, about: str, text: str) -> None:
@@ -308,15 +314,13 @@ class Agent:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to a file, whole or not at all; `Agent.load` goes on from there."""
-        from fairwolfe import __version__
-
         with self._lock:
             ledger, bits = self._ledger.saved()
             arrays = {name: array.copy() for name, array in arrays_of(self._state)}
             text = {
                 "format": agent_file.FORMAT,
                 "version": agent_file.VERSION,
-                "library": __version__,
+                "library": version("fairwolfe"),
                 "policy": repr(self._policy),
                 "problem": json.loads(self._problem.to_json()),
                 "ledger": ledger,

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 import fairwolfe as fw
 from fairwolfe import Agent, FrankWolfe, MOLinCB, PerArm, Problem
 from fairwolfe.agent_file import arrays_of
-from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Uniform
+from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Thompson, Uniform
 from fairwolfe.errors import InvalidInput
 from fairwolfe.ledger import Ledger
 from fairwolfe.objectives import AtLeast, GiniWelfare, Linear, Minimum, Nash
@@ -263,6 +263,17 @@ def test_a_warning_made_an_error_leaves_the_decision_open() -> None:
     assert (one.t, one.open, one.out_of_range) == (1, 0, 1)
 
 
+def test_a_warning_made_an_error_leaves_a_whole_batch_open() -> None:
+    one = agent()
+    made = one.act_many([np.eye(3)] * 3)
+    rewards = [[0.0, 1.0], [0.0, 12.0], [-1.0, 0.0]]
+    with pytest.raises(UserWarning, match="said once"):
+        one.update_many(made, rewards)
+    assert (one.t, one.open, one.out_of_range) == (0, 3, 0)
+    one.update_many(made, rewards)
+    assert (one.t, one.open, one.out_of_range) == (3, 0, 2)
+
+
 def test_long_features_are_warned_of_once() -> None:
     one = agent()
     unit = np.full((1, 3), 1.0 / np.sqrt(3.0)) * (1.0 + 1e-12)
@@ -324,7 +335,9 @@ def test_advance_spreads_a_batch(iterate: Any) -> None:
     assert {k for k in before if before[k] != after[k]} == {"ledger"}
 
 
-@pytest.mark.parametrize("base", [SquareCB(gamma0=50.0), EpsilonGreedy(0.1), Uniform()])
+@pytest.mark.parametrize(
+    "base", [SquareCB(gamma0=50.0), EpsilonGreedy(0.1), Thompson(), LinUCB(model="extended")]
+)
 def test_advance_draws_as_the_single_decisions_do(base: Any) -> None:
     one, other = (agent(FrankWolfe(GiniWelfare(), base, Randomized(n_samples=2))) for _ in "ab")
     assert one.act_many([np.eye(3)], advance=True)[0].action == other.act(np.eye(3)).action
@@ -348,9 +361,10 @@ def test_advance_where_averages_play_no_part() -> None:
         FrankWolfe(Linear((1.0, 0.0)), LinUCB(exploration=0.1)),
         FrankWolfe(Linear((1.0, 0.0)), SquareCB()),
         FrankWolfe(Minimum(), EpsilonGreedy(0.1), Randomized(n_samples=2)),
+        FrankWolfe(Minimum(), LinUCB(model="extended")),
         MOLinCB(Linear((1.0, 0.0))),
     ],
-    ids=["linucb", "theory squarecb", "randomized", "molincb"],
+    ids=["linucb", "theory squarecb", "randomized", "extended", "molincb"],
 )
 def test_replacing_the_objective_keeps_what_was_learnt(policy: Any) -> None:
     one, rng = agent(policy), np.random.default_rng(0)

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fairwolfe import Agent, Bilinear, FrankWolfe, MOLinCB, PerArm, Problem
+from fairwolfe import Agent, Bilinear, FrankWolfe, MOLinCB, PerArm, Problem, registry
 from fairwolfe.agent_file import arrays_of, filled, read
-from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Uniform
+from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Thompson, Uniform
 from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput
 from fairwolfe.objectives import AtMost, Custom, GiniWelfare, Linear, Minimum, Nash
 from fairwolfe.oracles import OnlineGradient, Ridge
@@ -56,8 +56,18 @@ POLICIES: dict[str, tuple[Any, Problem]] = {
         PER_ARM,
     ),
     "bilinear": (FrankWolfe(GiniWelfare(), SquareCB(gamma0=9.0)), BILINEAR),
+    "per arm, thompson": (FrankWolfe(GiniWelfare(), Thompson(), Randomized()), PER_ARM),
+    "extended, randomized, optimistic": (
+        FrankWolfe(Minimum(), LinUCB(model="extended"), Randomized(), iterate="optimistic"),
+        PROBLEM,
+    ),
     "molincb": (MOLinCB(GiniWelfare()), PROBLEM),
 }
+for kind in ("bandits", "policies"):
+    for name in registry.names(kind):
+        for i, example in enumerate(registry.load(kind, name).examples()):  # type: ignore[attr-defined]
+            policy = FrankWolfe(GiniWelfare(), example) if kind == "bandits" else example
+            POLICIES[f"{name} of the registry, {i}"] = (policy, PROBLEM)
 
 
 def world(problem: Problem, n: int, seed: int = 0) -> list[tuple[Any, Vector]]:

@@ -112,6 +112,10 @@ class AgentMachine(RuleBasedStateMachine):
             self.seen.append((decision.evidence[0][1], reward))
         return multiple(one, other)
 
+    @rule(target=answered, context=contexts, answers=st.lists(rewards, min_size=9, max_size=17))
+    def go_on_for_a_while(self, context: Any, answers: list[Any]) -> Any:
+        return multiple(*(self.update(self.act(context), reward, False) for reward in answers))
+
     @rule(decision=answered, reward=rewards)
     def give_twice(self, decision: Decision, reward: Any) -> None:
         self.refused("given already", decision, reward)

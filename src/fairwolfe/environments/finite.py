@@ -211,6 +211,11 @@ class Finite(ArmsWorld[FiniteWorld]):
         """Arms with rewards r1, r2, ...; norms as they are in the tables."""
         return self._problem
 
+    @property
+    def bounded(self) -> bool:
+        """Yes, unless the noise is normal."""
+        return isinstance(self.noise, str)
+
     def init(self, rng: np.random.Generator) -> FiniteWorld:
         """The tables; nothing is random."""
         return self._world

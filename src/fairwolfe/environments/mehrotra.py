@@ -122,6 +122,11 @@ class Mehrotra(ArmsWorld[Matrix]):
         """Arms with rewards r1, r2, ... of scale 1."""
         return self._problem
 
+    @property
+    def bounded(self) -> bool:
+        """No: the rewards are Gaussian."""
+        return False
+
     def objective(self) -> GeneralizedGini:
         """The paper's objective here: a generalised Gini function with weights 1, 1/2, 1/4, ..."""
         return GeneralizedGini([0.5**j for j in range(self.n_objectives)])

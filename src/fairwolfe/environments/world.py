@@ -137,6 +137,11 @@ class ArmsWorld(ABC, Generic[W]):
         """The kernels and parameters of a world."""
 
     @property
+    def bounded(self) -> bool:
+        """Whether rewards stay in the ranges of the problem, as every regret bound asks."""
+        return True
+
+    @property
     def n_draws(self) -> int:
         """How many numbers one `feedback` draws: one for each reward, if not stated otherwise."""
         return self.problem().n_objectives

@@ -88,6 +88,15 @@ class Combination(Concave):
             0.0,
         )
 
+    def _prox_point(self, z: Vector, step: float, g: Vector) -> Vector:
+        point = z.copy()
+        for part in self.parts(z.size):
+            here, own = z[part.where], g[part.where] / part.scale
+            moved = part.objective._prox_point(here, part.scale * step, own)
+            # Parts of a sum see all coordinates, but each moves its own only.
+            point[part.where] = np.where(moved == here, point[part.where], moved)
+        return point
+
     def leaves(self, n: int) -> Iterator[tuple[float, Concave, int]]:
         for part in self.parts(n):
             for scale, leaf, size in part.objective.leaves(part.size(n)):

@@ -201,8 +201,7 @@ class Concave(ABC):
         """argmax_y f(y) - |y - z|^2 / (2 step), for step > 0."""
         self._check_prox()
         point = self._checked(z)
-        # The envelope's gradient is (prox - z)/step, computed without that cancellation.
-        return point + step * self._smoothed(point, positive("step", step))
+        return self._prox_point(point, step, self._smoothed(point, positive("step", step)))
 
     def envelope(self, z: Vector, step: float) -> float:
         """Value of the Moreau smoothing: max_y f(y) - |y - z|^2/(2 step), leaf by leaf."""
@@ -303,7 +302,11 @@ class Concave(ABC):
     def _envelope(self, z: Vector, step: float) -> float:
         self._check_smoothable()
         g = self._smoothed(z, step)
-        return float(self._value(z + step * g) - 0.5 * step * (g @ g))
+        return float(self._value(self._prox_point(z, step, g)) - 0.5 * step * (g @ g))
+
+    def _prox_point(self, z: Vector, step: float, g: Vector) -> Vector:
+        """The proximal point, given the envelope's gradient g = (prox - z)/step."""
+        return z + step * g
 
     def _smoothed(self, z: Vector, step: float) -> Vector:
         program = self.program(z.size)

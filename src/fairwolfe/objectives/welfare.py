@@ -113,6 +113,16 @@ class Welfare(Concave):
             return float(x.sum())
         return -np.inf if x.min() < 0.0 else float((x**self.alpha).sum())
 
+    def _prox_point(self, z: Vector, step: float, g: Vector) -> Vector:
+        point = z + step * g
+        if self.alpha < 1.0:
+            # Far outside the domain, z + step g would round to the wrong side of its edge: there
+            # the point y comes from g = alpha y^(alpha - 1).
+            far = z + self.offset <= 0.0
+            root = (self.alpha / g[far]) ** (1.0 / (1.0 - self.alpha))
+            point[far] = np.maximum(root - self.offset, -self.offset)
+        return point
+
     def lipschitz(self, n: int) -> float:
         return float(np.sqrt(n)) * self._slope()
 
@@ -158,6 +168,10 @@ class Nash(Concave):
     def _value(self, z: Vector) -> float:
         x = z + self.offset
         return -np.inf if x.min() <= 0.0 else float(np.log(x).sum())
+
+    def _prox_point(self, z: Vector, step: float, g: Vector) -> Vector:
+        # Outside the domain z + step g would round to the wrong side of its edge; g is 1/y.
+        return np.where(z + self.offset > 0.0, z + step * g, 1.0 / g - self.offset)
 
     def lipschitz(self, n: int) -> float:
         return float(np.sqrt(n)) / self.offset if self.offset else np.inf

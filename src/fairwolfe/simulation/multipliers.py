@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -36,6 +36,8 @@ Support = Callable[[Vector], tuple[float, Vector]]
 
 _HEADER = 8  # numbers per leaf in the params of `stacked`
 _WIDTH = 0.1  # of the envelope, in units of (spread of the vertices)/(slope)
+_CLOSING = 0.5  # how much nearer a round of multipliers should bring y and A s
+_CLOSED = 1e-6  # near enough, in units of the spread of the vertices
 _STEPS = 3000  # corrective steps between two vertices, at most
 _ACCURACY = 0.1  # of a corrective step, relative to what the next vertex can bring
 _FINE_CALLS = 100
@@ -239,8 +241,9 @@ def maximise(
     vertices = np.ascontiguousarray((to_y @ points.T).T)
     multipliers = np.zeros(to_y.shape[0])
     for _ in range(3):  # widths need slopes, which depend a little on the widths
-        set_widths(f, vertices, f.touch(weights @ vertices)[0])
+        set_widths(f, vertices, f.touch(weights @ vertices)[0], _WIDTH)
     bend = np.ones(1)
+    narrow, last_apart = np.full(len(f.leaves), _WIDTH), np.full(len(f.leaves), np.inf)
     best, upper = -np.inf, np.inf
     found: Found | None = None
     for calls in range(3, limit + 1):
@@ -256,11 +259,11 @@ def maximise(
         if value > best or found is None:
             best = value
             mixture = (average, weights, directions)
-        # A function of the user's without a proximal map may be -inf here: nothing is touched then.
-        top = intercept + height + room if np.isfinite(touched) else np.inf
-        if top < upper or found is None:
-            upper = top
-            certificate = (intercept + room, slope)
+        # Where f is -inf (a user's function without a proximal map may be) nothing is touched.
+        intercept = intercept + room if np.isfinite(touched) else np.inf
+        if intercept + height < upper or found is None:
+            upper = intercept + height
+            certificate = (intercept, slope)
         found = Found(best, max(upper, best), *mixture, *certificate, calls)
         if close(best, upper, fine if calls <= _FINE_CALLS else tolerance):
             break
@@ -269,7 +272,12 @@ def maximise(
         cost = touched + float(g @ (y - p)) - f.value(y)  # of the envelope
         if missing <= 0.5 * cost or missing <= 0.1 * fine * scale:
             multipliers = g
-            set_widths(f, vertices, g)
+            # A block whose constraint y = A s hardly closes has too wide an envelope.
+            apart = np.array(f.norms(p - y))
+            wide = np.array(f.norms(vertices.std(axis=0)))
+            narrow[(apart > _CLOSING * last_apart) & (apart > _CLOSED * wide)] *= 0.25
+            last_apart = apart
+            set_widths(f, vertices, g, narrow)
         used = weights > 0.0
         if len(weights) > 3 * n + 50:
             weights, points, directions = weights[used], points[used], directions[used]
@@ -301,13 +309,13 @@ def rounding(value: float, g: Vector, p: Vector) -> float:
     return _ROUNDING * (abs(value) + float(np.abs(g) @ np.abs(p)))
 
 
-def set_widths(f: Leaves, vertices: Matrix, g: Vector, width: float = _WIDTH) -> None:
+def set_widths(f: Leaves, vertices: Matrix, g: Vector, widths: Any) -> None:
     """Widths in the units of each leaf, so that rewards may have very different scales."""
-    away = np.sqrt(((vertices - vertices.mean(axis=0)) ** 2).mean(axis=0))
-    sizes = zip(f.norms(away), f.norms(g), f.blocks, strict=True)
+    shares = np.broadcast_to(widths, len(f.blocks))
+    sizes = zip(shares, f.norms(vertices.std(axis=0)), f.norms(g), f.blocks, strict=True)
     f.widen(
         [
             width * spread / slope if spread > 0.0 and slope > 0.0 else f.reach[block.start] or 1.0
-            for spread, slope, block in sizes
+            for width, spread, slope, block in sizes
         ]
     )
