@@ -141,6 +141,9 @@ class Combination(Concave):
     def has_prox(self) -> bool:
         return all(member.has_prox for member in self.members)
 
+    def _has_prox_at(self, n: int) -> bool:
+        return all(part.objective._has_prox_at(part.size(n)) for part in self.parts(n))
+
     @property
     def everywhere(self) -> bool:
         return all(member.everywhere for member in self.members)
@@ -218,6 +221,10 @@ class Sum(Combination):
         # Only block by block: there is no closed form for a sum on the same coordinates.
         n = self.size or max(_least_size(term) for term in self.terms)
         return super().has_prox and self._disjoint(n)
+
+    def _has_prox_at(self, n: int) -> bool:
+        # Coordinates counted from the end may or may not meet the others, depending on n.
+        return super()._has_prox_at(n) and self._disjoint(n)
 
     def _described(self) -> str:
         widest = next(term for term in self.terms if term.size is not None)

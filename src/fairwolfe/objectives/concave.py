@@ -199,8 +199,9 @@ class Concave(ABC):
 
     def prox(self, z: Vector, step: float) -> Vector:
         """argmax_y f(y) - |y - z|^2 / (2 step), for step > 0."""
-        self._check_prox()
         point = self._checked(z)
+        if not self._has_prox_at(point.size):
+            self._refuse_prox()
         return self._prox_point(point, step, self._smoothed(point, positive("step", step)))
 
     def envelope(self, z: Vector, step: float) -> float:
@@ -267,13 +268,17 @@ class Concave(ABC):
 
     # --- the rest -----------------------------------------------------------------------------
 
-    def _check_prox(self) -> None:
-        if not self.has_prox:
-            raise NoProx(f"{self} has no proximal map in closed form; {self._instead()}")
+    def _has_prox_at(self, n: int) -> bool:
+        """Whether there is a prox for n coordinates."""
+        return self.has_prox
+
+    def _refuse_prox(self) -> None:
+        raise NoProx(f"{self} has no proximal map in closed form; {self._instead()}")
 
     def _check_smoothable(self) -> None:
         """Whether Moreau smoothing can treat this leaf; raises NoProx if not."""
-        self._check_prox()
+        if not self.has_prox:
+            self._refuse_prox()
 
     def _instead(self) -> str:
         return "smooth it with Moreau(), which works on every leaf by itself, or Randomized()"

@@ -153,7 +153,7 @@ class Custom(Concave):
 
     def _check_smoothable(self) -> None:
         if not self.smooth:
-            self._check_prox()
+            self._refuse_prox()
 
     def _envelope(self, z: Vector, step: float) -> float:
         self._check_smoothable()
