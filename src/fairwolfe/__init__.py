@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fairwolfe.errors import FairwolfeError
     from fairwolfe.problem import Problem
     from fairwolfe.reduction import FrankWolfe, MOLinCB
-    from fairwolfe.simulation import compare, known, optimum, simulate
+    from fairwolfe.simulation import bounds, compare, known, optimum, simulate
 
 __all__ = [
     "Agent",
@@ -40,6 +40,7 @@ __all__ = [
     "Problem",
     "__version__",
     "bandits",
+    "bounds",
     "checks",
     "compare",
     "environments",
@@ -78,6 +79,8 @@ def __getattr__(name: str) -> Any:
         return version("fairwolfe")
     if name in _PLACES:
         return getattr(import_module(_PLACES[name]), name)
+    if name == "bounds":
+        return import_module("fairwolfe.simulation.bounds")
     if name in __all__:
         return import_module(f"fairwolfe.{name}")
     raise AttributeError(f"module 'fairwolfe' has no attribute {name!r}")

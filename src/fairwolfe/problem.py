@@ -6,13 +6,14 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from fairwolfe.errors import InvalidInput, did_you_mean
 
-__all__ = ["Frozen", "Problem", "whole_number"]
+__all__ = ["Frozen", "Problem", "real_number", "whole_number"]
 
 V = TypeVar("V")
 
@@ -175,7 +176,7 @@ class Problem:
         """D: exposures of the items, then the user-side rewards."""
         return (self.n_items or 0) + len(self.rewards)
 
-    @property
+    @cached_property
     def dimension(self) -> int:
         """d: the length of one row of features, a pair multiplied out."""
         return math.prod(np.atleast_1d(self.n_features).tolist())
@@ -236,6 +237,8 @@ class Problem:
         for key in values:
             if key not in known:
                 raise InvalidInput(f"a problem has no field {key!r}; {did_you_mean(key, known)}")
+        if "n_features" not in values:
+            raise InvalidInput(f"a problem cannot be read from {text[:40]!r}: it has no n_features")
         if isinstance(values.get("n_features"), list):
             values["n_features"] = tuple(values["n_features"])
         return cls(**values)
@@ -248,10 +251,15 @@ def whole_number(name: str, value: object) -> int:
     return int(value)
 
 
-def _positive(name: str, value: object) -> float:
+def real_number(name: str, value: Any) -> float:
+    """A number (NaN and infinities are for the caller to judge), or an error that shows it."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
-        raise InvalidInput(f"{name} is {value!r}; give a positive number")
-    number = float(value)
+        raise InvalidInput(f"{name} is {value!r}; give a number")
+    return float(value)
+
+
+def _positive(name: str, value: object) -> float:
+    number = real_number(name, value)
     if not (math.isfinite(number) and number > 0):
         raise InvalidInput(f"{name} is {value!r}; give a positive finite number")
     return number

@@ -12,7 +12,7 @@ from scipy.optimize import linprog
 
 import fairwolfe as fw
 from fairwolfe import registry
-from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Uniform
+from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Thompson, Uniform
 from fairwolfe.environments import Finite, Mehrotra
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
 from fairwolfe.objectives import (
@@ -72,6 +72,7 @@ THEOREMS: dict[str, Any] = {
         ("A1", LinUCB(), False, 0.164),
         ("A1", LinUCB(), True, 0.110),
         ("A1", SquareCB(horizon=LONG), True, 0.072),
+        ("A2", LinUCB(model="extended"), True, 0.380),
         ("A2", LinUCB(), True, 0.242),
         ("A2", SquareCB(horizon=LONG), True, 0.112),
     ],
@@ -82,11 +83,6 @@ def test_the_numbers_of_the_small_worlds(
     environment, f = WORLDS[world]
     bound = bounds.of(FrankWolfe(f, base), environment, LONG, tight=tight)
     assert bound == pytest.approx(expected, abs=5e-4)
-
-
-def test_the_number_of_the_extended_form() -> None:
-    given: dict[str, Any] = {"problem": A2, "objective": MINIMUM, "horizon": LONG, "tight": True}
-    assert bounds.linucb(**given, model="extended") == pytest.approx(0.380, abs=5e-4)
 
 
 def test_the_number_of_the_ranking() -> None:
@@ -450,10 +446,22 @@ def test_of_needs_the_number_of_arms_for_squarecb() -> None:
     assert bounds.of(policy, replace(A2.problem(), n_arms=2), LONG) > 0.0
 
 
-def test_a_gamma_for_a_larger_slope_is_covered() -> None:
-    steep = FrankWolfe(MINIMUM, SquareCB(lipschitz=2.0))
-    plain = FrankWolfe(MINIMUM, SquareCB())
-    assert bounds.of(steep, A2, LONG) > bounds.of(plain, A2, LONG)
+@pytest.mark.parametrize("base", [SquareCB(), LinUCB(model="extended")])
+def test_a_base_for_a_larger_slope_is_covered(base: SquareCB | LinUCB) -> None:
+    plain, same, steep = (
+        bounds.of(FrankWolfe(MINIMUM, replace(base, lipschitz=slope)), A2, LONG)
+        for slope in (None, 1.0, 2.0)
+    )
+    assert plain == same < steep
+
+
+def test_the_extended_form_of_a_policy() -> None:
+    problem = replace(A2.problem(), noise=0.3)
+    policy = FrankWolfe(MINIMUM, LinUCB(model="extended", ridge=0.5))
+    expected = bounds.linucb(
+        problem=problem, objective=MINIMUM, horizon=LONG, model="extended", ridge=0.5
+    )
+    assert bounds.of(policy, problem, LONG) == expected
 
 
 def test_the_optimistic_iterate_pays_for_its_distance() -> None:
@@ -518,9 +526,22 @@ def outside() -> dict[str, tuple[Any, Any, dict[str, Any], str]]:
             {},
             "lipschitz=1",
         ),
+        "radius for another f": (
+            FrankWolfe(3.0 * Minimum(), LinUCB(model="extended", lipschitz=1.0)),
+            A2,
+            {},
+            "LinUCB was given lipschitz=1",
+        ),
+        "optimistic extended": (
+            FrankWolfe(MINIMUM, LinUCB(model="extended"), iterate="optimistic"),
+            A2,
+            {"distance": 0.1},
+            "Eq. .36.*shared",
+        ),
         "epsilon": (FrankWolfe(MINIMUM, EpsilonGreedy(0.1)), A2, {}, "EpsilonGreedy.*grows like T"),
         "uniform": (FrankWolfe(MINIMUM, Uniform()), A2, {}, "Uniform.*grows like T"),
         "another base": (FrankWolfe(MINIMUM, Stubborn()), A2, {}, "Stubborn.*no bound"),
+        "Thompson": (FrankWolfe(MINIMUM, Thompson()), A2, {}, "Thompson.*no bound"),
         "MOLinCB": (MOLinCB(MINIMUM), A2, {}, "MOLinCB"),
         "known": (fw.known(A2, MINIMUM), A2, {}, "Known"),
         "memory": (FrankWolfe(MINIMUM, linucb, memory=50.0), A2, {}, "memory is 50"),
@@ -739,6 +760,7 @@ def measured(policy: FrankWolfe, world: str, horizon: int, seed: int) -> tuple[V
 
 BASES = {
     "LinUCB": LinUCB(),
+    "LinUCB extended": LinUCB(model="extended"),
     "SquareCB": SquareCB(),
     "SquareCB with a horizon": SquareCB(horizon=10_000),
 }

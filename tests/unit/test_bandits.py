@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fairwolfe import Problem
-from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Uniform
+from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Thompson, Uniform
 from fairwolfe.bandits.choosing import BanditState, LinearBandit
 from fairwolfe.contexts import Bilinear, PerArm
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
@@ -36,8 +36,8 @@ class Fixed:
 
     uniform: float
 
-    def random(self) -> float:
-        return self.uniform
+    def random(self, size: tuple[int, ...]) -> Vector:
+        return np.full(size, self.uniform)
 
 
 def bad(value: object) -> Any:
@@ -227,7 +227,7 @@ def test_linucb_against_numpy(exploration: float) -> None:
             oracle.counters,
             context,
             False,
-            0.0,
+            np.empty(0),
             played.state.params,
             out,
             report,
@@ -260,7 +260,7 @@ def test_linucb_takes_noise_and_norms_from_the_problem() -> None:
             oracle.counters,
             x,
             False,
-            0.0,
+            np.empty(0),
             state.params,
             out,
             np.empty(1),
@@ -306,6 +306,47 @@ def test_estimates_of_the_others_are_projected_predictions(base: LinearBandit) -
         np.testing.assert_allclose(estimate, np.clip(free, LOW, HIGH), rtol=0.0, atol=1e-11)
         clipped += int(not np.allclose(free, estimate))
     assert clipped > 0
+
+
+def test_thompson_against_numpy() -> None:
+    """theta~ = theta + R_i L xi by reward; <g, theta~> needs one draw of d numbers for all."""
+    ridge, scale = 0.3, 0.5
+    base = Thompson(scale=scale, ridge=ridge)
+    played = Played(base, 12)
+    theta, root = played.theta(ridge), np.linalg.cholesky(np.linalg.inv(played.gram(ridge)))
+    taken = set()
+    for seed in range(40):
+        context, g = played.context(6), played.rng.normal(size=N)
+        xi = stream(seed, "normals").standard_normal(D)
+        spread = scale * float(np.linalg.norm(g * (HIGH - LOW) / 2.0))
+        values = context @ (theta.T @ g + spread * root @ xi)
+        choice = base.act(played.state, context, g, stream(seed, "normals"))
+        assert choice.action == int(values.argmax())
+        assert choice.probability is None
+        taken.add(choice.action == int((context @ theta.T @ g).argmax()))
+    assert taken == {True, False}  # it does explore
+
+
+def test_linucb_extended_against_numpy() -> None:
+    """<g, r> on g (x) x, the direction another one in every round."""
+    ridge, delta, slope = 0.3, 0.1, 1.7
+    base = LinUCB(exploration=0.4, ridge=ridge, delta=delta, model="extended", lipschitz=slope)
+    state, rng = base.init(PROBLEM), stream(0, "extended")
+    x, y = np.zeros((0, N * D)), np.zeros(0)
+    for _ in range(60):
+        context, g = rng.normal(size=(6, D)) / 2.0, rng.normal(size=N)
+        rows = np.array([np.kron(g, row) for row in context])
+        gram = ridge * np.eye(N * D) + x.T @ x
+        width = np.sqrt(np.einsum("ai,ij,aj->a", rows, np.linalg.inv(gram), rows))
+        log_det = np.linalg.slogdet(gram)[1] - N * D * math.log(ridge)
+        alpha = slope * DIAMETER / 2.0 * math.sqrt(2.0 * math.log(2.0 / delta) + log_det)
+        alpha += math.sqrt(ridge) * 0.8 * math.sqrt(N)
+        values = rows @ np.linalg.solve(gram, x.T @ y) + 0.4 * alpha * width
+        choice = base.act(state, context, g, rng)
+        assert choice.action == int(values.argmax())
+        reward = rng.uniform(LOW, HIGH)
+        state = base.update(state, choice, g, reward)
+        x, y = np.vstack([x, rows[choice.action]]), np.append(y, g @ reward)
 
 
 def test_ties_go_to_the_first_arm() -> None:
@@ -377,6 +418,18 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "epsilon negative": (lambda: EpsilonGreedy(-0.1), InvalidInput, r"epsilon is -0\.1; .*0 to 1"),
     "epsilon large": (lambda: EpsilonGreedy(1.1), InvalidInput, r"epsilon is 1\.1; .*0 to 1"),
     "epsilon nan": (lambda: EpsilonGreedy(nan), InvalidInput, r"epsilon is nan; .*0 to 1"),
+    "extended without L": (
+        lambda: LinUCB(model="extended").init(PROBLEM),
+        OutsideAssumptions,
+        r"extended LinUCB needs a Lipschitz constant of f, here None",
+    ),
+    "extended and per arm": (
+        lambda: LinUCB(model="extended", lipschitz=1.0).init(Problem.arms(D, RANGES, n_arms=3)),
+        InvalidInput,
+        r"one design for all arms; use model='shared' with PerArm",
+    ),
+    "model": (lambda: LinUCB(model=bad("both")), InvalidInput, r"model is 'both'; .*'extended'"),
+    "scale of thompson": (lambda: Thompson(scale=nan), InvalidInput, r"scale is nan; .*at least 0"),
     "per-arm context": (
         lambda: act(PROBLEM, PerArm(np.ones(D))),
         InvalidInput,

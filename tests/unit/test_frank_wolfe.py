@@ -117,6 +117,23 @@ def test_a_linear_objective_is_plain_linucb(weights: tuple[float, ...], explorat
 
 
 @pytest.mark.parametrize("weights", WEIGHTS)
+def test_a_linear_objective_is_plain_linucb_extended(weights: tuple[float, ...]) -> None:
+    """A direction w that never changes: <w, r> on w (x) x is plain LinUCB with ridge/|w|^2."""
+    n, w, ridge, delta = len(weights), np.array(weights), 0.3, 0.1
+    slope = float(np.linalg.norm(w))
+    problem, world = problem_of(n, parameter_norm=0.7), World(n)
+    noise, norm = slope * problem.diameter / 2.0, 0.7 * math.sqrt(n)
+
+    def choose(values: Vector, width: Vector, log_det: float, t: int, uniform: float) -> int:
+        radius = noise * math.sqrt(2.0 * math.log(2.0 / delta) + log_det)
+        return int((values + 0.3 * (radius + math.sqrt(ridge) * norm) * width).argmax())
+
+    base = LinUCB(exploration=0.3, ridge=ridge, delta=delta, model="extended")
+    actions, _ = world.play(FrankWolfe(Linear(weights), base), problem)
+    assert actions == plain_actions(world, w, ridge / slope**2, choose)
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
 def test_a_linear_objective_is_plain_squarecb(weights: tuple[float, ...]) -> None:
     def choose(values: Vector, width: Vector, log_det: float, t: int, uniform: float) -> int:
         best = int(values.argmax())

@@ -31,7 +31,11 @@ def cholesky_times(matrix: Matrix, x: Vector, out: Vector) -> None:
             total = matrix[i, j]
             for k in range(j):
                 total = fma(-lower[i, k], lower[j, k], total)
-            lower[i, j] = np.sqrt(max(total, 0.0)) if i == j else total / lower[j, j]
+            if i == j:
+                lower[i, i] = np.sqrt(max(total, 0.0))
+            else:
+                # A pivot of 0 has a row of zeros below it, but for rounding.
+                lower[i, j] = total / lower[j, j] if lower[j, j] > 0.0 else 0.0
         total = 0.0
         for j in range(i + 1):
             total = fma(lower[i, j], x[j], total)

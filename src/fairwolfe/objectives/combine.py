@@ -17,7 +17,15 @@ from scipy import sparse
 from fairwolfe._compile import kernel
 from fairwolfe.errors import InvalidInput, NotConcave
 from fairwolfe.linalg import add_scaled
-from fairwolfe.objectives.concave import GRADIENT, Concave, Program, Scope, call_gradient
+from fairwolfe.objectives.concave import (
+    GRADIENT,
+    Concave,
+    Program,
+    Scope,
+    call_gradient,
+    require_objective,
+)
+from fairwolfe.problem import real_number
 from fairwolfe.protocols import IntVector, Vector
 
 __all__ = ["Combination", "On", "Part", "Scaled", "Sum"]
@@ -286,6 +294,8 @@ class Scaled(Combination):
     objective: Concave
 
     def __post_init__(self) -> None:
+        require_objective("what is multiplied", self.objective)
+        object.__setattr__(self, "multiple", real_number("the multiple", self.multiple))
         if not (np.isfinite(self.multiple) and self.multiple >= 0.0):
             kind = NotConcave if self.multiple < 0.0 else InvalidInput
             raise kind(
@@ -332,6 +342,7 @@ class On(Combination):
     coordinates: tuple[str | int, ...]
 
     def __post_init__(self) -> None:
+        require_objective("what is aimed", self.objective)
         chosen = self.coordinates
         for c in chosen:
             if isinstance(c, bool) or not isinstance(c, (str, int, np.integer)):

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from fairwolfe._compile import Kernel, function_at, kernel
 from fairwolfe.errors import InvalidInput, NoProx, did_you_mean
-from fairwolfe.problem import Problem
+from fairwolfe.problem import Problem, real_number
 from fairwolfe.protocols import Vector
 
 if TYPE_CHECKING:
@@ -55,11 +55,11 @@ class Program(NamedTuple):
 
     def raise_failures(self) -> None:
         """Raise what a Python function of the user raised inside compiled code, if one did."""
+        raised = [error for failures in self.failures for error in failures]
         for failures in self.failures:
-            if failures:
-                error = failures[0]
-                failures.clear()
-                raise error
+            failures.clear()
+        if raised:
+            raise raised[0]
 
 
 @dataclass(frozen=True)
@@ -362,13 +362,21 @@ def finite_vector(name: str, values: Any) -> Vector:
 
 def numbers(name: str, values: Iterable[float]) -> tuple[float, ...]:
     """Finite numbers as a tuple, for hyper-parameters that are compared and hashed."""
+    if not isinstance(values, Iterable) or isinstance(values, str):
+        raise InvalidInput(f"{name} is {values!r}; give a sequence of numbers")
     given = values if isinstance(values, (np.ndarray, tuple, list)) else tuple(values)
     return tuple(finite_vector(name, given).tolist())
 
 
 def positive(name: str, value: float) -> float:
     """A positive finite number, or an error that shows it."""
-    number = float(value)
+    number = real_number(name, value)
     if not (np.isfinite(number) and number > 0):
         raise InvalidInput(f"{name} is {value!r}; give a positive finite number")
     return number
+
+
+def require_objective(name: str, value: Any) -> None:
+    """Refuse what is no objective."""
+    if not isinstance(value, Concave):
+        raise InvalidInput(f"{name} is {value!r}; give an objective, such as Minimum()")

@@ -13,6 +13,7 @@ import numpy as np
 from fairwolfe._compile import call_back, kernel
 from fairwolfe.errors import InvalidInput, NotConcave
 from fairwolfe.objectives.concave import GRADIENT, Concave, Scope, finite_vector
+from fairwolfe.problem import real_number
 from fairwolfe.protocols import Vector
 from fairwolfe.streams import stream
 
@@ -75,7 +76,13 @@ class Custom(Concave):
         object.__setattr__(self, "function", value)
         object.__setattr__(self, "slope", gradient)
         object.__setattr__(self, "smooth", bool(smooth))
-        object.__setattr__(self, "lipschitz_constant", float(lipschitz))
+        slope = real_number("the Lipschitz constant of Custom", lipschitz)
+        if not slope >= 0.0:
+            raise InvalidInput(
+                f"the Lipschitz constant of Custom is {lipschitz!r}; give a number of at least 0, "
+                "or leave it out where there is none"
+            )
+        object.__setattr__(self, "lipschitz_constant", slope)
 
     def __repr__(self) -> str:
         slope = f", {_name(self.slope)}" if self.slope else ""
@@ -98,7 +105,7 @@ class Custom(Concave):
         return self.lipschitz_constant
 
     def _value(self, z: Vector) -> float:
-        value = float(self.function(z))
+        value = float(self.function(z.copy()))  # it may write into what it is given
         if np.isnan(value) or value == np.inf:
             raise InvalidInput(
                 f"the value function of Custom returned {value} at z = {z.tolist()}; a concave "
@@ -151,6 +158,9 @@ class Custom(Concave):
             self.failures.append(error)
             result[:] = np.nan
 
+    def curvature(self, n: int) -> Vector:
+        return np.zeros(n) if self.smooth else np.ones(n)  # smooth: no smoothing touches it
+
     def _check_smoothable(self) -> None:
         if not self.smooth:
             self._refuse_prox()
@@ -168,25 +178,27 @@ class Custom(Concave):
         """Look for two points of the box that prove f not concave, or its gradient wrong."""
         rng = stream(0, "custom", "check")
         n = low.size
-        for _ in range(_PAIRS):
-            x, y = low + (high - low) * rng.random((2, n))
-            share = rng.uniform(0.05, 0.95)
+        pairs = low + (high - low) * rng.random((_PAIRS, 2, n))
+        for (x, y), share in zip(pairs, rng.uniform(0.05, 0.95, _PAIRS), strict=True):
             fx, fy, fm = self._value(x), self._value(y), self._value((1 - share) * x + share * y)
             chord = (1 - share) * fx + share * fy
-            if not chord <= fm + 1e-9 * (1.0 + abs(fx) + abs(fy)):
+            if chord > -np.inf and chord > fm + 1e-9 * (1.0 + abs(fx) + abs(fy)):
                 raise NotConcave(
                     f"the function of Custom is not concave: between x = {x.tolist()} "
                     f"(f = {fx:.6g}) and y = {y.tolist()} (f = {fy:.6g}), at {share:.3g} of the "
                     f"way, it is {fm:.6g}, below the chord's {chord:.6g}; give a concave function"
                 )
-            if self.slope is not None and np.isfinite(fx):
-                reach = fx + float(self._slope(x) @ (y - x))
-                if not fy <= reach + 1e-7 * (1.0 + abs(fx) + abs(fy)):
-                    raise InvalidInput(
-                        f"the gradient function of Custom is wrong: from x = {x.tolist()} it "
-                        f"promises f <= {reach:.6g} at y = {y.tolist()}, where f is {fy:.6g}; a "
-                        "supergradient must satisfy f(y) <= f(x) + <g(x), y - x>"
-                    )
+        for x, y in pairs if self.slope is not None else ():
+            fx, fy = self._value(x), self._value(y)
+            if fx == -np.inf:
+                continue
+            reach = fx + float(self._slope(x) @ (y - x))
+            if fy > reach + 1e-7 * (1.0 + abs(fx) + abs(fy)):
+                raise InvalidInput(
+                    f"the gradient function of Custom is wrong: from x = {x.tolist()} it "
+                    f"promises f <= {reach:.6g} at y = {y.tolist()}, where f is {fy:.6g}; a "
+                    "supergradient must satisfy f(y) <= f(x) + <g(x), y - x>"
+                )
         self.__dict__.setdefault("_checked_sizes", set()).add(n)
 
     @classmethod

@@ -18,8 +18,10 @@ def equal_exposure(z: Vector, step: float, params: Vector, work: Vector, out: Ve
     """-min(1/n, |Cz|/step) Cz/|Cz|, and 0 at equality."""
     n = z.size
     mean = 0.0
+    equal = True
     for i in range(n):
         mean += z[i]
+        equal = equal and z[i] == z[0]
     mean /= n
     square = 0.0
     for i in range(n):
@@ -27,7 +29,7 @@ def equal_exposure(z: Vector, step: float, params: Vector, work: Vector, out: Ve
         square += out[i] * out[i]
     norm = np.sqrt(square)
     scale = 0.0
-    if norm > 0.0:
+    if norm > 0.0 and not equal:  # the mean of equal numbers may be rounded
         scale = -1.0 / (n * norm)
         if step > 0.0:
             scale = -min(-scale, 1.0 / step)

@@ -13,7 +13,14 @@ from scipy import sparse
 
 from fairwolfe._compile import kernel
 from fairwolfe.errors import InvalidInput
-from fairwolfe.objectives.concave import GRADIENT, Concave, Scope, call_gradient, numbers
+from fairwolfe.objectives.concave import (
+    GRADIENT,
+    Concave,
+    Scope,
+    call_gradient,
+    numbers,
+    require_objective,
+)
 from fairwolfe.protocols import Vector
 
 __all__ = ["ByGroup", "Mapped", "PerMerit"]
@@ -139,7 +146,13 @@ class Mapped(_OfMap):
     matrix: Sequence[Sequence[float]]
 
     def __post_init__(self) -> None:
+        require_objective("the objective of Mapped", self.objective)
         given: Any = self.matrix
+        if np.ndim(given if not hasattr(given, "toarray") else given.toarray()) != 2:
+            raise InvalidInput(
+                f"the matrix of Mapped is {given!r:.60}; give rows of numbers, one for each input "
+                "of the objective"
+            )
         dense = given.toarray() if hasattr(given, "toarray") else given
         rows = [numbers(f"row {i} of the matrix", row) for i, row in enumerate(dense)]
         if len({len(row) for row in rows}) != 1:
@@ -192,6 +205,7 @@ class ByGroup(_OfMap):
     labels: Sequence[Hashable]
 
     def __post_init__(self) -> None:
+        require_objective("the objective of ByGroup", self.objective)
         given: Any = self.labels
         labels = given.tolist() if isinstance(given, np.ndarray) else given
         object.__setattr__(self, "labels", tuple(labels))
@@ -246,6 +260,7 @@ class PerMerit(_OfMap):
     merit: Sequence[float]
 
     def __post_init__(self) -> None:
+        require_objective("the objective of PerMerit", self.objective)
         merit = numbers("merit", self.merit)
         for i, value in enumerate(merit):
             if value <= 0.0:

@@ -11,7 +11,7 @@ import numpy as np
 from fairwolfe._compile import kernel
 from fairwolfe.errors import InvalidInput, NotConcave
 from fairwolfe.objectives.concave import GRADIENT, Concave, Scope, numbers
-from fairwolfe.problem import Frozen
+from fairwolfe.problem import Frozen, real_number
 from fairwolfe.protocols import Vector
 
 __all__ = ["AtLeast", "AtMost"]
@@ -51,7 +51,7 @@ class _Threshold(Concave):
         else:
             level = numbers("level", level)  # type: ignore[arg-type]
         object.__setattr__(self, "level", level)
-        penalty = float(self.penalty)
+        penalty = real_number(f"the penalty of {type(self).__name__}", self.penalty)
         if not (np.isfinite(penalty) and penalty >= 0.0):
             kind = NotConcave if penalty < 0.0 else InvalidInput
             raise kind(

@@ -9,9 +9,9 @@ import numpy as np
 
 from fairwolfe.errors import InvalidInput, NotConcave
 from fairwolfe.objectives.combine import Combination, Part
-from fairwolfe.objectives.concave import Concave, Scope
+from fairwolfe.objectives.concave import Concave, Scope, require_objective
 from fairwolfe.objectives.linear import Linear
-from fairwolfe.problem import whole_number
+from fairwolfe.problem import real_number, whole_number
 
 __all__ = ["TwoSided"]
 
@@ -37,7 +37,10 @@ class TwoSided(Combination):
     n_users: int = 1
 
     def __post_init__(self) -> None:
-        beta = float(self.beta)
+        beta = real_number("beta", self.beta)
+        require_objective("the item side of TwoSided", self.items)
+        if self.users is not None:
+            require_objective("the user side of TwoSided", self.users)
         if not (np.isfinite(beta) and beta >= 0.0):
             kind = NotConcave if beta < 0.0 else InvalidInput
             raise kind(f"beta is {self.beta!r}; give a finite number of at least 0")

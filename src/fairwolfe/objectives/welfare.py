@@ -10,6 +10,7 @@ import numpy as np
 from fairwolfe._compile import kernel
 from fairwolfe.errors import InvalidInput, NotConcave
 from fairwolfe.objectives.concave import GRADIENT, Concave
+from fairwolfe.problem import real_number
 from fairwolfe.protocols import Vector
 
 __all__ = ["Nash", "Welfare"]
@@ -68,7 +69,7 @@ def nash(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -> N
 
 
 def _checked_offset(name: str, offset: float) -> float:
-    number = float(offset)
+    number = real_number(f"the offset of {name}", offset)
     if not (np.isfinite(number) and number >= 0.0):
         raise InvalidInput(f"the offset of {name} is {offset!r}; give a number of at least 0")
     return number
@@ -93,7 +94,7 @@ class Welfare(Concave):
     kernel = welfare
 
     def __post_init__(self) -> None:
-        alpha = float(self.alpha)
+        alpha = real_number("alpha", self.alpha)
         if not (np.isfinite(alpha) and 0.0 < alpha <= 1.0):
             kind = NotConcave if alpha > 1.0 else InvalidInput
             raise kind(

@@ -49,6 +49,10 @@ class Plan(NamedTuple):
     base: Any
     forget: float
 
+    def age(self, t: int) -> int:
+        """t for the smoothing: with memory, the number of rewards that the average still holds."""
+        return t if self.forget == 0.0 else min(t, int(1.0 / self.forget))
+
 
 class State(NamedTuple):
     """The iterate z, the average observed reward, the running direction, t, and the base's."""
@@ -134,10 +138,12 @@ class FrankWolfe:
         """grad f_t(z); for Randomized smoothing, its running average."""
         if not getattr(state.plan.base, "needs_direction", True):
             return state.direction
-        smoothing, t = state.plan.smoothing, state.t
-        g = smoothing.direction(state.plan.objective, state.iterate, t, rng)
-        weight = smoothing.mix(t)
-        return g if weight == 1.0 else (1.0 - weight) * state.direction + weight * g
+        smoothing, age = state.plan.smoothing, state.plan.age(state.t)
+        g = smoothing.direction(state.plan.objective, state.iterate, age, rng)
+        if not smoothing.averaged:
+            return g
+        weight = smoothing.mix(age)
+        return (1.0 - weight) * state.direction + weight * g
 
     def act(self, state: State, context: Any, rng: np.random.Generator) -> Decision:
         """Choose for the direction of the moment; only reads the state."""
@@ -177,13 +183,15 @@ class FrankWolfe:
         optimistic = self.iterate == "optimistic"
         options = {"estimate": True} if optimistic or estimate else {}
         choice = plan.base.act(state.base, arms(context, plan.problem), g, rng, **options)
-        follows = plan.smoothing.mix(state.t) != 1.0 or getattr(plan.base, "extended", False)
+        follows = plan.smoothing.averaged or getattr(plan.base, "extended", False)
         trail = Trail(
             choice.evidence,
             choice.evidence.estimate if optimistic else None,
             g if follows else None,
         )
-        return Decision("", state.t, choice.action, choice.probability, trail)
+        # Given a random direction, the base's probability is not that of the action.
+        probability = None if plan.smoothing.averaged else choice.probability
+        return Decision("", state.t, choice.action, probability, trail)
 
     def update(self, state: State, decision: Decision, feedback: Any) -> State:
         """Average the reward vector in and let the base learn from it."""

@@ -220,7 +220,7 @@ class CompiledRun:
         normals, draws = self._draws(n)
         plan = self.state.plan
         base: BanditState = self.state.base
-        times = np.arange(self.state.t, self.state.t + n)
+        times = np.minimum(np.arange(self.state.t, self.state.t + n), plan.age(1 << 62))
         mixes = [plan.smoothing.mix(t) for t in times.tolist()] if self.samples else []
         gradient = self.gradient
         actions = np.empty(n, dtype=np.int64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -25,6 +25,9 @@ class Identity:
     >>> Identity().gradient(Linear([1.0, 2.0]), [0.3, 0.4], t=0).tolist()
     [1.0, 2.0]
     """
+
+    averaged: ClassVar[bool] = False
+    """Directions are exact: the newest one is followed."""
 
     def bind(self, problem: Problem, objective: Concave) -> Identity:
         """Nothing depends on the problem."""

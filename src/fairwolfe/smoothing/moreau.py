@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -37,6 +37,9 @@ class Moreau:
     >>> Moreau(beta0=1.0).gradient(Minimum(), [0.0, 0.5], t=0).tolist()
     [0.75, 0.25]
     """
+
+    averaged: ClassVar[bool] = False
+    """Directions are exact: the newest one is followed."""
 
     beta0: float | None = None
     horizon: int | None = None
@@ -108,8 +111,12 @@ class Moreau:
 
     def beta_0(self, objective: Concave, n: int) -> float:
         """f_t is sqrt(t + 1)/beta_0-smooth: beta0, divided by the curvature of the expression."""
-        curvature = float(objective.curvature(n).max())
-        return self.step(objective, n, 0) / curvature if curvature > 0.0 else np.inf
+        bend = float(objective.curvature(n).max()) / self.step(objective, n, 0)
+        for _, leaf, size in objective.leaves(n):
+            if not leaf.has_prox:
+                # A smooth function that is left as it is bends as much as it does.
+                bend += leaf.smoothness(size)
+        return 1.0 / bend if bend > 0.0 else np.inf
 
     def m_1(self, objective: Concave, n: int) -> float:
         """M_1 with |f_t - f_(t-1)| <= M_1/(t sqrt t): half of M_2 (the paper has M_2)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -78,6 +78,9 @@ class Randomized:
     >>> Randomized().gradient(Linear([1.0, 2.0]), [0.3, 0.4], t=0, rng=rng).round(12).tolist()
     [1.0, 2.0]
     """
+
+    averaged: ClassVar[bool] = True
+    """Directions are noisy: their running average is followed, with the weights of `mix`."""
 
     radius: float | None = None
     n_samples: int = 10

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from fairwolfe.errors import InvalidInput
+from fairwolfe.problem import real_number
 from fairwolfe.protocols import IntVector, Vector
 
 __all__ = ["checked_horizon", "checked_width", "shrink", "shrunk"]
@@ -30,7 +31,7 @@ def checked_width(name: str, width: float | None) -> float | None:
     """None, or a positive finite number."""
     if width is None:
         return None
-    number = float(width)
+    number = real_number(name, width)
     if not (math.isfinite(number) and number > 0.0):
         raise InvalidInput(f"{name} is {width!r}; give a positive number, or None for the default")
     return number

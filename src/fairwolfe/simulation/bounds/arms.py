@@ -69,7 +69,7 @@ def linucb_scalar(
                   + sqrt(ridge) parameter_norm.
 
     Tight: 2 sqrt(2) for 4, and the interval form of Azuma's inequality. The problem's `noise`
-    stands in for L D_K/2 (times L) and B_i/2. More `exploration` than 1 costs (1 + exploration)/2
+    stands in for L D_K/2 and for each B_i/2. More `exploration` than 1 costs (1 + exploration)/2
     times as much; with less, nothing is proved.
 
     Reference: Theorem 19 of the paper, under Assumption 6. Printed are ln(1 + T D/d') without the
@@ -108,7 +108,7 @@ def pseudo_regret(
     elif model == "extended":
         d, features, weight = _dimension(problem) * here.n, slope * problem.feature_norm, 1.0
         gaps, norms = np.array([here.reach]), np.array([math.sqrt(here.n) * norm])
-        noise = 0.5 * gaps if problem.noise is None else np.array([slope * problem.noise])
+        noise = 0.5 * gaps if problem.noise is None else np.array([problem.noise])
     else:
         raise InvalidInput(f"model is {model!r}; give 'shared' or 'extended'")
     log_det = d * np.log1p(t * features**2 / (ridge * d))

@@ -85,12 +85,12 @@ def of(
             problem=here.problem,
             objective=here.objective,
             horizon=horizon,
-            model=_model(base),
+            model=base.model,
             ridge=base.ridge,
             base_delta=base.delta,
             exploration=base.exploration,
             tight=tight,
-            lipschitz=here.lipschitz,
+            lipschitz=_slope(here, base),
         )
     else:
         scalar = _squarecb(here, base, horizon, n_arms or _arms_of(problem), tight)
@@ -132,8 +132,15 @@ def _check_policy(policy: Any) -> None:
     )
 
 
-def _model(base: LinUCB) -> Any:
-    return getattr(base, "model", "shared")
+def _slope(here: Setting, base: LinUCB | SquareCB) -> float:
+    """The L that the base was made for, which must be one of f."""
+    slope = here.lipschitz if base.lipschitz is None else base.lipschitz
+    if slope < here.lipschitz * (1.0 - 1e-12):
+        raise OutsideAssumptions(
+            f"Theorems 19 and 20 ask for a base made for the Lipschitz constant of f, "
+            f"{here.lipschitz:g}, and {type(base).__name__} was given lipschitz={slope:g}"
+        )
+    return slope
 
 
 def _squarecb(here: Setting, base: SquareCB, horizon: T, n_arms: int | None, tight: bool) -> T:
@@ -141,12 +148,6 @@ def _squarecb(here: Setting, base: SquareCB, horizon: T, n_arms: int | None, tig
         raise OutsideAssumptions(
             f"Theorem 20 asks for its own gamma_t and for predictions inside K, and gamma0 is "
             f"{base.gamma0:g}; leave gamma0 out"
-        )
-    slope = here.lipschitz if base.lipschitz is None else base.lipschitz
-    if slope < here.lipschitz * (1.0 - 1e-12):
-        raise OutsideAssumptions(
-            f"Theorem 20 asks for a gamma_t made for the Lipschitz constant of f, "
-            f"{here.lipschitz:g}, and SquareCB was given lipschitz={slope:g}"
         )
     if n_arms is None:
         raise InvalidInput(
@@ -163,13 +164,13 @@ def _squarecb(here: Setting, base: SquareCB, horizon: T, n_arms: int | None, tig
         planned=base.horizon,
         base_delta=base.delta,
         tight=tight,
-        lipschitz=slope,
+        lipschitz=_slope(here, base),
     )
 
 
 def _optimistic(here: Setting, base: Any, horizon: T, tight: bool, distance: float | None) -> Any:
     """Eq. (36): what is averaged in is optimistic, so that its scalar regret is a pseudo-regret."""
-    if not isinstance(base, LinUCB) or _model(base) != "shared":
+    if not isinstance(base, LinUCB) or base.model != "shared":
         raise OutsideAssumptions(
             "with iterate='optimistic' the scalar regret of Eq. (36) is that of the estimates, "
             "which is bounded for LinUCB with a shared design only; use iterate='observed'"
