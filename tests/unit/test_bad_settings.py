@@ -114,7 +114,7 @@ BAD: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "noise a word": (
         lambda: Problem.arms(2, {"c": (0, 1)}, noise="loud"),
         InvalidInput,
-        r"noise is 'loud'; .*positive",
+        r"noise is 'loud'; give a",
     ),
     "coordinate of a slip": (
         lambda: FIVE.coordinate("save"),
