@@ -90,9 +90,14 @@ def demo(subject: str, out: Path, as_json: bool) -> None:
     that any policy can reach there. objectives: what each objective prefers when two rewards can
     be traded against each other.
     """
-    from fairwolfe.simulation.plots import new_figure
+    from fairwolfe.simulation.plots import require_matplotlib
 
-    new_figure()  # a missing matplotlib is better said now than after the work
+    # What would spoil the end is better said before the work: no matplotlib, no such folder.
+    require_matplotlib()
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"{out} cannot be made a folder: {error.strerror}") from error
     (_demo_music if subject == "music" else _demo_objectives)(out, as_json)
 
 

@@ -173,6 +173,7 @@ def test_a_plug_in_that_cannot_be_loaded_hides_no_other(monkeypatch: pytest.Monk
         return load(kind, name)
 
     monkeypatch.setattr(registry, "load", fails_once)
+    monkeypatch.setenv("COLUMNS", "200")
     result = fairwolfe("list", "smoothings")
     assert result.exit_code == 0
     assert "cannot be loaded: 'gone' cannot be imported: [no such module]" in result.stdout
@@ -252,7 +253,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("short")
 def test_demo_prints_a_table_and_where_the_figure_is(tmp_path: Path) -> None:
     out = tmp_path / "new" / "folder"
-    result = fairwolfe("demo", "--out", str(out))
+    result = fairwolfe("demo", "objectives", "--out", str(out))
     assert result.exit_code == 0
     files = [str(out / "objectives.png"), str(out / "objectives.svg")]
     header, _, *rows = result.stdout.splitlines()
@@ -266,7 +267,7 @@ def test_demo_prints_a_table_and_where_the_figure_is(tmp_path: Path) -> None:
 @pytest.mark.needs("matplotlib")
 @pytest.mark.usefixtures("short")
 def test_demo_as_json(tmp_path: Path) -> None:
-    result = fairwolfe("demo", "--json", "--out", str(tmp_path))
+    result = fairwolfe("demo", "objectives", "--json", "--out", str(tmp_path))
     said: dict[str, Any] = json.loads(result.stdout)
     assert [row["objective"] for row in said["objectives"]] == ["Linear", "GeneralizedGini"]
     assert set(said["objectives"][0]) == {"objective", "words", "clicks", "minutes", "value"}
@@ -278,9 +279,28 @@ def test_demo_as_json(tmp_path: Path) -> None:
 def test_demo_into_an_impossible_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for out in (tmp_path / "file", tmp_path / "file" / "below"):
-        result = fairwolfe("demo", "--out", str(out))
+        result = fairwolfe("demo", "objectives", "--out", str(out))
         assert (result.exit_code, result.stdout) == (2, "")
         assert str(out) in result.stderr
+
+
+@pytest.mark.needs("matplotlib")
+def test_demo_plays_five_policies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from fairwolfe.lab import music
+
+    run = music.run
+    monkeypatch.setattr(music, "run", lambda progress: run(200, 3, 1, progress))
+    result = fairwolfe("demo", "--out", str(tmp_path))
+    assert result.exit_code == 0
+    for name in music.policies():
+        assert name in result.stdout
+    assert "fixed weights stays" in result.stdout
+    assert (tmp_path / "music.png").read_bytes().startswith(b"\x89PNG")
+    said = json.loads(fairwolfe("demo", "music", "--json", "--out", str(tmp_path)).stdout)
+    distances = [row["below_best_percent"] for row in said["policies"]]
+    assert len(distances) == 5
+    assert distances == sorted(distances)
+    assert all(0.0 < distance < 30.0 for distance in distances)
 
 
 def test_demo_without_matplotlib_says_what_to_install(

@@ -28,6 +28,8 @@ def _points(objective: Any, rng: np.random.Generator) -> Iterator[tuple[Vector, 
             x = np.round(x, 1) + 0.05
         if i % 8 == 0:
             y = np.full(n, y[0])
+        if i % 8 == 4:
+            x = np.full(n, x[0])
         yield x, y
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fairwolfe.errors import ConformanceError, InvalidInput
-from fairwolfe.registry import KINDS, load, names
+from fairwolfe.registry import classes, import_class
 
 __all__ = ["Check", "examples_of", "is_a_value", "length", "require"]
 
@@ -56,6 +56,8 @@ def is_a_value(subject: Any, rng: np.random.Generator) -> None:
         raise ConformanceError("attributes can be set; make it a frozen dataclass")
     text = repr(subject)
     if "Custom(" not in text:  # functions have no repr that rebuilds them
-        known = {load(kind, name) for kind in KINDS for name in names(kind)} | {type(subject)}
-        rebuilt = eval(text, {cls.__name__: cls for cls in known})
+        # Only what the text names is loaded: a plug-in that cannot be must not spoil the rest.
+        called = {name: at for name, at in classes().items() if f"{name}(" in text}
+        known = {name: import_class(at) for name, at in called.items()}
+        rebuilt = eval(text, known | {type(subject).__name__: type(subject)})
         require(rebuilt == subject, f"eval(repr) gives {rebuilt!r}")

@@ -81,7 +81,6 @@ class Demonstration:
             x=0.01,
             ha="left",
         )
-        folder.mkdir(parents=True, exist_ok=True)
         files = [folder / f"music.{kind}" for kind in ("png", "svg")]
         for file in files:
             figure.savefig(file, dpi=160)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fairwolfe._compile import kernel
-from fairwolfe.errors import InvalidInput, MissingExtra
+from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import (
     AtLeast,
     AtMost,
@@ -35,6 +35,7 @@ from fairwolfe.objectives import (
 from fairwolfe.objectives.concave import call_gradient
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Matrix, Vector
+from fairwolfe.simulation.plots import require_matplotlib
 from fairwolfe.smoothing import Moreau, Randomized, default_smoothing
 
 if TYPE_CHECKING:
@@ -212,16 +213,6 @@ _DOTTED = (0, (1, 2.5))
 _COLUMNS = 4
 _GRID = 101
 _LINES = 9
-
-
-def require_matplotlib() -> None:
-    """Raise MissingExtra, with what to do, where matplotlib is not installed."""
-    from importlib.util import find_spec
-
-    if find_spec("matplotlib") is None:
-        raise MissingExtra(
-            "the picture needs matplotlib, which is not installed: pip install 'fairwolfe[plot]'"
-        )
 
 
 def draw(made: Sequence[Walk], folder: Path) -> list[Path]:

@@ -347,7 +347,11 @@ def _aim(size: int, scope: Scope) -> str:
 def finite_vector(name: str, values: Any) -> Vector:
     """A float64 vector of finite numbers, or an error that names the first bad one."""
     try:
+        if np.iscomplexobj(values):
+            raise InvalidInput(f"{name} holds complex numbers; give real ones")
         vector = np.ascontiguousarray(values, dtype=np.float64)
+    except InvalidInput:
+        raise
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"{name} is not a vector of numbers: {error}") from error
     if vector.ndim != 1 or np.ndim(values) != 1:

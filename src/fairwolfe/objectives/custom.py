@@ -180,26 +180,31 @@ class Custom(Concave):
         n = low.size
         pairs = low + (high - low) * rng.random((_PAIRS, 2, n))
         for (x, y), share in zip(pairs, rng.uniform(0.05, 0.95, _PAIRS), strict=True):
-            fx, fy, fm = self._value(x), self._value(y), self._value((1 - share) * x + share * y)
-            chord = (1 - share) * fx + share * fy
-            if chord > -np.inf and chord > fm + 1e-9 * (1.0 + abs(fx) + abs(fy)):
-                raise NotConcave(
-                    f"the function of Custom is not concave: between x = {x.tolist()} "
-                    f"(f = {fx:.6g}) and y = {y.tolist()} (f = {fy:.6g}), at {share:.3g} of the "
-                    f"way, it is {fm:.6g}, below the chord's {chord:.6g}; give a concave function"
-                )
+            self._require_concave(x, y, share)
         for x, y in pairs if self.slope is not None else ():
             fx, fy = self._value(x), self._value(y)
             if fx == -np.inf:
                 continue
             reach = fx + float(self._slope(x) @ (y - x))
             if fy > reach + 1e-7 * (1.0 + abs(fx) + abs(fy)):
+                for share in (0.01, 0.1, 0.5):  # a right gradient of a function that is not concave
+                    self._require_concave(x, y, share)
                 raise InvalidInput(
                     f"the gradient function of Custom is wrong: from x = {x.tolist()} it "
                     f"promises f <= {reach:.6g} at y = {y.tolist()}, where f is {fy:.6g}; a "
                     "supergradient must satisfy f(y) <= f(x) + <g(x), y - x>"
                 )
         self.__dict__.setdefault("_checked_sizes", set()).add(n)
+
+    def _require_concave(self, x: Vector, y: Vector, share: float) -> None:
+        fx, fy, fm = self._value(x), self._value(y), self._value((1 - share) * x + share * y)
+        chord = (1 - share) * fx + share * fy
+        if chord > -np.inf and chord > fm + 1e-9 * (1.0 + abs(fx) + abs(fy)):
+            raise NotConcave(
+                f"the function of Custom is not concave: between x = {x.tolist()} "
+                f"(f = {fx:.6g}) and y = {y.tolist()} (f = {fy:.6g}), at {share:.3g} of the "
+                f"way, it is {fm:.6g}, below the chord's {chord:.6g}; give a concave function"
+            )
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:

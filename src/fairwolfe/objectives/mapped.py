@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -148,12 +148,12 @@ class Mapped(_OfMap):
     def __post_init__(self) -> None:
         require_objective("the objective of Mapped", self.objective)
         given: Any = self.matrix
-        if np.ndim(given if not hasattr(given, "toarray") else given.toarray()) != 2:
-            raise InvalidInput(
-                f"the matrix of Mapped is {given!r:.60}; give rows of numbers, one for each input "
-                "of the objective"
-            )
         dense = given.toarray() if hasattr(given, "toarray") else given
+        if not isinstance(dense, Iterable) or not tuple(dense):
+            raise InvalidInput(
+                f"the matrix of Mapped is {given!r}; give rows of numbers, one for each input of "
+                "the objective"
+            )
         rows = [numbers(f"row {i} of the matrix", row) for i, row in enumerate(dense)]
         if len({len(row) for row in rows}) != 1:
             raise InvalidInput(

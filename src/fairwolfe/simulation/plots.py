@@ -10,19 +10,28 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "LINES", "new_figure", "value_axes"]
+__all__ = ["COLOURS", "LINES", "new_figure", "require_matplotlib", "value_axes"]
 
 # Okabe and Ito's colours, told apart by the colour-blind; the line styles tell them apart in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
 
 
+def require_matplotlib() -> None:
+    """Raise MissingExtra, with what to do, where matplotlib is not installed."""
+    from importlib.util import find_spec
+
+    if find_spec("matplotlib") is None:
+        raise MissingExtra(
+            "pictures need matplotlib, which is not installed: pip install 'fairwolfe[plot]'"
+        )
+
+
 def new_figure(width: float = 7.0, height: float = 4.2) -> Figure:
     """A figure outside of pyplot, so that nothing depends on a screen."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtra("plots need matplotlib: pip install 'fairwolfe[plot]'") from error
+    require_matplotlib()
+    from matplotlib.figure import Figure
+
     return Figure(figsize=(width, height), layout="constrained")
 
 

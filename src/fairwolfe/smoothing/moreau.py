@@ -123,7 +123,10 @@ class Moreau:
         return 0.5 * self.m_2(objective, n)
 
     def m_2(self, objective: Concave, n: int) -> float:
-        """M_2 with |f_t - f| <= M_2/sqrt t: beta0/2 times the leaves' squared Lipschitz sum."""
+        """M_2 with |f_t - f| <= M_2/sqrt t: beta0/2 times the leaves' squared Lipschitz sum.
+
+        With a horizon the width is the same at all t, and |f_t - f| <= M_2 without the root.
+        """
         return 0.5 * self.step(objective, n, 0) * _squared_slopes(objective, n)
 
     @classmethod

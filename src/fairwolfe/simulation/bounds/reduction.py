@@ -312,7 +312,7 @@ def _moreau_constants(here: Setting, smoothing: Moreau, tight: bool) -> tuple[fl
     slopes = 0.0
     for scale, leaf, size in here.objective.leaves(here.n):
         bent = bool(leaf.curvature(size).any())
-        if bent and not leaf.has_prox:
+        if not leaf.has_prox:
             raise OutsideAssumptions(
                 f"Assumption 5 asks for approximations of known smoothness, and {leaf} has no "
                 "proximal map: Moreau smoothing leaves it as it is"
