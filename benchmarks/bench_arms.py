@@ -50,14 +50,26 @@ POLICIES = {
     "FW-SquareCB": fw.FrankWolfe(F, SquareCB(gamma0=GAMMA0, oracle=Ridge(RIDGE)), Moreau(BETA0)),
 }
 
+CONTEXTS = (1.0 + np.random.default_rng(1).standard_normal((1100, K, D_FEATURES))) / D_FEATURES
+
 # A side is made once; a call plays that many rounds.
 Side = Callable[[int], None]
 
 
-def compiled(name: str) -> Side:
-    """The compiled loop, drawing its own contexts."""
-    world = WORLD.init(stream(0, "world"))
-    run = CompiledRun(POLICIES[name], WORLD, world, Streams.of(0))
+class Prepared(Mehrotra):
+    """The same world with contexts that were made beforehand."""
+
+    def draw_contexts(self, world: Any, rng: np.random.Generator, n: int) -> Any:
+        if n > len(CONTEXTS):
+            raise ValueError(f"{n} contexts were asked for, {len(CONTEXTS)} are prepared")
+        return CONTEXTS[:n], np.zeros(n, dtype=np.int64)
+
+
+def compiled(name: str, given: bool = False) -> Side:
+    """The compiled loop, drawing its own contexts (or with given ones)."""
+    environment = Prepared(K, N_REWARDS, D_FEATURES) if given else WORLD
+    world = environment.init(stream(0, "world"))
+    run = CompiledRun(POLICIES[name], environment, world, Streams.of(0))
 
     def play(rounds: int) -> None:
         while rounds > 0:
@@ -81,8 +93,16 @@ def object_api(name: str) -> Side:
     return play
 
 
-def numpy_loop(name: str) -> Side:
-    """The same algorithm as one would write it in NumPy and SciPy, drawing its own contexts."""
+def compiled_given(name: str) -> Side:
+    return compiled(name, given=True)
+
+
+def numpy_given(name: str) -> Side:
+    return numpy_loop(name, given=True)
+
+
+def numpy_loop(name: str, given: bool = False) -> Side:
+    """The same algorithm as one would write it in NumPy and SciPy."""
     rng = np.random.default_rng(0)
     theta = np.asarray(WORLD.init(stream(0, "world")))
     weights = np.array(F.weights)
@@ -102,7 +122,10 @@ def numpy_loop(name: str) -> Side:
     def play(rounds: int) -> None:
         nonlocal inverse, z
         for _ in range(rounds):
-            x = (1.0 + rng.standard_normal((K, D_FEATURES))) / D_FEATURES
+            if given:
+                x = CONTEXTS[state["t"] % len(CONTEXTS)]
+            else:
+                x = (1.0 + rng.standard_normal((K, D_FEATURES))) / D_FEATURES
             g = direction()
             estimate = inverse @ moment
             score = x @ (estimate @ g)
@@ -229,14 +252,18 @@ def vw_squarecb(_: str) -> Side:
     return play
 
 
-# name -> (maker, policy, rounds per turn, what the ratio is taken against)
+# name -> (maker, policy, rounds per turn)
 SIDES: dict[str, tuple[Callable[[str], Side], str, int]] = {
     "fairwolfe compiled, FW-LinUCB": (compiled, "FW-LinUCB", 2000),
     "fairwolfe compiled, FW-SquareCB": (compiled, "FW-SquareCB", 2000),
+    "  compiled, contexts given, FW-LinUCB": (compiled_given, "FW-LinUCB", 2000),
+    "  compiled, contexts given, FW-SquareCB": (compiled_given, "FW-SquareCB", 2000),
     "fairwolfe Agent, FW-LinUCB": (object_api, "FW-LinUCB", 400),
     "fairwolfe Agent, FW-SquareCB": (object_api, "FW-SquareCB", 400),
     "NumPy loop, FW-LinUCB": (numpy_loop, "FW-LinUCB", 200),
     "NumPy loop, FW-SquareCB": (numpy_loop, "FW-SquareCB", 200),
+    "  NumPy loop, contexts given, FW-LinUCB": (numpy_given, "FW-LinUCB", 200),
+    "  NumPy loop, contexts given, FW-SquareCB": (numpy_given, "FW-SquareCB", 200),
     "OBP LinUCB, one reward": (obp_linucb, "", 60),
     "river LinUCB, one reward": (river_linucb, "", 30),
     "coba LinUCB, one reward": (coba_linucb, "", 20),
@@ -268,19 +295,22 @@ def measure() -> tuple[dict[str, list[float]], dict[str, str]]:
     return times, missing
 
 
+def _over(mine: list[float], other: list[float]) -> float:
+    return median(a / b for a, b in zip(mine, other, strict=True))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     as_json = parser.parse_args().json
     times, missing = measure()
-    fast = times["fairwolfe compiled, FW-LinUCB"]
-    agent = times["fairwolfe Agent, FW-LinUCB"]
     rows = [
         {
-            "what": name,
+            "what": name.strip(),
             "us_per_round": median(mine),
-            "over_compiled": median(a / b for a, b in zip(mine, fast, strict=True)),
-            "over_agent": median(a / b for a, b in zip(mine, agent, strict=True)),
+            "over_compiled": _over(mine, times["fairwolfe compiled, FW-LinUCB"]),
+            "over_given": _over(mine, times["  compiled, contexts given, FW-LinUCB"]),
+            "over_agent": _over(mine, times["fairwolfe Agent, FW-LinUCB"]),
         }
         for name, mine in times.items()
     ]
@@ -297,11 +327,11 @@ def main() -> None:
         return
     print(", ".join(f"{key} {value}" for key, value in about.items()))
     print(f"K = {K} arms, d = {D_FEATURES} features, D = {N_REWARDS} rewards (peers: 1)\n")
-    print(f"{'':38}{'us a round':>12}{'/ compiled':>12}{'/ Agent':>10}")
+    print(f"{'':40}{'us a round':>12}{'/ compiled':>12}{'/ given':>10}{'/ Agent':>10}")
     for row in rows:
         print(
-            f"{row['what']:38}{row['us_per_round']:12.1f}{row['over_compiled']:12.0f}"
-            f"{row['over_agent']:10.1f}"
+            f"{row['what']:40}{row['us_per_round']:12.1f}{row['over_compiled']:12.1f}"
+            f"{row['over_given']:10.1f}{row['over_agent']:10.1f}"
         )
     for name, why in missing.items():
         print(f"{name:38} left out: {why}")

@@ -73,7 +73,8 @@ class Kernel(Generic[P, R]):
         return types.Dispatcher(self.dispatcher)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        return cast(R, self.dispatcher(*args, **kwargs))
+        # Past the property: this line is the hottest of the object API.
+        return cast(R, (self._dispatcher or self.dispatcher)(*args, **kwargs))
 
     @property
     def address(self) -> int:

@@ -138,13 +138,10 @@ class Agent:
         return given
 
     def _issued(self, decision: Decision) -> Decision:
-        return Decision(
-            self._ledger.issue(),
-            self.t,
-            decision.action,
-            decision.probability,
-            decision.evidence,
-        )
+        # The decision is fresh and nobody else's yet: completing it is no change of it.
+        object.__setattr__(decision, "id", self._ledger.issue())
+        object.__setattr__(decision, "t", self._ledger.answered)
+        return decision
 
     # --- feedback -----------------------------------------------------------------------------
 

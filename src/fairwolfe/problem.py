@@ -13,7 +13,7 @@ import numpy as np
 
 from fairwolfe.errors import InvalidInput, did_you_mean
 
-__all__ = ["Frozen", "Problem", "real_number", "whole_number"]
+__all__ = ["Frozen", "Problem", "all_finite", "real_number", "whole_number"]
 
 V = TypeVar("V")
 
@@ -171,7 +171,7 @@ class Problem:
         """`n_slots` of the `n_items` are shown in order."""
         return cls(n_features, rewards or Frozen(), n_items, n_slots, **options)
 
-    @property
+    @cached_property
     def n_objectives(self) -> int:
         """D: exposures of the items, then the user-side rewards."""
         return (self.n_items or 0) + len(self.rewards)
@@ -242,6 +242,13 @@ class Problem:
         if isinstance(values.get("n_features"), list):
             values["n_features"] = tuple(values["n_features"])
         return cls(**values)
+
+
+def all_finite(array: np.ndarray[Any, np.dtype[np.float64]]) -> bool:
+    """Whether a contiguous array holds finite numbers only."""
+    flat = array.reshape(-1)
+    # A sum of squares is finite in all but absurd cases, and much faster to ask.
+    return math.isfinite(flat.dot(flat)) or bool(np.isfinite(array).all())
 
 
 def whole_number(name: str, value: object) -> int:

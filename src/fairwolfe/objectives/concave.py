@@ -12,7 +12,7 @@ from scipy import sparse
 
 from fairwolfe._compile import Kernel, function_at, kernel
 from fairwolfe.errors import InvalidInput, NoProx, did_you_mean
-from fairwolfe.problem import Problem, real_number
+from fairwolfe.problem import Problem, all_finite, real_number
 from fairwolfe.protocols import Vector
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ class Program(NamedTuple):
 
     def raise_failures(self) -> None:
         """Raise what a Python function of the user raised inside compiled code, if one did."""
+        if not self.failures:
+            return
         raised = [error for failures in self.failures for error in failures]
         for failures in self.failures:
             failures.clear()
@@ -346,6 +348,15 @@ def _aim(size: int, scope: Scope) -> str:
 
 def finite_vector(name: str, values: Any) -> Vector:
     """A float64 vector of finite numbers, or an error that names the first bad one."""
+    if (
+        type(values) is np.ndarray
+        and values.dtype == np.float64
+        and values.ndim == 1
+        and values.flags.carray
+        and values.size
+        and all_finite(values)
+    ):
+        return values  # the usual case, without further questions
     try:
         if np.iscomplexobj(values):
             raise InvalidInput(f"{name} holds complex numbers; give real ones")

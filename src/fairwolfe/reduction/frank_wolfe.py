@@ -203,7 +203,8 @@ class FrankWolfe:
                 f"the reward has {reward.size} numbers; give {plan.problem.n_objectives}, in the "
                 f"order {', '.join(plan.problem.rewards)}"
             )
-        if any(part is not None and part.shape != reward.shape for part in (rho, followed)):
+        strange = rho is not None and rho.shape != reward.shape
+        if strange or (followed is not None and followed.shape != reward.shape):
             raise InvalidInput(f"the evidence of decision {decision.id!r} is of another problem")
         g = state.direction if followed is None else followed
         choice = Choice(decision.action, decision.probability, evidence)
@@ -212,7 +213,7 @@ class FrankWolfe:
         average_in(reward, rho, plan.forget, state.iterate, state.average, state.counters)
         if followed is not None:
             state.direction[:] = g
-        return state._replace(base=base)
+        return state if base is state.base else state._replace(base=base)
 
     def with_objective(self, objective: Concave) -> FrankWolfe:
         """The same policy for another f; a state carries over, since f is not part of it."""

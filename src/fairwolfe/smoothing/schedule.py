@@ -15,7 +15,7 @@ __all__ = ["checked_horizon", "checked_width", "shrink", "shrunk"]
 
 def shrink(width: float, t: int, horizon: int | None) -> float:
     """width / sqrt(t + 1) after t rewards; with a horizon, its last value all along."""
-    if isinstance(t, bool) or not isinstance(t, (int, np.integer)) or t < 0:
+    if (type(t) is not int and not isinstance(t, np.integer)) or t < 0:
         raise InvalidInput(f"t is {t!r}; give the number of rewards averaged so far, 0 or more")
     return width / math.sqrt((t if horizon is None else horizon) + 1.0)
 
