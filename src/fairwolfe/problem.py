@@ -248,7 +248,9 @@ def all_finite(array: np.ndarray[Any, np.dtype[np.float64]]) -> bool:
     """Whether a contiguous array holds finite numbers only."""
     flat = array.reshape(-1)
     # A sum of squares is finite in all but absurd cases, and much faster to ask.
-    return math.isfinite(flat.dot(flat)) or bool(np.isfinite(array).all())
+    with np.errstate(over="ignore"):
+        square = float(flat.dot(flat))
+    return math.isfinite(square) or bool(np.isfinite(array).all())
 
 
 def whole_number(name: str, value: object) -> int:

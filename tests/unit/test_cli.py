@@ -290,6 +290,7 @@ def test_demo_plays_five_policies(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
     run = music.run
     monkeypatch.setattr(music, "run", lambda progress: run(200, 3, 1, progress))
+    monkeypatch.setenv("COLUMNS", "200")
     result = fairwolfe("demo", "--out", str(tmp_path))
     assert result.exit_code == 0
     for name in music.policies():
