@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import NoneType
-from typing import Any, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -192,11 +192,3 @@ class Environment(Protocol[W]):
 
     def best_action(self, world: W, context: Any, direction: Vector) -> Action:
         """The linear oracle."""
-
-
-class Exampled(Protocol):
-    """Any class of the registry: it shows the conformance checks instances of itself."""
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        """A few instances that differ."""

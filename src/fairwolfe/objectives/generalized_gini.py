@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -38,9 +39,9 @@ class _Gini(Concave):
 
     kernel = generalized_gini
 
+    @abstractmethod
     def weights_for(self, n: int) -> Vector:
         """w for n coordinates."""
-        raise NotImplementedError
 
     def _value(self, z: Vector) -> float:
         return float(np.sort(z) @ self.weights_for(z.size))

@@ -7,9 +7,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from fairwolfe._compile import Kernel, function_at
-from fairwolfe.contexts import Arms
 from fairwolfe.errors import NumericalFailure
-from fairwolfe.linalg import DRIFT, STATUS, scores
+from fairwolfe.linalg import DRIFT, STATUS
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Matrix, Vector
 
@@ -77,13 +76,6 @@ def learn(oracle: LinearOracle, state: LinearState, block: int, x: Vector, rewar
     """One observation, in place; raises if the state has become useless."""
     oracle.learn(block, x, reward, *state)
     state.raise_failure()
-
-
-def estimated_scores(state: LinearState, arms: Arms, direction: Vector) -> Vector:
-    """<direction, theta x_a> for every arm."""
-    out = np.empty(arms.n_arms)
-    scores(direction, state.theta, arms.features, arms.per_arm, out)
-    return out
 
 
 def parameter_norms(problem: Problem) -> Vector:
