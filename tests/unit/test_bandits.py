@@ -499,3 +499,16 @@ def test_refusals(case: str) -> None:
     attempt, kind, message = REFUSED[case]
     with pytest.raises(kind, match=message):
         attempt()
+
+
+def test_the_models_of_linucb_agree_for_one_reward_and_a_direction_of_one() -> None:
+    problem = Problem.arms(3, {"clicks": (0, 1)}, parameter_norm=1.0)
+    rng = stream(0, "models")
+    models = [LinUCB(), LinUCB(model="extended", lipschitz=1.0)]
+    states = [model.init(problem) for model in models]
+    for _ in range(100):
+        x, reward = rng.normal(size=(5, 3)), rng.random(1)
+        choices = [m.act(s, x, np.ones(1), rng) for m, s in zip(models, states, strict=True)]
+        assert choices[0].action == choices[1].action
+        for model, state, choice in zip(models, states, choices, strict=True):
+            model.update(state, choice, np.ones(1), reward)
