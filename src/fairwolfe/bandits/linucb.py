@@ -150,12 +150,12 @@ class LinUCB(LinearBandit):
             raise InvalidInput(f"model is {self.model!r}; give 'shared' or 'extended'")
         Ridge(self.ridge)
 
-    @property
+    @cached_property
     def choose(self) -> Kernel[..., int]:  # type: ignore[override]
         """The rule of the model."""
         return linucb_extended if self.extended else linucb
 
-    @property
+    @cached_property
     def extended(self) -> bool:  # type: ignore[override]
         """Whether the direction is part of what is learnt."""
         return self.model == "extended"
