@@ -150,7 +150,7 @@ class LinUCB(LinearBandit):
             raise InvalidInput(f"model is {self.model!r}; give 'shared' or 'extended'")
         Ridge(self.ridge)
 
-    @cached_property
+    @property
     def choose(self) -> Kernel[..., int]:  # type: ignore[override]
         """The rule of the model."""
         return linucb_extended if self.extended else linucb
