@@ -20,6 +20,7 @@ __all__ = [
     "UPDATES",
     "absorb",
     "add_scaled",
+    "cholesky",
     "combine_rows",
     "predictions",
     "refresh",
@@ -257,18 +258,10 @@ def refresh(
     fresh = np.empty((d, d))
     log_det = 0.0
     for b in range(blocks):
+        if not cholesky(gram[b], lower):
+            counters[STATUS] = 1.0
+            return
         for i in range(d):
-            for j in range(i + 1):
-                total = gram[b, i, j]
-                for k in range(j):
-                    total = fma(-lower[i, k], lower[j, k], total)
-                if i > j:
-                    lower[i, j] = total / lower[j, j]
-                elif total > 0.0:
-                    lower[i, i] = np.sqrt(total)
-                else:
-                    counters[STATUS] = 1.0
-                    return
             log_det += 2.0 * np.log(lower[i, i]) - np.log(ridge)
         _inverse_from_cholesky(lower, fresh)
         for i in range(d):
@@ -287,6 +280,23 @@ def refresh(
                     theta[b, o, i] = fma(fresh[j, i], moment[b, o, j], theta[b, o, i])
     counters[LOG_DET] = log_det
     counters[SINCE_REFRESH] = 0.0
+
+
+@kernel
+def cholesky(matrix: Matrix, lower: Matrix) -> bool:
+    """lower lower' = matrix; False where it is not positive definite (or not a number)."""
+    for i in range(matrix.shape[0]):
+        for j in range(i + 1):
+            total = matrix[i, j]
+            for k in range(j):
+                total = fma(-lower[i, k], lower[j, k], total)
+            if i > j:
+                lower[i, j] = total / lower[j, j]
+            elif total > 0.0:
+                lower[i, i] = np.sqrt(total)
+            else:
+                return False
+    return True
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""Compiled choices among scores: the largest, or one at random."""
+"""Compiled choices among scores: the largest, one at random, or a mixture."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from fairwolfe._compile import kernel
 from fairwolfe.protocols import Vector
 
-__all__ = ["argmax", "draw"]
+__all__ = ["argmax", "draw", "project_on_simplex"]
 
 
 @kernel
@@ -32,3 +32,18 @@ def draw(probabilities: Vector, uniform: float) -> int:
             if uniform < total:
                 return a
     return int(last)  # the probabilities sum to a little less than 1
+
+
+@kernel(signature="void(float64[::1], float64[::1])")
+def project_on_simplex(weights: Vector, spare: Vector) -> None:
+    """The nearest point of {w >= 0, sum w = 1}, in place."""
+    spare[:] = weights
+    spare.sort()
+    total, shift = 0.0, 0.0
+    for k in range(1, spare.size + 1):
+        total += spare[spare.size - k]
+        candidate = (total - 1.0) / k
+        if spare[spare.size - k] > candidate:
+            shift = candidate
+    for a in range(weights.size):
+        weights[a] = max(weights[a] - shift, 0.0)

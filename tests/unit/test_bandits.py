@@ -14,7 +14,7 @@ from fairwolfe import Problem
 from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Thompson, Uniform
 from fairwolfe.bandits.choosing import BanditState, LinearBandit
 from fairwolfe.contexts import Bilinear, PerArm
-from fairwolfe.errors import InvalidInput, OutsideAssumptions
+from fairwolfe.errors import InvalidInput, NumericalFailure, OutsideAssumptions
 from fairwolfe.objectives import GiniWelfare, Linear, Nash
 from fairwolfe.oracles import OnlineGradient, RegretBound, Ridge
 from fairwolfe.protocols import Choice, Matrix, Vector
@@ -512,3 +512,12 @@ def test_the_models_of_linucb_agree_for_one_reward_and_a_direction_of_one() -> N
         assert choices[0].action == choices[1].action
         for model, state, choice in zip(models, states, choices, strict=True):
             model.update(state, choice, np.ones(1), reward)
+
+
+def test_thompson_refuses_a_design_that_is_no_longer_positive_definite() -> None:
+    problem = Problem.arms(2, {"clicks": (0, 1)})
+    base = Thompson()
+    state = base.init(problem)
+    state.oracle.inverse[0] = [[1.0, 2.0], [2.0, 1.0]]
+    with pytest.raises(NumericalFailure, match="no longer usable"):
+        base.act(state, np.eye(2), np.ones(1), stream(0, "broken"))

@@ -30,9 +30,22 @@ CHOOSE = (
 )
 """(direction, theta, inverse, counters, features, per_arm, draws, params, scores out (K,),
 report out) -> arm. The report holds the probability of the arm, then, if it has room, an
-optimistic estimate of each reward. A probability of NaN means that it is unknown."""
+optimistic estimate of each reward. A probability of NaN means that it is unknown, an arm of -1
+that the state has become useless."""
 
 call_choose = function_at(CHOOSE)
+
+
+@kernel(signature="void(float64[::1], float64[::1], float64[::1], float64[::1], float64[::1])")
+def extended_lesson(
+    direction: Vector, x: Vector, reward: Vector, wide: Vector, scalar: Vector
+) -> None:
+    """What an extended model learns of an arm: wide = g (x) x, and scalar[0] = <g, r>."""
+    scalar[0] = 0.0
+    for i in range(direction.size):
+        scalar[0] += direction[i] * reward[i]
+        for j in range(x.size):
+            wide[i * x.size + j] = direction[i] * x[j]
 
 
 @kernel
@@ -128,6 +141,8 @@ class LinearBandit(ABC):
             np.empty(given.n_arms),
             report,
         )
+        if arm < 0:
+            oracle.refuse()
         block = arm if given.per_arm else 0
         evidence = Evidence(block, given.row(arm).copy(), report[1:])
         probability = float(report[0])
@@ -146,7 +161,10 @@ class LinearBandit(ABC):
             )
         reward = _vector("reward", feedback, state.problem)
         if self.extended:
-            x, reward = np.outer(direction, x).ravel(), np.array([direction @ reward])
+            wide, scalar = np.empty(reward.size * d), np.empty(1)
+            g = _vector("direction", direction, state.problem)
+            extended_lesson(g, x, reward, wide, scalar)
+            x, reward = wide, scalar
         learn(self.regression, state.oracle, block, x, reward)
         return state
 

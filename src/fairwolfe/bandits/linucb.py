@@ -14,7 +14,7 @@ from fairwolfe.bandits.choosing import CHOOSE, BanditState, LinearBandit, report
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
 from fairwolfe.linalg import LOG_DET, combine_rows, row_products, scores, widths
 from fairwolfe.oracles import LinearOracle, Ridge
-from fairwolfe.oracles.linear_state import parameter_norms
+from fairwolfe.oracles.linear_state import noise_scales, parameter_norms
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Matrix, Vector
 from fairwolfe.selection import argmax
@@ -190,10 +190,8 @@ class LinUCB(LinearBandit):
             radius, level = self._extended_noise(problem), 2.0 * math.log(2.0 / self.delta)
             prior = math.sqrt(self.ridge) * float(np.linalg.norm(norms))
             return np.concatenate([[self.exploration, level, radius, prior], *ranges])
-        noise = (problem.high - problem.low) / 2.0
-        if problem.noise is not None:
-            noise[:] = problem.noise
         head = [self.exploration, 2.0 * math.log(2.0 * problem.n_objectives / self.delta)]
+        noise = noise_scales(problem)
         return np.concatenate([head, noise, math.sqrt(self.ridge) * norms, *ranges])
 
     def _extended_noise(self, problem: Problem) -> float:

@@ -12,34 +12,14 @@ import numpy as np
 from fairwolfe._compile import fma, kernel
 from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, report_estimate
 from fairwolfe.errors import InvalidInput
-from fairwolfe.linalg import combine_rows, row_products
+from fairwolfe.linalg import cholesky, combine_rows, row_products
 from fairwolfe.oracles import LinearOracle, Ridge
+from fairwolfe.oracles.linear_state import noise_scales
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Matrix, Vector
 from fairwolfe.selection import argmax
 
 __all__ = ["Thompson"]
-
-
-@kernel
-def cholesky_times(matrix: Matrix, x: Vector, out: Vector) -> None:
-    """out = L x with L L' = matrix: normal with covariance `matrix` if x is standard normal."""
-    d = x.size
-    lower = np.empty((d, d))
-    for i in range(d):
-        for j in range(i + 1):
-            total = matrix[i, j]
-            for k in range(j):
-                total = fma(-lower[i, k], lower[j, k], total)
-            if i == j:
-                lower[i, i] = np.sqrt(max(total, 0.0))
-            else:
-                # A pivot of 0 has a row of zeros below it, but for rounding.
-                lower[i, j] = total / lower[j, j] if lower[j, j] > 0.0 else 0.0
-        total = 0.0
-        for j in range(i + 1):
-            total = fma(lower[i, j], x[j], total)
-        out[i] = total
 
 
 @kernel(signature=CHOOSE)
@@ -65,12 +45,16 @@ def thompson(
     for i in range(n):
         spread += (direction[i] * params[i]) ** 2
     spread = np.sqrt(spread)
-    drawn, noise = np.empty(d), np.empty(d)
+    drawn, lower = np.empty(d), np.empty((d, d))
     for block in range(theta.shape[0]):
         combine_rows(direction, theta[block], drawn)
-        cholesky_times(inverse[block], draws[block * d : (block + 1) * d], noise)
+        if not cholesky(inverse[block], lower):
+            return -1
         for j in range(d):
-            drawn[j] = fma(spread, noise[j], drawn[j])
+            noise = 0.0
+            for k in range(j + 1):
+                noise = fma(lower[j, k], draws[block * d + k], noise)
+            drawn[j] = fma(spread, noise, drawn[j])
         row_products(features, drawn, out[block : block + 1] if per_arm else out)
     arm = argmax(out)
     report[0] = np.nan  # nobody knows it in closed form
@@ -119,10 +103,7 @@ class Thompson(LinearBandit):
         return rng.standard_normal((n, (problem.n_arms or 1) * problem.dimension))
 
     def rule_params(self, problem: Problem) -> Vector:
-        noise = (problem.high - problem.low) / 2.0
-        if problem.noise is not None:
-            noise[:] = problem.noise
-        return np.concatenate([self.scale * noise, problem.low, problem.high])
+        return np.concatenate([self.scale * noise_scales(problem), problem.low, problem.high])
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
@@ -38,11 +38,15 @@ class LinearState(NamedTuple):
     def raise_failure(self) -> None:
         """Better loud than wrong: the kernels note a failure, Python raises it."""
         if self.counters[STATUS] != 0.0 or not self.counters[DRIFT] <= _WORST_DRIFT:
-            raise NumericalFailure(
-                f"the design matrix is no longer usable (its inverse was off by "
-                f"{self.counters[DRIFT]:.1e}); were features or rewards of wildly different "
-                "scales given? Scale features to norm 1, or raise the ridge"
-            )
+            self.refuse()
+
+    def refuse(self) -> NoReturn:
+        """Say that the state has become useless."""
+        raise NumericalFailure(
+            f"the design matrix is no longer usable (its inverse was off by "
+            f"{self.counters[DRIFT]:.1e}); were features or rewards of wildly different "
+            "scales given? Scale features to norm 1, or raise the ridge"
+        )
 
 
 class RegretBound(NamedTuple):
@@ -76,6 +80,13 @@ def learn(oracle: LinearOracle, state: LinearState, block: int, x: Vector, rewar
     """One observation, in place; raises if the state has become useless."""
     oracle.learn(block, x, reward, *state)
     state.raise_failure()
+
+
+def noise_scales(problem: Problem) -> Vector:
+    """R_i of each reward: half of its range, or the problem's noise."""
+    if problem.noise is not None:
+        return np.full(problem.n_objectives, problem.noise)
+    return (problem.high - problem.low) / 2.0
 
 
 def parameter_norms(problem: Problem) -> Vector:

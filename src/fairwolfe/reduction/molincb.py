@@ -18,27 +18,12 @@ from fairwolfe.oracles import LinearOracle, Ridge
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Decision, Matrix, Vector
 from fairwolfe.reduction.frank_wolfe import FrankWolfe, State
-from fairwolfe.selection import argmax
+from fairwolfe.selection import argmax, project_on_simplex
 from fairwolfe.smoothing import Identity
 
 __all__ = ["MOLinCB"]
 
 _HEAD = 5
-
-
-@kernel(signature="void(float64[::1], float64[::1])")
-def project_on_simplex(weights: Vector, spare: Vector) -> None:
-    """The nearest point of {w >= 0, sum w = 1}, in place."""
-    spare[:] = weights
-    spare.sort()
-    total, shift = 0.0, 0.0
-    for k in range(1, spare.size + 1):
-        total += spare[spare.size - k]
-        candidate = (total - 1.0) / k
-        if spare[spare.size - k] > candidate:
-            shift = candidate
-    for a in range(weights.size):
-        weights[a] = max(weights[a] - shift, 0.0)
 
 
 @kernel(signature=CHOOSE)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairwolfe._compile import kernel
-from fairwolfe.bandits.choosing import BanditState, LinearBandit, call_choose
+from fairwolfe.bandits.choosing import BanditState, LinearBandit, call_choose, extended_lesson
 from fairwolfe.environments.world import RewardProgram, call_best, call_reward
 from fairwolfe.errors import NumericalFailure
 from fairwolfe.linalg import STATUS
@@ -136,6 +136,9 @@ def advance(
             scores,
             report,
         )
+        if arm < 0:
+            learn_counters[STATUS] = 1.0  # raised as soon as Python is back
+            return s
         call_reward(reward_address, arm, tags[s], features[s], noise[s], world_params, mean, reward)
         best = call_best(best_address, g, tags[s], features[s], world_params, scores)
         scalar[0] += scores[best]
@@ -147,11 +150,8 @@ def advance(
         actions[s] = arm
         x, target = features[s, arm], reward
         if extended:
-            target = np.zeros(1)
-            x = np.empty(n_objectives * features.shape[2])
-            for i in range(n_objectives):
-                target[0] += g[i] * reward[i]
-                x[i * features.shape[2] : (i + 1) * features.shape[2]] = g[i] * features[s, arm]
+            x, target = np.empty(n_objectives * features.shape[2]), np.empty(1)
+            extended_lesson(g, features[s, arm], reward, x, target)
         call_learn(
             learn,
             0,

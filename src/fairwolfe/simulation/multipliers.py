@@ -28,7 +28,7 @@ from fairwolfe._compile import kernel
 from fairwolfe.objectives import Concave, Linear
 from fairwolfe.objectives.concave import GRADIENT, Program, call_gradient
 from fairwolfe.protocols import Matrix, Vector
-from fairwolfe.reduction.molincb import project_on_simplex
+from fairwolfe.selection import project_on_simplex
 
 __all__ = ["Found", "Leaves", "Support", "close", "maximise", "rounding", "set_widths"]
 
