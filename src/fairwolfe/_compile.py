@@ -173,8 +173,8 @@ def _build_distinct() -> Any:
             function.attributes.add("noinline")
             for argument in function.args:
                 # numba passes an array as (meminfo, parent, nitems, itemsize, data, ...): the
-                # fifth, number 4, is the pointer to its data.
-                if argument.name.endswith(".4"):
+                # fifth, number 4, is the pointer to its data (and that of a long tuple none).
+                if argument.name.endswith(".4") and argument.type.is_pointer:
                     argument.add_attribute("noalias")
             return context.get_dummy_value()
 

@@ -6,7 +6,7 @@ an argument; whatever `update` will need travels in the decision.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import NoneType
 from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
@@ -89,6 +89,7 @@ class Choice:
     action: Action
     probability: float | None
     evidence: Any
+    reasons: Any = None  # of a ranking: what made it, for people
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,7 @@ class Decision:
     action: Action
     probability: float | None
     evidence: Any
+    reasons: Any = field(default=None, repr=False, compare=False)
 
     def to_bytes(self) -> bytes:
         """Versioned MessagePack with a check sum, for a log or another process; never pickle."""

@@ -15,28 +15,41 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 
 from fairwolfe._compile import kernel
+from fairwolfe.candidates import Catalogue, candidates
 from fairwolfe.contexts import arms
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Concave, GiniWelfare, Linear
 from fairwolfe.objectives.concave import finite_vector
 from fairwolfe.problem import Problem
-from fairwolfe.protocols import Base, Choice, Decision, Vector
+from fairwolfe.protocols import Base, Choice, Decision, IntVector, Vector
 from fairwolfe.smoothing import Identity, Moreau, Randomized, default_smoothing
 
 __all__ = ["FrankWolfe", "Plan", "State", "average_in"]
 
 
 @kernel(
-    signature="void(float64[::1], float64[::1], float64, float64[::1], float64[::1], float64[::1])"
+    signature="void(float64[::1], float64[::1], float64, float64[::1], float64[::1], "
+    "float64[::1], float64[::1])"
 )
 def average_in(
-    reward: Vector, rho: Vector, forget: float, z: Vector, observed: Vector, counters: Vector
+    reward: Vector,
+    rho: Vector,
+    forget: float,
+    totals: Vector,
+    earned: Vector,
+    clocks: Vector,
+    counters: Vector,
 ) -> None:
-    """Average a reward in; counters: the number of them. With memory the weight stops falling."""
-    weight = max(1.0 / (counters[0] + 1.0), forget)
-    for i in range(z.size):
-        z[i] += weight * (rho[i] - z[i])
-        observed[i] += weight * (reward[i] - observed[i])
+    """Add a reward to the totals; counters: the number of them.
+
+    Averages are totals over clocks, so that coordinates with equal sums have equal averages, and
+    one that joined late is averaged over its own time. With memory both fade.
+    """
+    keep = 1.0 - forget
+    for i in range(totals.size):
+        totals[i] = keep * totals[i] + rho[i]
+        earned[i] = keep * earned[i] + reward[i]
+        clocks[i] = keep * clocks[i] + 1.0
     counters[0] += 1.0
 
 
@@ -48,19 +61,26 @@ class Plan(NamedTuple):
     smoothing: Identity | Moreau | Randomized
     base: Any
     forget: float
+    catalogue: Catalogue | None = None  # of a ranking: the items of the moment
+    coordinates: IntVector | None = None  # those that f sees, where items are retired
 
     def age(self, t: int) -> int:
         """t for the smoothing: with memory, the number of rewards that the average still holds."""
         return t if self.forget == 0.0 else min(t, int(1.0 / self.forget))
 
+    def seen(self, vector: Vector) -> Vector:
+        """The coordinates that f sees."""
+        return vector if self.coordinates is None else vector[self.coordinates]
+
 
 class State(NamedTuple):
-    """The iterate z, the average observed reward, the running direction, t, and the base's."""
+    """Sums of the iterate and of the rewards, over how many rounds, and the base's state."""
 
     plan: Plan
-    iterate: Vector
-    average: Vector
-    direction: Vector
+    totals: Vector
+    earned: Vector
+    clocks: Vector
+    direction: Vector  # the running one
     counters: Vector
     base: Any
 
@@ -68,6 +88,16 @@ class State(NamedTuple):
     def t(self) -> int:
         """The number of rewards averaged in."""
         return int(self.counters[0])
+
+    @property
+    def iterate(self) -> Vector:
+        """z, as f sees it."""
+        return self.plan.seen(self.totals / np.maximum(self.clocks, 1.0))
+
+    @property
+    def average(self) -> Vector:
+        """The average observed reward, as f sees it."""
+        return self.plan.seen(self.earned / np.maximum(self.clocks, 1.0))
 
 
 class Trail(NamedTuple):
@@ -124,15 +154,34 @@ class FrankWolfe:
 
     def init(self, problem: Problem) -> State:
         """Bind everything to the problem and allocate."""
-        n = problem.n_objectives
-        objective = self.objective.bind(problem)
+        plan = self._plan(problem)
+        if plan.catalogue is not None and self.iterate == "optimistic":
+            raise InvalidInput(
+                "the optimistic iterate needs an estimate of exposures, and position weights are "
+                "unknown; rankings go with iterate='observed'"
+            )
+        totals, earned, clocks, direction = np.zeros((4, problem.n_objectives))
+        base = plan.base.init(problem)
+        return State(plan, totals, earned, clocks, direction, np.zeros(1), base)
+
+    def _plan(self, problem: Problem, catalogue: Catalogue | None = None) -> Plan:
+        """Everything bound to the problem; to the items of the catalogue, where some are gone."""
+        coordinates, seen = None, problem
+        if catalogue is None and problem.n_items is not None:
+            catalogue = Catalogue.of(problem)
+        elif catalogue is not None and catalogue.ids.size < (problem.n_items or 0):
+            seen = replace(problem, n_items=catalogue.ids.size)
+            users = np.arange(problem.n_items or 0, problem.n_objectives)
+            coordinates = np.concatenate([catalogue.ids, users])
+        n = seen.n_objectives
+        objective = self.objective.bind(seen)
         smoothing = self.smoothing or default_smoothing(objective, n)
         base = self.base
         if hasattr(base, "tuned"):
             base = base.tuned(objective.lipschitz(n))
         forget = 0.0 if self.memory is None else 1.0 - 0.5 ** (1.0 / self.memory)
-        plan = Plan(problem, objective, smoothing.bind(problem, objective), base, forget)
-        return State(plan, np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(1), base.init(problem))
+        smoothed = smoothing.bind(seen, objective)
+        return Plan(problem, objective, smoothed, base, forget, catalogue, coordinates)
 
     def direction(self, state: State, rng: np.random.Generator) -> Vector:
         """grad f_t(z); for Randomized smoothing, its running average."""
@@ -143,7 +192,7 @@ class FrankWolfe:
         if not smoothing.averaged:
             return g
         weight = smoothing.mix(age)
-        return (1.0 - weight) * state.direction + weight * g
+        return (1.0 - weight) * state.plan.seen(state.direction) + weight * g
 
     def act(self, state: State, context: Any, rng: np.random.Generator) -> Decision:
         """Choose for the direction of the moment; only reads the state."""
@@ -158,10 +207,11 @@ class FrankWolfe:
         spread over the rewards; all on one state they would repeat one direction.
         """
         decision = self._decide(state, context, rng, estimate=True)
-        base, _, followed = decision.evidence
+        base, rho, followed = decision.evidence
         ahead = state._replace(
-            iterate=state.iterate.copy(),
-            average=state.average.copy(),
+            totals=state.totals.copy(),
+            earned=state.earned.copy(),
+            clocks=state.clocks.copy(),
             direction=state.direction if followed is None else followed,
             counters=state.counters.copy(),
         )
@@ -169,10 +219,14 @@ class FrankWolfe:
             base.estimate,
             base.estimate,
             state.plan.forget,
-            ahead.iterate,
-            ahead.average,
+            ahead.totals,
+            ahead.earned,
+            ahead.clocks,
             ahead.counters,
         )
+        if rho is None:  # nobody needs the estimate any more, and it may be long
+            trail = decision.evidence._replace(base=base._replace(estimate=np.empty(0)))
+            decision = replace(decision, evidence=trail)
         return decision, ahead
 
     def _decide(
@@ -182,7 +236,15 @@ class FrankWolfe:
         g = self.direction(state, rng)
         optimistic = self.iterate == "optimistic"
         options = {"estimate": True} if optimistic or estimate else {}
-        choice = plan.base.act(state.base, arms(context, plan.problem), g, rng, **options)
+        if plan.catalogue is None:
+            given: Any = arms(context, plan.problem)
+            aimed = g
+        else:
+            given = candidates(context, plan.problem, plan.catalogue)
+            aimed = g
+            if given.places.size:
+                aimed = np.concatenate([g[given.places], g[plan.catalogue.ids.size :]])
+        choice = plan.base.act(state.base, given, aimed, rng, **options)
         follows = plan.smoothing.averaged or getattr(plan.base, "extended", False)
         trail = Trail(
             choice.evidence,
@@ -191,26 +253,35 @@ class FrankWolfe:
         )
         # Given a random direction, the base's probability is not that of the action.
         probability = None if plan.smoothing.averaged else choice.probability
-        return Decision("", state.t, choice.action, probability, trail)
+        return Decision("", state.t, choice.action, probability, trail, choice.reasons)
 
     def update(self, state: State, decision: Decision, feedback: Any) -> State:
         """Average the reward vector in and let the base learn from it."""
         plan = state.plan
         evidence, rho, followed = decision.evidence  # a Trail, or the tuple read back from bytes
-        reward = finite_vector("the reward", feedback)
-        if reward.size != plan.problem.n_objectives:
-            raise InvalidInput(
-                f"the reward has {reward.size} numbers; give {plan.problem.n_objectives}, in the "
-                f"order {', '.join(plan.problem.rewards)}"
-            )
+        choice = Choice(decision.action, decision.probability, evidence)
+        seen = None
+        if plan.catalogue is None:
+            reward = finite_vector("the reward", feedback)
+            if reward.size != plan.problem.n_objectives:
+                raise InvalidInput(
+                    f"the reward has {reward.size} numbers; give {plan.problem.n_objectives}, in "
+                    f"the order {', '.join(plan.problem.rewards)}"
+                )
+        else:
+            seen, reward = plan.base.reward(state.base, choice, feedback)
         strange = rho is not None and rho.shape != reward.shape
         if strange or (followed is not None and followed.shape != reward.shape):
             raise InvalidInput(f"the evidence of decision {decision.id!r} is of another problem")
         g = state.direction if followed is None else followed
-        choice = Choice(decision.action, decision.probability, evidence)
-        base = plan.base.update(state.base, choice, g, reward)
+        if seen is None:
+            base = plan.base.update(state.base, choice, g, reward)
+        else:
+            base = plan.base.learn(state.base, choice, seen)
         rho = reward if rho is None else rho
-        average_in(reward, rho, plan.forget, state.iterate, state.average, state.counters)
+        average_in(
+            reward, rho, plan.forget, state.totals, state.earned, state.clocks, state.counters
+        )
         if followed is not None:
             state.direction[:] = g
         return state if base is state.base else state._replace(base=base)

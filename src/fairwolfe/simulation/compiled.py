@@ -46,7 +46,7 @@ _V, _M, _C = "float64[::1]", "float64[:, ::1]", "float64[:, :, ::1]"
 _ADVANCE = ", ".join(
     (
         *("int64", _V, _V, _V, _V, _C),  # the direction
-        *(_V, _V, _V, _V, "float64", "boolean"),  # the averages
+        *(_V, _V, _V, _V, _V, "float64", "boolean"),  # the averages
         *("int64", _V, "boolean", "int64", _C, _C, _C, _C, _V, _V),  # the bandit and its oracle
         *("int64", "int64", _V, _C, "int64[::1]", _M, _M),  # the world and what was drawn
         *("int64[::1]", _V, _V, _V),  # what comes out
@@ -62,8 +62,9 @@ def advance(
     steps: Vector,
     mixes: Vector,
     normals: Matrix,
-    z: Vector,
-    observed: Vector,
+    totals: Vector,
+    earned: Vector,
+    clocks: Vector,
     running: Vector,
     counters: Vector,
     forget: float,
@@ -96,14 +97,16 @@ def advance(
 
     scalar collects sums over rounds: of max_a <g, mu a>, <g, mu a_t>, <g, r_t>.
     """
-    n_objectives, n_arms = z.size, features.shape[1]
-    g = np.zeros(n_objectives)
+    n_objectives, n_arms = totals.size, features.shape[1]
+    z, g = np.empty(n_objectives), np.zeros(n_objectives)
     fresh, point, spare = np.empty(n_objectives), np.empty(n_objectives), np.empty(n_objectives)
     scores = np.empty(n_arms)
     report = np.empty(1 + n_objectives if optimistic else 1)
     mean, reward = np.empty(n_objectives), np.empty(n_objectives)
     for s in range(steps.size):
         if gradient != 0:
+            for i in range(n_objectives):
+                z[i] = totals[i] / max(clocks[i], 1.0)
             if normals.shape[1] == 0:
                 call_gradient(gradient, z, steps[s], gradient_params, gradient_work, g)
             else:
@@ -164,7 +167,8 @@ def advance(
             learn_params,
             learn_counters,
         )
-        average_in(reward, report[1:] if optimistic else reward, forget, z, observed, counters)
+        rho = report[1:] if optimistic else reward
+        average_in(reward, rho, forget, totals, earned, clocks, counters)
         if normals.shape[1] > 0:
             running[:] = g
         if learn_counters[STATUS] != 0.0:
@@ -231,8 +235,9 @@ class CompiledRun:
             plan.smoothing.widths(plan.objective, self.size, times),
             np.array(mixes, dtype=np.float64),
             normals,
-            self.state.iterate,
-            self.state.average,
+            self.state.totals,
+            self.state.earned,
+            self.state.clocks,
             self.state.direction,
             self.state.counters,
             plan.forget,

@@ -1,0 +1,113 @@
+"""`FairLearnRank`: a baseline with a floor on how often every item is shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+
+from fairwolfe._compile import kernel
+from fairwolfe.errors import InvalidInput
+from fairwolfe.problem import Problem
+from fairwolfe.protocols import Vector
+from fairwolfe.ranking.policies import RankingPolicy, alone
+from fairwolfe.ranking.ranker import RANK, Ranker, RankState
+from fairwolfe.reduction.frank_wolfe import FrankWolfe
+
+__all__ = ["FairLearnRank"]
+
+_FIRST = 1e100  # above every score
+
+
+@kernel(signature=RANK)
+def deprived_first(
+    value: Vector,
+    width: Vector,
+    bonus: float,
+    direction: Vector,
+    exposed: Vector,
+    shown: Vector,
+    t: float,
+    slots: int,
+    params: Vector,
+    out: Vector,
+) -> None:
+    """Items that lag behind params[0] t by more than params[1] come first, the worst before all."""
+    for i in range(out.size):
+        lag = params[0] * t - shown[i]
+        if lag > params[1]:
+            out[i] = _FIRST * (1.0 + lag)
+        else:
+            out[i] = value[i] + bonus * width[i]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _DeprivedFirst(Ranker):
+    minimum: float
+    tolerance: float
+
+    rule = deprived_first
+    counts = True
+
+    def init(self, problem: Problem) -> RankState:
+        if problem.n_items and problem.n_slots and self.minimum * problem.n_items > problem.n_slots:
+            raise InvalidInput(
+                f"minimum is {self.minimum:g}; {problem.n_slots} slots cannot show each of "
+                f"{problem.n_items} items in more than a share of "
+                f"{problem.n_slots / problem.n_items:.6g} of the rankings: give at most that"
+            )
+        return super().init(problem)
+
+    def rule_params(self, problem: Problem) -> Vector:
+        return np.array([self.minimum, self.tolerance])
+
+
+@dataclass(frozen=True)
+class FairLearnRank(RankingPolicy):
+    """LinUCBRank under the constraint that every item is shown in a share `minimum` of rankings.
+
+    Slot by slot: an item that lags behind by more than `tolerance` rankings is shown, the one that
+    lags most first; the other slots go to the largest optimistic values. After every round t,
+    floor(minimum t) - (rankings that showed the item) <= tolerance.
+
+    Parameters
+    ----------
+    minimum: c, from 0 to n_slots/n_items; more cannot be kept and is refused
+    tolerance: alpha, at least 0
+
+    Reference: Patil et al. (2020), as adapted in the appendix of the paper.
+
+    >>> problem = Problem.ranking(n_items=3, n_slots=1, n_features=1)
+    >>> policy = FairLearnRank(0.2)
+    >>> state = policy.init(problem)
+    >>> policy.act(state, [[0.1], [0.3], [0.2]], np.random.default_rng(0)).action.tolist()
+    [1]
+    """
+
+    minimum: float
+    tolerance: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 <= self.minimum <= 1.0:
+            raise InvalidInput(
+                f"minimum is {self.minimum!r}; give the share of rankings that must show each "
+                "item, from 0 to n_slots/n_items"
+            )
+        if not 0.0 <= self.tolerance < np.inf:
+            raise InvalidInput(f"tolerance is {self.tolerance!r}; give a number of at least 0")
+
+    @cached_property
+    def shell(self) -> FrankWolfe:
+        """The averages are kept as in the reduction."""
+        ranker = _DeprivedFirst(
+            minimum=self.minimum, tolerance=self.tolerance, **self.settings()
+        )
+        return alone(ranker)
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        """Instances for the conformance checks."""
+        return cls(0.1), cls(0.0), cls(0.3, tolerance=0.0)

@@ -1,0 +1,441 @@
+"""What rankers share: one signature for their rules, and how they are called.
+
+A ranker estimates what each item would earn if it were looked at, by ridge regression on the items
+that were, and shows the items of largest score. Its rule is a kernel that makes scores of the
+estimates; the object API calls it for one round, the compiled loop by its address.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from fairwolfe._compile import Kernel, function_at, kernel
+from fairwolfe.bilinear import (
+    absorb_items,
+    contract_twice,
+    contract_user,
+    estimates,
+    turn_parameters,
+)
+from fairwolfe.candidates import Candidates, Catalogue, candidates, sizes
+from fairwolfe.errors import InvalidInput
+from fairwolfe.feedback import Shown
+from fairwolfe.linalg import LOG_DET
+from fairwolfe.oracles import LinearState, Ridge
+from fairwolfe.problem import Problem
+from fairwolfe.protocols import Choice, IntVector, Matrix, Vector
+from fairwolfe.ranking import observation
+from fairwolfe.ranking.observation import EXPOSURES, Exposure
+from fairwolfe.selection import top_k
+
+__all__ = ["RANK", "RankEvidence", "RankState", "Ranker", "Reasons", "Settings", "call_rule", "rank"]
+
+RANK = (
+    "void(float64[::1], float64[::1], float64, float64[::1], float64[::1], float64[::1], float64, "
+    "int64, float64[::1], float64[::1])"
+)
+"""(value, width, bonus, direction, exposed, shown, t, slots, params, scores out), all but the
+numbers of the length of the candidates: estimates, confidence widths and what to multiply these by,
+the direction of the items, how often each was looked at and shown in the t rankings so far."""
+
+call_rule = function_at(RANK)
+
+_EXPLORATION, _LEVEL, _RANDOMIZE, _HEAD = 0, 1, 2, 3
+
+
+@kernel(
+    signature="float64(float64[::1], float64[:, ::1], float64[:, :, ::1], float64[:, :, ::1], "
+    "float64[::1], float64[::1], float64[::1], float64[::1], float64, int64, float64[::1], "
+    "int64[::1], float64[::1], float64[:, ::1], float64[::1], float64[::1], float64[::1], "
+    "int64[::1])"
+)
+def rank(
+    user: Vector,
+    items: Matrix,
+    theta: Matrix,
+    inverse: Matrix,
+    counters: Vector,
+    direction: Vector,
+    exposed: Vector,
+    shown: Vector,
+    t: float,
+    rule: int,
+    params: Vector,
+    pinned: IntVector,
+    draws: Vector,
+    contracted: Matrix,
+    value: Vector,
+    width: Vector,
+    scores: Vector,
+    ranking: IntVector,
+) -> float:
+    """The ranking, as rows of the candidates, best slot first; its probability.
+
+    params: exploration, 2 ln(1/delta_1), chance of a swap; R_r; sqrt(ridge) D_theta_r; the rule's.
+    `contracted`, `value`, `width` and `scores` are filled on the way, `width` with the bonus in it.
+    """
+    n, n_rewards, q = scores.size, theta.shape[1], items.shape[0]
+    contract_user(user, inverse[0], contracted)
+    metric, turned, combined = np.empty((q, q)), np.empty((n_rewards, q)), np.zeros(q)
+    contract_twice(user, contracted, metric)
+    turn_parameters(user, theta[0], turned)
+    root = np.sqrt(params[_LEVEL] + counters[LOG_DET])
+    bonus = 0.0  # sum_r |g_r| alpha_r: optimistic for either sign of g
+    for r in range(n_rewards):
+        g = direction[n + r]
+        noise, prior = params[_HEAD + r], params[_HEAD + n_rewards + r]
+        bonus += abs(g) * (noise * root + prior)
+        for e in range(q):
+            combined[e] += g * turned[r, e]
+    estimates(combined, metric, items, value, width)
+    own = params[_HEAD + 2 * n_rewards :]
+    bonus *= params[_EXPLORATION]
+    call_rule(
+        rule, value, width, bonus, direction[:n], exposed, shown, t, ranking.size, own, scores
+    )
+    for i in range(n):
+        width[i] *= bonus
+    if pinned.size == 0:
+        top_k(scores, ranking.size, ranking)
+    else:
+        _around(pinned, scores, ranking)
+    return _swapped(params[_RANDOMIZE], draws, pinned, ranking)
+
+
+@kernel
+def _around(pinned: IntVector, scores: Vector, ranking: IntVector) -> None:
+    """The best of the others in the slots that are free."""
+    others = scores.copy()
+    free = np.int64(0)
+    for slot in range(pinned.size):
+        if pinned[slot] >= 0:
+            others[pinned[slot]] = -np.inf
+        else:
+            free += 1
+    best = np.empty(free, dtype=np.int64)
+    if free > 0:
+        top_k(others, free, best)
+    place = 0
+    for slot in range(ranking.size):
+        if pinned[slot] >= 0:
+            ranking[slot] = pinned[slot]
+        else:
+            ranking[slot] = best[place]
+            place += 1
+
+
+@kernel
+def _swapped(chance: float, draws: Vector, pinned: IntVector, ranking: IntVector) -> float:
+    """Swap neighbouring slots at random, in pairs that start at the first or the second slot.
+
+    Which of the two is drawn first. A ranking with a swap comes from one of them only, the ranking
+    without any from both, so its probability is known exactly.
+    """
+    if chance == 0.0:
+        return 1.0
+    offset = 0 if draws[0] < 0.5 else 1
+    probability, other, swaps = 0.5, 0.5, 0
+    for start in range(ranking.size - 1):
+        if pinned.size > 0 and (pinned[start] >= 0 or pinned[start + 1] >= 0):
+            continue
+        if start % 2 != offset:
+            other *= 1.0 - chance
+        elif draws[1 + start // 2] < chance:
+            swaps += 1
+            probability *= chance
+            ranking[start], ranking[start + 1] = ranking[start + 1], ranking[start]
+        else:
+            probability *= 1.0 - chance
+    return probability if swaps > 0 else probability + other
+
+
+@kernel(
+    signature="void(float64[::1], float64[::1], float64[::1], int64[::1], float64[::1], "
+    "float64[::1], float64[::1], int64[::1])"
+)
+def explain(
+    value: Vector,
+    bonus: Vector,
+    scores: Vector,
+    ranking: IntVector,
+    own_value: Vector,
+    own_bonus: Vector,
+    fairness: Vector,
+    plain_rank: IntVector,
+) -> None:
+    """The parts of the scores by slot, and the ranks that the first two parts alone would give."""
+    plain = np.empty(value.size)
+    for i in range(value.size):
+        plain[i] = value[i] + bonus[i]
+    for slot in range(ranking.size):
+        row = ranking[slot]
+        own_value[slot], own_bonus[slot] = value[row], bonus[row]
+        fairness[slot] = scores[row] - plain[row]
+        better = np.int64(0)
+        for i in range(plain.size):
+            better += plain[i] > plain[row]
+        plain_rank[slot] = better + 1
+
+
+class RankEvidence(NamedTuple):
+    """What learning from a ranking needs: the user, and the features of the items by slot."""
+
+    user: Vector
+    rows: Matrix  # (k, q); (0, q) where the state keeps the features
+    estimate: Vector  # of the reward vector; empty if nobody asked
+
+
+class RankState(NamedTuple):
+    """A problem with the rule's parameters for it, the regression, and how often items were shown.
+
+    `slots` counts by slot the rankings, and those in which it was looked at.
+    """
+
+    problem: Problem
+    params: Vector
+    oracle: LinearState
+    exposed: Vector  # by id
+    shown: Vector
+    slots: Matrix  # (2, k)
+    features: Matrix  # (q, all items ever), or (q, 0)
+    retired: Vector  # 1 for ids that are no longer shown
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The items of the moment."""
+        return Catalogue(np.flatnonzero(self.retired == 0.0), self.features)
+
+
+class Reasons(NamedTuple):
+    """Why the items of a ranking stand where they do, by slot."""
+
+    value: Vector
+    exploration: Vector
+    fairness: Vector
+    rank_without_fairness: IntVector
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What every ranker and every ranking policy can be told.
+
+    Parameters
+    ----------
+    exploration: multiplies the confidence widths, 1 = theory
+    ridge: penalty of the regression, > 0 (the theorem asks for feature_norm^2 n_slots)
+    delta: the confidence level delta' of the theorem
+    exposure: which items count as looked at: "observed", as the feedback says; "shown", all of the
+        ranking; "until_last_click", those down to the last that earned something
+    randomize: the chance of swapping two neighbouring slots, logged exactly in `probability`
+    """
+
+    exploration: float = 1.0
+    ridge: float = 0.1
+    delta: float = 0.05
+    exposure: Exposure = "observed"
+    randomize: float = 0.0
+
+    ranks: ClassVar[bool] = True
+    """It ranks items; other bandits and policies choose an arm."""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.exploration) and self.exploration >= 0.0):
+            raise InvalidInput(f"exploration is {self.exploration!r}; give a number of at least 0")
+        if not 0.0 < self.delta < 1.0:
+            raise InvalidInput(f"delta is {self.delta!r}; give a number between 0 and 1")
+        if self.exposure not in EXPOSURES:
+            raise InvalidInput(f"exposure is {self.exposure!r}; give one of {EXPOSURES}")
+        if not 0.0 <= self.randomize < 1.0:
+            raise InvalidInput(
+                f"randomize is {self.randomize!r}; give the chance of swapping two neighbouring "
+                "slots, at least 0 and below 1"
+            )
+        Ridge(self.ridge)
+
+    def settings(self) -> dict[str, Any]:
+        """These, to pass on."""
+        return {f.name: getattr(self, f.name) for f in fields(Settings)}
+
+
+class Ranker(Settings):
+    """A rule over one ridge regression: the contract Base, for rankings."""
+
+    rule: ClassVar[Kernel[..., None]]
+    counts: ClassVar[bool] = False
+    """Whether the rule looks at how often items were exposed and shown."""
+
+    @cached_property
+    def exposure_code(self) -> int:
+        """The place of `exposure` among EXPOSURES, for kernels."""
+        return EXPOSURES.index(self.exposure)
+
+    def rule_params(self, problem: Problem) -> Vector:
+        """What the rule's kernel takes as params."""
+        return np.empty(0)
+
+    def init(self, problem: Problem) -> RankState:
+        """Validate and allocate."""
+        if problem.n_items is None or problem.n_slots is None:
+            raise InvalidInput(
+                f"{type(self).__name__} ranks items, and the problem has arms; make it with "
+                "Problem.ranking(...)"
+            )
+        n_rewards, (_, q) = len(problem.rewards), sizes(problem)
+        return RankState(
+            problem,
+            self._params(problem),
+            Ridge(self.ridge).allocate(1, n_rewards, problem.dimension),
+            np.zeros(problem.n_items),
+            np.zeros(problem.n_items),
+            np.zeros((2, problem.n_slots)),
+            np.empty((q, 0)),
+            np.zeros(problem.n_items),
+        )
+
+    def _params(self, problem: Problem) -> Vector:
+        """Radii of the estimates: rewards of one item have 1/slots of the range of their sum."""
+        n, slots = len(problem.rewards), problem.n_slots or 1
+        low, high = np.array(list(problem.rewards.values())).T / slots
+        noise = np.full(n, problem.noise) if problem.noise is not None else (high - low) / 2.0
+        norms = np.maximum(abs(low), abs(high)) / problem.feature_norm
+        if problem.parameter_norm is not None:
+            norms = np.full(n, problem.parameter_norm)
+        head = [self.exploration, 2.0 * math.log(3.0 * n / self.delta), self.randomize]
+        own = self.rule_params(problem)
+        return np.concatenate([head, noise, math.sqrt(self.ridge) * norms, own])
+
+    def draws(self, rng: np.random.Generator, problem: Problem, n: int) -> Matrix:
+        """What a ranking draws, a row for each of n rounds."""
+        slots = problem.n_slots or 0
+        return rng.random((n, 1 + slots // 2)) if self.randomize > 0.0 else np.empty((n, 0))
+
+    def act(
+        self,
+        state: RankState,
+        context: Any,
+        direction: Vector,
+        rng: np.random.Generator,
+        *,
+        estimate: bool = False,
+    ) -> Choice:
+        """Rank the candidates; `direction` has a number for each of them, then for each reward."""
+        problem = state.problem
+        given = context
+        if not isinstance(context, Candidates):
+            given = candidates(context, problem, state.catalogue)
+        n, slots = given.ids.size, problem.n_slots or 0
+        g = np.ascontiguousarray(direction, dtype=np.float64)
+        if g.shape != (n + len(problem.rewards),):
+            raise InvalidInput(
+                f"the direction has shape {g.shape}; give {n} numbers for the candidates and "
+                f"{len(problem.rewards)} for the rewards"
+            )
+        exposed, shown = state.exposed, state.shown
+        if self.counts and n < exposed.size:
+            exposed, shown = exposed[given.ids], shown[given.ids]
+        oracle = state.oracle
+        value, width, scores = np.empty(n), np.empty(n), np.empty(n)
+        ranking = np.empty(slots, dtype=np.int64)
+        probability = rank(
+            given.user,
+            given.items,
+            oracle.theta,
+            oracle.inverse,
+            oracle.counters,
+            g,
+            exposed,
+            shown,
+            state.slots[0, 0],
+            type(self).rule.address,
+            state.params,
+            given.pinned,
+            self.draws(rng, problem, 1)[0],
+            np.empty((len(given.items), problem.dimension)),
+            value,
+            width,
+            scores,
+            ranking,
+        )
+        if not math.isfinite(scores[ranking[-1]]):
+            oracle.refuse()
+        rows = given.items[:, ranking].T.copy()
+        guess = self._estimate(state, given, ranking) if estimate else np.empty(0)
+        if state.features.shape[1]:
+            rows = rows[:0]
+        evidence = RankEvidence(given.user.copy(), rows, guess)
+        reasons = Reasons(*np.empty((3, slots)), np.empty(slots, dtype=np.int64))
+        explain(value, width, scores, ranking, *reasons)
+        return Choice(given.ids[ranking], probability, evidence, reasons)
+
+    def _estimate(self, state: RankState, given: Candidates, ranking: IntVector) -> Vector:
+        """The reward vector to expect, each slot looked at as often as it has been so far."""
+        problem = state.problem
+        times, seen = state.slots
+        chance = np.where(times > 0.0, seen / np.maximum(times, 1.0), 1.0)
+        rows = given.items[:, ranking]
+        theta = state.oracle.theta[0].reshape(len(problem.rewards), given.user.size, -1)
+        each = np.einsum("a,rae,ek->kr", given.user, theta, rows)
+        low, high = np.array(list(problem.rewards.values())).T / len(ranking)
+        total = np.zeros(state.exposed.size + len(problem.rewards))
+        total[given.ids[ranking]] = chance
+        total[state.exposed.size :] = chance @ np.clip(each, low, high)
+        return total
+
+    def reward(self, state: RankState, choice: Choice, feedback: Any) -> tuple[Shown, Vector]:
+        """What counts as exposed of the feedback, and the reward vector, by id."""
+        slots, n_rewards = state.slots.shape[1], len(state.problem.rewards)
+        given = observation.checked(feedback, self.exposure_code, slots, n_rewards)
+        items = np.asarray(choice.action)
+        if items.shape != (slots,) or not 0 <= items.min() <= items.max() < state.exposed.size:
+            raise InvalidInput(f"the action is {choice.action!r:.80}; it is of another problem")
+        total, seen = np.zeros(state.exposed.size + n_rewards), np.empty(slots)
+        observation.settle(self.exposure_code, items, given.exposed, given.rewards, seen, total)
+        return Shown(seen, given.rewards), total
+
+    def update(
+        self, state: RankState, choice: Choice, direction: Vector, feedback: Any
+    ) -> RankState:
+        """Learn from the items that were looked at, in place."""
+        return self.learn(state, choice, self.reward(state, choice, feedback)[0])
+
+    def learn(self, state: RankState, choice: Choice, seen: Shown) -> RankState:
+        """`update` with what `reward` made of the feedback."""
+        user, rows, _ = choice.evidence
+        p, q = sizes(state.problem)
+        items: IntVector = np.asarray(choice.action)
+        if len(rows) == 0 and state.features.shape[1]:
+            rows = state.features[:, items].T.copy()
+        if user.shape != (p,) or rows.shape != (items.size, q):
+            raise InvalidInput(
+                f"the evidence of the ranking has a user of shape {user.shape} and items of shape "
+                f"{rows.shape}; the problem has {p} user and {q} item features"
+            )
+        looked = seen.exposed > 0.0
+        absorb_items(user, rows[looked], seen.rewards[looked], *state.oracle)
+        state.exposed[items] += seen.exposed
+        state.shown[items] += 1.0
+        state.slots[0] += 1.0
+        state.slots[1] += seen.exposed
+        state.oracle.raise_failure()
+        return state
+
+    def with_items(self, state: RankState, n_items: int, features: Matrix | None) -> RankState:
+        """The state for more items; `features` (new, q) go to those that are kept, if any are."""
+        new = np.zeros(n_items - state.exposed.size)
+        kept = state.features
+        if features is not None:
+            kept = np.ascontiguousarray(np.concatenate([kept, features.T], axis=1))
+        problem = replace(state.problem, n_items=n_items)
+        return state._replace(
+            problem=problem,
+            params=self._params(problem),
+            exposed=np.concatenate([state.exposed, new]),
+            shown=np.concatenate([state.shown, new]),
+            features=kept,
+            retired=np.concatenate([state.retired, new]),
+        )

@@ -1,0 +1,84 @@
+"""`UnbiasedLinUCBRank`: a baseline that explores less what was seen more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+
+from fairwolfe._compile import kernel
+from fairwolfe.problem import Problem
+from fairwolfe.protocols import Vector
+from fairwolfe.ranking.policies import RankingPolicy, alone
+from fairwolfe.ranking.ranker import RANK, Ranker
+from fairwolfe.reduction.frank_wolfe import FrankWolfe
+
+__all__ = ["UnbiasedLinUCBRank"]
+
+
+@kernel(signature=RANK)
+def discounted(
+    value: Vector,
+    width: Vector,
+    bonus: float,
+    direction: Vector,
+    exposed: Vector,
+    shown: Vector,
+    t: float,
+    slots: int,
+    params: Vector,
+    out: Vector,
+) -> None:
+    """The confidence width times 1 - slots exposed_i/(all exposures). params: whether it stops at 0."""
+    total = 0.0
+    for i in range(exposed.size):
+        total += exposed[i]
+    for i in range(out.size):
+        factor = 1.0
+        if total > 0.0:
+            factor = 1.0 - slots * exposed[i] / total
+        if params[0] != 0.0:
+            factor = max(factor, 0.0)
+        out[i] = value[i] + factor * bonus * width[i]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Discounted(Ranker):
+    clip: bool
+
+    rule = discounted
+    counts = True
+
+    def rule_params(self, problem: Problem) -> Vector:
+        return np.array([float(self.clip)])
+
+
+@dataclass(frozen=True)
+class UnbiasedLinUCBRank(RankingPolicy):
+    """LinUCBRank whose confidence width of item i is multiplied by 1 - exposures_i/(mean of a slot).
+
+    The factor is 1 before anything was looked at; that of a frequent item can be negative, as
+    printed in the paper (`clip=True` stops at 0). The fairness fades with the widths: no guarantee.
+
+    Reference: Mansoury et al. (2021), as adapted in the appendix of the paper.
+
+    >>> problem = Problem.ranking(n_items=3, n_slots=2, n_features=1)
+    >>> policy = UnbiasedLinUCBRank()
+    >>> state = policy.init(problem)
+    >>> policy.act(state, [[0.1], [0.3], [0.2]], np.random.default_rng(0)).action.tolist()
+    [1, 2]
+    """
+
+    clip: bool = field(default=False, kw_only=True)
+
+    @cached_property
+    def shell(self) -> FrankWolfe:
+        """The averages are kept as in the reduction."""
+        return alone(_Discounted(clip=self.clip, **self.settings()))
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        """Instances for the conformance checks."""
+        return cls(), cls(clip=True, exploration=0.5)
