@@ -25,7 +25,9 @@ KINDS: dict[str, dict[str, str]] = {
         "uniform": "fairwolfe.bandits:Uniform",
     },
     "environments": {
+        "factor_model": "fairwolfe.environments:FactorModel",
         "finite": "fairwolfe.environments:Finite",
+        "finite-ranking": "fairwolfe.environments:FiniteRanking",
         "mehrotra": "fairwolfe.environments:Mehrotra",
     },
     "objectives": {

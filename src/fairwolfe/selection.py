@@ -1,13 +1,13 @@
-"""Compiled choices among scores: the largest, one at random, or a mixture."""
+"""Compiled choices among scores: the largest, the k largest, one at random, or a mixture."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from fairwolfe._compile import kernel
-from fairwolfe.protocols import Vector
+from fairwolfe.protocols import IntVector, Vector
 
-__all__ = ["argmax", "draw", "project_on_simplex"]
+__all__ = ["argmax", "draw", "project_on_simplex", "top_k"]
 
 
 @kernel
@@ -18,6 +18,31 @@ def argmax(values: Vector) -> int:
         if values[a] > values[best]:
             best = np.int64(a)
     return int(best)
+
+
+@kernel(signature="void(float64[::1], int64, int64[::1])")
+def top_k(scores: Vector, k: int, out: IntVector) -> None:
+    """The places of the k largest scores, largest first, equals in their order; k <= size.
+
+    Bounded insertion: most scores fail the comparison with the k-th so far and cost nothing else.
+    """
+    bar = -np.inf
+    filled = np.int64(0)
+    for i in range(scores.size):
+        score = scores[i]
+        if filled == k and not score > bar:
+            continue
+        place = filled
+        if filled == k:
+            place -= 1
+        else:
+            filled += 1
+        while place > 0 and score > scores[out[place - 1]]:
+            out[place] = out[place - 1]
+            place -= 1
+        out[place] = i
+        if filled == k:
+            bar = scores[out[k - 1]]
 
 
 @kernel

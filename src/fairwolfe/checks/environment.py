@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import deepcopy
+from itertools import islice, permutations
 from typing import Any
 
 import numpy as np
 
 from fairwolfe.checks.promise import Check, is_a_value, require
+from fairwolfe.contexts import Bilinear
 from fairwolfe.errors import ConformanceError, InvalidInput
+from fairwolfe.feedback import Shown, totals
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Vector
 from fairwolfe.streams import stream
@@ -20,6 +23,7 @@ _ROUNDS = 20
 _DRAWS = 2000
 _ERRORS = 6.0  # standard errors: one false alarm in 10^8 comparisons
 _ROUNDING = 1e-9
+_RANKINGS = 1000  # every ranking of up to six items, some of more
 
 
 def _met(environment: Any, rng: np.random.Generator) -> Iterator[tuple[Any, Any]]:
@@ -30,11 +34,20 @@ def _met(environment: Any, rng: np.random.Generator) -> Iterator[tuple[Any, Any]
 
 
 def _actions(environment: Any, context: Any, rng: np.random.Generator) -> list[Any]:
-    """Every arm, or some rankings."""
+    """Every arm; or every ranking where there are few, some where there are many."""
     problem = environment.problem()
     if problem.n_items is None:
         return list(range(len(context)))
-    return [rng.permutation(problem.n_items)[: problem.n_slots] for _ in range(10)]
+    order = rng.permutation(problem.n_items)
+    some = islice(permutations(order.tolist(), problem.n_slots), _RANKINGS)
+    return [np.array(ranking, dtype=np.int64) for ranking in some]
+
+
+def _reward(environment: Any, action: Any, feedback: Any) -> Vector:
+    """The reward vector that a feedback tells of."""
+    items = environment.problem().n_items
+    reward: Vector = feedback if items is None else totals(action, feedback, items)
+    return reward
 
 
 def has_a_problem(environment: Any, rng: np.random.Generator) -> None:
@@ -80,7 +93,8 @@ def has_mean_rewards(environment: Any, rng: np.random.Generator) -> None:
     world = environment.init(rng)
     context = environment.context(world, 1, rng)
     for action in _actions(environment, context, rng)[:3]:
-        drawn = np.array([environment.feedback(world, context, action, rng) for _ in range(_DRAWS)])
+        feedbacks = (environment.feedback(world, context, action, rng) for _ in range(_DRAWS))
+        drawn = np.array([_reward(environment, action, one) for one in feedbacks])
         mean = environment.mean_reward(world, context, action)
         error = drawn.std(axis=0) / np.sqrt(_DRAWS)
         off = np.abs(drawn.mean(axis=0) - mean) - _ERRORS * error
@@ -88,6 +102,34 @@ def has_mean_rewards(environment: Any, rng: np.random.Generator) -> None:
             bool((off <= _ROUNDING * (1.0 + np.abs(mean))).all()),
             f"action {action}: {_DRAWS} feedbacks have mean {drawn.mean(axis=0)}, not {mean}",
         )
+
+
+def shows_slot_by_slot(environment: Any, rng: np.random.Generator) -> None:
+    """The feedback of a ranking is a Shown: exposures 0 or 1, rewards of what was exposed only.
+
+    The totals lie in the ranges of the problem where the environment says that it is bounded.
+    """
+    problem = environment.problem()
+    if problem.n_items is None:
+        return
+    bounded = getattr(environment, "bounded", False)
+    for world, context in _met(environment, rng):
+        action = _actions(environment, context, rng)[0]
+        shown = environment.feedback(world, context, action, rng)
+        require(isinstance(shown, Shown), f"the feedback is a {type(shown).__name__}, not a Shown")
+        shape = (problem.n_slots, len(problem.rewards))
+        require(
+            shown.exposed.shape == shape[:1] and shown.rewards.shape == shape,
+            f"exposed and rewards have shapes {shown.exposed.shape} and {shown.rewards.shape}, "
+            f"not {shape[:1]} and {shape}",
+        )
+        seen = set(shown.exposed.tolist()) <= {0.0, 1.0}
+        require(seen, f"exposed is {shown.exposed}, not made of 0 and 1")
+        unseen = shown.rewards[shown.exposed == 0.0]
+        require(not unseen.any(), f"slots that were not exposed have rewards {unseen}")
+        reward = totals(action, shown, problem.n_items)
+        inside = bool(((reward >= problem.low) & (reward <= problem.high)).all())
+        require(inside or not bounded, f"the reward {reward} is outside the ranges of the problem")
 
 
 def knows_the_best_action(environment: Any, rng: np.random.Generator) -> None:
@@ -172,15 +214,34 @@ def draws_many_like_one(environment: Any, rng: np.random.Generator) -> None:
     require(once.random() == many.random(), "feedback leaves the generator in another state")
 
 
+def draws_many_users_like_one(environment: Any, rng: np.random.Generator) -> None:
+    """If the compiled loop can run its rankings: drawing n rounds is drawing them one by one."""
+    if not hasattr(environment, "draw_users"):
+        return
+    world = environment.init(rng)
+    once, many = deepcopy(rng), deepcopy(rng)
+    users = environment.draw_users(many, _ROUNDS)
+    require(users.dtype == np.int64 and users.shape == (_ROUNDS,), "users are not (n,) int64")
+    contexts = [environment.context(world, t + 1, once) for t in range(_ROUNDS)]
+    for context, user in zip(contexts, users.tolist(), strict=True):
+        require(_same(context, environment.show(world, user)), f"user {user} has another context")
+        tagged = environment.show(world, environment.tag(world, context))
+        require(_same(context, tagged), f"the context of user {user} is taken for another's")
+    require(once.random() == many.random(), "contexts leave the generator in another state")
+    once, many = deepcopy(rng), deepcopy(rng)
+    environment.draw_noise(many, _ROUNDS)
+    for context in contexts:
+        environment.feedback(world, context, _actions(environment, context, rng)[0], once)
+    require(once.random() == many.random(), "feedback leaves the generator in another state")
+
+
 def refuses_bad_actions(environment: Any, rng: np.random.Generator) -> None:
     """An action that is none, and a context with NaN, are refused."""
     world = environment.init(rng)
     context = environment.context(world, 1, rng)
-    if environment.problem().n_items is not None:
-        return
-    spoilt = np.array(context, dtype=np.float64)
-    spoilt[0, 0] = np.nan
-    for shown, action in ((context, len(context)), (context, -1), (context, 0.5), (spoilt, 0)):
+    good = _actions(environment, context, rng)[0]
+    bad: list[Any] = [len(context), -1, 0.5] if isinstance(good, int) else _no_rankings(good)
+    for shown, action in (*((context, one) for one in bad), (_spoilt(context), good)):
         try:
             environment.feedback(world, shown, action, rng)
         except InvalidInput:
@@ -188,13 +249,31 @@ def refuses_bad_actions(environment: Any, rng: np.random.Generator) -> None:
         raise ConformanceError(f"action {action!r} of a context {np.shape(shown)} is not refused")
 
 
+def _no_rankings(good: Any) -> list[Any]:
+    """A wrong item, one that is not there, one too few, fractions, a single number."""
+    beyond, below = good.copy(), good.copy()
+    beyond[0], below[-1] = 10**6, -1
+    twice = [np.full_like(good, good[0])] if good.size > 1 else []
+    return [beyond, below, good[:-1], good + 0.5, int(good[0]), *twice]
+
+
+def _spoilt(context: Any) -> Any:
+    if isinstance(context, Bilinear):
+        return Bilinear(np.full_like(context.user, np.nan), context.items)
+    spoilt = np.array(context, dtype=np.float64)
+    spoilt[0, 0] = np.nan
+    return spoilt
+
+
 ENVIRONMENT_CHECKS: list[Check] = [
     is_a_value,
     has_a_problem,
     draws_only_from_its_generators,
     has_mean_rewards,
+    shows_slot_by_slot,
     knows_the_best_action,
     has_an_exact_support,
     draws_many_like_one,
+    draws_many_users_like_one,
     refuses_bad_actions,
 ]

@@ -10,12 +10,15 @@ from __future__ import annotations
 from inspect import signature
 from typing import Any
 
+from fairwolfe.environments.factor_model import FactorModel
 from fairwolfe.environments.finite import Finite
+from fairwolfe.environments.finite_ranking import FiniteRanking
 from fairwolfe.environments.mehrotra import Mehrotra
+from fairwolfe.environments.position_weights import body, dcg
 from fairwolfe.errors import InvalidInput, did_you_mean
 from fairwolfe.registry import load
 
-__all__ = ["Finite", "Mehrotra", "make"]
+__all__ = ["FactorModel", "Finite", "FiniteRanking", "Mehrotra", "body", "dcg", "make"]
 
 
 def make(name: str, **options: Any) -> Any:

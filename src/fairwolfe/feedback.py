@@ -1,0 +1,33 @@
+"""What comes back after a ranking, slot by slot."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Shown", "totals"]
+
+Array = NDArray[np.float64]
+
+
+class Shown(NamedTuple):
+    """What came of a ranking, slot by slot, best slot first."""
+
+    exposed: Array  # (k,): 1 where the item in the slot was looked at, else 0
+    rewards: Array  # (k, R): what that item earned, 0 where it was not looked at
+
+
+def totals(action: NDArray[np.int64], shown: Shown, n_items: int) -> Array:
+    """The reward vector of a ranking: exposures of the items, then the user-side rewards.
+
+    >>> shown = Shown(np.array([1.0, 0.0]), np.array([[0.5], [0.0]]))
+    >>> totals(np.array([2, 0]), shown, n_items=4).tolist()
+    [0.0, 0.0, 1.0, 0.0, 0.5]
+    """
+    reward = np.zeros(n_items + shown.rewards.shape[1])
+    reward[action] = shown.exposed
+    # Slot after slot, as a compiled loop adds them: np.sum may take another order.
+    reward[n_items:] = np.cumsum(shown.rewards, axis=0)[-1]
+    return reward
