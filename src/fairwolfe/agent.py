@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import threading
 import warnings
 from collections.abc import Iterable, Mapping
@@ -16,14 +15,18 @@ import numpy as np
 
 from fairwolfe import agent_file
 from fairwolfe.agent_file import arrays_of, filled
+from fairwolfe.agent_items import ItemsOfAgent, bound_objective
+from fairwolfe.answers import Answers
 from fairwolfe.contexts import Arms, arms
-from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput, did_you_mean
-from fairwolfe.expressions import read
+from fairwolfe.errors import IncompatibleState, InvalidInput
 from fairwolfe.ledger import Ledger
-from fairwolfe.limits import INSIDE, NOT_FINITE, largest_square_norm, place_in_box
+from fairwolfe.limits import largest_square_norm
 from fairwolfe.objectives import Concave
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Decision, Policy, Vector
+from fairwolfe.ranking import Ranker
+from fairwolfe.ranking.policies import alone
+from fairwolfe.reduction.items import empty_state, keep_items
 from fairwolfe.streams import stream
 
 __all__ = ["Agent"]
@@ -31,7 +34,7 @@ __all__ = ["Agent"]
 _ROUNDING = 1.0 + 1e-9  # features that were scaled to the norm exceed it by less than this
 
 
-class Agent:
+class Agent(ItemsOfAgent):
     """A policy with its state and its generator: ask it to `act`, tell it what came of it.
 
     Feedback may come late and in any order, once for each decision: what is refused changes
@@ -43,6 +46,8 @@ class Agent:
     policy: such as ``FrankWolfe(objective, base)``
     problem: what is decided, and the rewards with their ranges
     seed: of the policy's draws, a whole number of at least 0
+    items: for rankings, the features of the items by id, (n_items, features of an item): contexts
+        then need the user alone
 
     >>> from fairwolfe import FrankWolfe
     >>> from fairwolfe.bandits import LinUCB
@@ -56,48 +61,69 @@ class Agent:
     (2, [0.5, 0.5], 0.5)
     """
 
-    __slots__ = (
-        "_bound",
-        "_high",
-        "_ledger",
-        "_lock",
-        "_low",
-        "_names",
-        "_out_of_range",
-        "_policy",
-        "_problem",
-        "_rng",
-        "_state",
-        "_warned",
-    )
+    __slots__ = ()
 
-    def __init__(self, policy: Any, problem: Problem, seed: int = 0) -> None:
+    def __init__(self, policy: Any, problem: Problem, seed: int = 0, items: Any = None) -> None:
         if not isinstance(problem, Problem):
             raise InvalidInput(f"the problem is {problem!r}; make it with Problem.arms(...)")
+        if isinstance(policy, Ranker):
+            policy = alone(policy)
         if not isinstance(policy, Policy):
             raise InvalidInput(f"the policy is {policy!r}; give one such as FrankWolfe(f, base)")
         if "direction" in signature(policy.act).parameters:
             raise InvalidInput(
                 f"{policy!r} is a bandit for one reward; give FrankWolfe(objective, {policy!r})"
             )
-        self._lock = threading.RLock()
-        self._policy: Any = policy
-        self._problem = problem
-        self._bound = _bound(policy, problem)
-        self._state: Any = policy.init(problem)
         self._rng = stream(seed, "policy")
+        made: Any = policy
+        state = made.init(problem)
+        if items is not None:
+            state = keep_items(getattr(made, "shell", made), state, items)
+        self._start(made, problem, state)
+
+    def _start(self, policy: Any, problem: Problem, state: Any) -> None:
+        self._lock = threading.RLock()
+        self._policy = policy
+        self._problem = problem
+        self._state = state
+        self._bound = bound_objective(policy, problem, state)
         self._ledger = Ledger()
-        self._low, self._high = problem.low, problem.high
-        self._names = tuple(problem.rewards)
+        self._answers = Answers(problem)
         self._out_of_range = 0
-        self._warned: set[str] = set()
+        self._warned = set()
 
     # --- decisions ----------------------------------------------------------------------------
 
-    def act(self, context: Any) -> Decision:
-        """Decide. The context has a row of features for each arm; their number may change."""
-        given = self._checked(context)
+    def act(
+        self,
+        context: Any,
+        candidates: Iterable[int] | None = None,
+        blocked: Iterable[int] = (),
+        pinned: Mapping[int, int] | None = None,
+    ) -> Decision:
+        """Decide.
+
+        Arms: the context has a row of features for each arm; their number may change. Rankings: a
+        `Bilinear(user, items)` or an array with a row for each of `items`; the user alone where
+        the agent keeps the items' features. The action holds ids, best slot first.
+
+        Parameters
+        ----------
+        candidates, blocked: ids of the only items that may be shown, and of those that may not
+        pinned: slot (0 is the best) -> id of the item that it must show
+        """
+        if self._problem.n_items is None:
+            if candidates is not None or pinned or blocked != ():
+                raise InvalidInput(
+                    "candidates, blocked and pinned are for rankings; leave them out"
+                )
+            given: Any = self._checked(context)
+            with self._lock:
+                return self._issued(self._policy.act(self._state, given, self._rng))
         with self._lock:
+            given = self._ranked(context, candidates, blocked, pinned)
+            if "features" not in self._warned:
+                self._warn_of_norm(given.largest_norm())
             return self._issued(self._policy.act(self._state, given, self._rng))
 
     def act_many(self, contexts: Iterable[Any], advance: bool = False) -> list[Decision]:
@@ -108,11 +134,10 @@ class Agent:
         rewards instead of repeating one direction; the agent itself moves with feedback only.
         (Policies whose choice does not depend on the averages have nothing to advance.)
         """
-        given = []
-        for context in contexts:
-            given.append(self._checked(context))
         decided = []
         with self._lock:
+            checked = self._checked if self._problem.n_items is None else self._ranked
+            given: list[Any] = [checked(context) for context in contexts]
             policy, state, rng = self._policy, self._state, self._rng
             foresee = getattr(policy, "foresee", None) if advance else None
             for one in given:
@@ -126,16 +151,17 @@ class Agent:
     def _checked(self, context: Any) -> Arms:
         given = arms(context, self._problem)
         if "features" not in self._warned:
-            limit = self._problem.feature_norm * _ROUNDING
-            square = largest_square_norm(given.features)
-            if square > limit * limit:
-                self._warn_once(
-                    "features",
-                    f"features of norm {square**0.5:.4g} were given; the problem says at most "
-                    f"{self._problem.feature_norm:g}, and confidence widths rest on it: scale the "
-                    "features, or give Problem a larger feature_norm (said once)",
-                )
+            self._warn_of_norm(largest_square_norm(given.features) ** 0.5)
         return given
+
+    def _warn_of_norm(self, norm: float) -> None:
+        if norm > self._problem.feature_norm * _ROUNDING:
+            self._warn_once(
+                "features",
+                f"features of norm {norm:.4g} were given; the problem says at most "
+                f"{self._problem.feature_norm:g}, and confidence widths rest on it: scale the "
+                "features, or give Problem a larger feature_norm (said once)",
+            )
 
     def _issued(self, decision: Decision) -> Decision:
         # The decision is fresh and nobody else's yet: completing it is no change of it.
@@ -145,25 +171,41 @@ class Agent:
 
     # --- feedback -----------------------------------------------------------------------------
 
-    def update(self, decision: Decision, reward: Any) -> None:
-        """Learn what a decision earned: a vector in the problem's order, or a mapping by name.
+    def update(
+        self,
+        decision: Decision,
+        reward: Any = None,
+        *,
+        exposed: Iterable[int] | None = None,
+        clicked: Iterable[int] | None = None,
+    ) -> None:
+        """Learn what a decision earned.
+
+        Arms: a vector in the problem's order, or a mapping by name. Rankings: ids of the shown
+        items that were looked at and of those clicked, and other rewards by name and item:
+        ``update(decision, {"minutes": {12: 3.5}}, exposed=[12, 7], clicked=[12])``; or a
+        `Shown`. Where the policy's `exposure` is not "observed", `exposed` is not needed.
 
         Rewards outside their declared range are learnt as they are, counted and warned of once.
         """
-        vector, strange = self._vector(reward)
+        answer, strange = self._answer(decision, reward, exposed, clicked)
         with self._lock:
             number = self._ledger.number(decision)
             if strange:
-                self._warn_of_range(vector)
-            self._apply(number, decision, vector, strange)
+                self._warn_of_range(answer)
+            self._apply(number, decision, answer, strange)
 
     def update_many(self, decisions: Iterable[Decision], rewards: Iterable[Any]) -> None:
-        """`update` for each pair in turn; if one of them is refused, none is applied."""
-        made, vectors = list(decisions), [self._vector(reward) for reward in rewards]
-        if len(made) != len(vectors):
+        """`update` for each pair in turn; if one of them is refused, none is applied.
+
+        The reward of a ranking is a `Shown`, or a mapping that may hold "exposed" and "clicked".
+        """
+        made, given = list(decisions), list(rewards)
+        if len(made) != len(given):
             raise InvalidInput(
-                f"{len(made)} decisions have {len(vectors)} rewards; give one for each"
+                f"{len(made)} decisions have {len(given)} rewards; give one for each"
             )
+        answers = [self._answer(d, r) for d, r in zip(made, given, strict=True)]
         with self._lock:
             numbers = [self._ledger.number(decision) for decision in made]
             if len(set(numbers)) < len(numbers):
@@ -171,73 +213,35 @@ class Agent:
                     d.id for n, d in zip(numbers, made, strict=True) if numbers.count(n) > 1
                 )
                 raise InvalidInput(f"decision {again!r} is given twice; its feedback counts once")
-            for vector, strange in vectors:
+            for answer, strange in answers:
                 if strange:
-                    self._warn_of_range(vector)
-            for number, decision, (vector, strange) in zip(numbers, made, vectors, strict=True):
-                self._apply(number, decision, vector, strange)
+                    self._warn_of_range(answer)
+            for number, decision, (answer, strange) in zip(numbers, made, answers, strict=True):
+                self._apply(number, decision, answer, strange)
 
-    def _apply(self, number: int, decision: Decision, reward: Vector, strange: bool) -> None:
-        self._state = self._policy.update(self._state, decision, reward)
+    def _apply(self, number: int, decision: Decision, answer: Any, strange: bool) -> None:
+        self._state = self._policy.update(self._state, decision, answer)
         self._ledger.mark(number)
         self._out_of_range += strange
 
-    def _vector(self, reward: Any) -> tuple[Vector, bool]:
-        """A reward as a vector that fits the problem, and whether it is out of range."""
-        n = self._low.size
-        given = self._by_name(reward) if isinstance(reward, Mapping) else reward
-        try:
-            vector = np.asarray(given)
-        except ValueError as error:
-            raise InvalidInput(f"the reward is not a vector of numbers: {error}") from error
-        if vector.dtype.kind not in "fiub":
-            raise InvalidInput(f"the reward is {reward!r:.80}; give numbers, not text or objects")
-        if vector.shape != (n,):
-            raise InvalidInput(
-                f"the reward has shape {vector.shape}; give {n} numbers, in the order "
-                f"{self._order()}, or a mapping by name"
-            )
-        if vector.dtype != np.float64 or not vector.flags.carray:
-            vector = vector.astype(np.float64)
-        place = place_in_box(vector, self._low, self._high)
-        if place == NOT_FINITE:
-            worst = int(np.flatnonzero(~np.isfinite(vector))[0])
-            raise InvalidInput(
-                f"number {worst} of the reward is {vector[worst]}; give finite numbers, in the "
-                f"order {self._order()}"
-            )
-        return vector, place != INSIDE
+    def _answer(
+        self, decision: Decision, reward: Any, exposed: Any = None, clicked: Any = None
+    ) -> tuple[Any, bool]:
+        """What the policy learns from, and whether a reward is out of range."""
+        if self._problem.n_items is None:
+            if exposed is not None or clicked is not None:
+                raise InvalidInput("exposed and clicked are for rankings; give the reward vector")
+            return self._answers.vector(reward)
+        self._ledger.number(decision)
+        needed = self._state.plan.base.exposure == "observed"
+        return self._answers.shown(decision.action, reward, exposed, clicked, needed)
 
-    def _by_name(self, reward: Mapping[str, Any]) -> list[Any]:
-        names = self._names
-        if self._problem.n_items:
-            raise InvalidInput(
-                "the rewards of a ranking are the exposures of its items too; give the vector"
-            )
-        if len(reward) != len(names) or any(name not in reward for name in names):
-            for name in reward:
-                if name not in names:
-                    raise InvalidInput(f"there is no reward {name!r}; {did_you_mean(name, names)}")
-            missing = ", ".join(name for name in names if name not in reward)
-            raise InvalidInput(
-                f"the reward lacks {missing}; give all of {self._order()}, 0 where there was none"
-            )
-        return [reward[name] for name in names]
-
-    def _order(self) -> str:
-        items = f"exposures of {self._problem.n_items} items, " if self._problem.n_items else ""
-        return items + ", ".join(self._names)
-
-    def _warn_of_range(self, reward: Vector) -> None:
+    def _warn_of_range(self, answer: Any) -> None:
         """Called before anything is written, since a warning may have been made an error."""
-        first = int(np.flatnonzero((reward < self._low) | (reward > self._high))[0])
-        place = first - (self._problem.n_items or 0)
-        name = repr(self._names[place]) if place >= 0 else f"of item {first}"
         self._warn_once(
             "rewards",
-            f"the reward {name} is {reward[first]:g}; the problem says {self._low[first]:g} to "
-            f"{self._high[first]:g}, and exploration rests on it: it is learnt as it is, and "
-            "agent.out_of_range counts such rewards (said once)",
+            f"{self._answers.stranger(answer)}, and exploration rests on it: it is learnt as it "
+            "is, and agent.out_of_range counts such rewards (said once)",
         )
 
     def _warn_once(self, about: str, text: str) -> None:
@@ -289,6 +293,8 @@ class Agent:
     def value(self) -> float:
         """f of `average`: what the agent maximises, as far as it has been seen."""
         with self._lock:
+            if self._bound is None:
+                raise InvalidInput(f"{self._policy!r} has no objective, so there is no value")
             return self._bound.value(self._state.average)
 
     def __repr__(self) -> str:
@@ -305,9 +311,9 @@ class Agent:
                     "with_objective; make another agent"
                 )
             policy = self._policy.with_objective(objective)
-            bound = _bound(policy, self._problem)
-            state = filled(policy.init(self._problem), dict(arrays_of(self._state)))
-            self._policy, self._bound, self._state = policy, bound, state
+            state = _refilled(policy, self._problem, dict(arrays_of(self._state)))
+            self._bound = bound_objective(policy, self._problem, state)
+            self._policy, self._state = policy, state
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to a file, whole or not at all; `Agent.load` goes on from there."""
@@ -338,44 +344,24 @@ class Agent:
         text, arrays = agent_file.read(path)
         try:
             problem = Problem.from_json(json.dumps(text["problem"]))
-            agent = cls(_policy(text["policy"], policy, path), problem)
-            agent._ledger = Ledger.loaded(text["ledger"], arrays.pop("answered"))
+            rebuilt = agent_file.policy_of(text["policy"], policy, path)
+            bits = arrays.pop("answered")
+            agent = cls.__new__(cls)
+            agent._rng = stream(0, "policy")
+            agent._start(rebuilt, problem, _refilled(rebuilt, problem, arrays))
+            agent._ledger = Ledger.loaded(text["ledger"], bits)
             agent._out_of_range = int(text["out_of_range"])
             agent._warned = set(text["warned"])
             agent._rng.bit_generator.state = text["generator"]
-            agent._state = filled(agent._state, arrays)
         except (KeyError, TypeError, ValueError) as error:
             raise IncompatibleState(f"{path} does not hold what an agent needs: {error}") from error
         return agent
 
 
-def _bound(policy: Any, problem: Problem) -> Concave:
-    objective = getattr(policy, "objective", None)
-    if not isinstance(objective, Concave):
-        raise InvalidInput(
-            f"the objective of {policy!r} is {objective!r}; give one of fw.objectives"
-        )
-    return objective.bind(problem)
-
-
-def _policy(text: str, given: Any, path: object) -> Any:
-    """The policy of a file: rebuilt, or the given one if it is the same."""
-    try:
-        rebuilt = read(text)
-    except FairwolfeError as error:
-        if given is None:
-            raise IncompatibleState(
-                f"the policy of {path} cannot be rebuilt from its text ({error}); pass it: "
-                "Agent.load(path, policy=...)"
-            ) from error
-        rebuilt = None
-    if given is None or given == rebuilt or _plain(repr(given)) == _plain(text):
-        return rebuilt if given is None else given
-    raise IncompatibleState(
-        f"{path} holds {text}, not {given!r}; load it with the policy that it was saved with (a "
-        "new objective can be given afterwards, by replace_objective)"
-    )
-
-
-def _plain(text: str) -> str:
-    return re.sub(r" at 0x[0-9a-fA-F]+", "", text)  # where a function stands in one process
+def _refilled(policy: Any, problem: Problem, arrays: dict[str, Any]) -> Any:
+    """A state of the policy that holds these arrays."""
+    if problem.n_items is None:
+        return filled(policy.init(problem), arrays)
+    retired, features = arrays["state.base.retired"], arrays["state.base.features"]
+    shell = getattr(policy, "shell", policy)
+    return filled(empty_state(shell, problem, retired, features), arrays)

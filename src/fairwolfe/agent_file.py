@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -16,9 +17,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fairwolfe.errors import IncompatibleState, InvalidInput
+from fairwolfe import expressions
+from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput
 
-__all__ = ["FORMAT", "VERSION", "arrays_of", "filled", "read", "write"]
+__all__ = ["FORMAT", "VERSION", "arrays_of", "filled", "policy_of", "read", "write"]
 
 FORMAT, VERSION = "fairwolfe agent", 1
 _TEXT = "agent.json"
@@ -131,3 +133,26 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]
         except Exception as error:
             raise IncompatibleState(f"{path} is damaged: {error}") from error
     return text, arrays
+
+
+def policy_of(text: str, given: Any, path: object) -> Any:
+    """The policy of a file: rebuilt, or the given one if it is the same."""
+    try:
+        rebuilt = expressions.read(text)
+    except FairwolfeError as error:
+        if given is None:
+            raise IncompatibleState(
+                f"the policy of {path} cannot be rebuilt from its text ({error}); pass it: "
+                "Agent.load(path, policy=...)"
+            ) from error
+        rebuilt = None
+    if given is None or given == rebuilt or _plain(repr(given)) == _plain(text):
+        return rebuilt if given is None else given
+    raise IncompatibleState(
+        f"{path} holds {text}, not {given!r}; load it with the policy that it was saved with (a "
+        "new objective can be given afterwards, by replace_objective)"
+    )
+
+
+def _plain(text: str) -> str:
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", text)  # where a function stands in one process

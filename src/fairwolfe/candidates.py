@@ -16,7 +16,15 @@ from fairwolfe.contexts import Bilinear
 from fairwolfe.errors import InvalidInput
 from fairwolfe.problem import Problem, all_finite
 
-__all__ = ["Candidates", "Catalogue", "candidates"]
+__all__ = [
+    "Candidates",
+    "Catalogue",
+    "candidates",
+    "find",
+    "item_features",
+    "sizes",
+    "whole_ids",
+]
 
 Array = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -30,10 +38,13 @@ class Catalogue(NamedTuple):
     ids: Ids
     features: Array  # (q, all items ever); empty (q, 0) where every context brings them
 
+    total: int  # items ever: the next id
+
     @classmethod
     def of(cls, problem: Problem) -> Catalogue:
         """All items of a problem, whose features come with the contexts."""
-        return cls(np.arange(problem.n_items or 0), np.empty((sizes(problem)[1], 0)))
+        m = problem.n_items or 0
+        return cls(np.arange(m), np.empty((sizes(problem)[1], 0)), m)
 
 
 class Candidates(NamedTuple):
@@ -130,12 +141,20 @@ def _array(name: str, given: Any, shape: tuple[int, ...]) -> Array:
     return array if array.flags.writeable else array.copy()
 
 
+def item_features(given: Any, problem: Problem, count: int | None = None) -> Array:
+    """Features of items, (items, q), checked."""
+    n = count if count is not None else (len(given) if hasattr(given, "__len__") else 0)
+    if n == 0:
+        raise InvalidInput(f"the features of the items are {given!r:.80}; give at least one row")
+    return _array("items", given, (n, sizes(problem)[1]))
+
+
 def _columns(given: Any, n: int, q: int) -> Array:
     return np.ascontiguousarray(_array("items", given, (n, q)).T)
 
 
-def _any(values: Iterable[int]) -> bool:
-    return bool(len(values)) if hasattr(values, "__len__") else True
+def _any(values: Any) -> bool:
+    return not hasattr(values, "__len__") or len(values) > 0
 
 
 def whole_ids(what: str, given: Iterable[int]) -> Ids:

@@ -108,11 +108,31 @@ class Decision:
     action: Action
     probability: float | None
     evidence: Any
-    reasons: Any = field(default=None, repr=False, compare=False)
+    reasons: Any = field(default=None, repr=False, compare=False)  # for `explain` only
 
     def to_bytes(self) -> bytes:
         """Versioned MessagePack with a check sum, for a log or another process; never pickle."""
         return pack((self.id, self.t, self.action, self.probability, self.evidence))
+
+    def explain(self) -> list[dict[str, Any]]:
+        """Of a ranking, slot by slot: what made the item's score, and its rank without fairness.
+
+        `value` is what it is estimated to earn, `exploration` the bonus for what is not known yet,
+        `fairness` the bonus for its exposure: their sum is the score. Known where the decision was
+        made, and not part of its bytes.
+        """
+        if self.reasons is None:
+            raise InvalidInput(
+                f"there is nothing to explain of decision {self.id!r}: only rankings say what made "
+                "them, in the process that made them"
+            )
+        names = self.reasons._fields
+        rows = zip(*(column.tolist() for column in self.reasons), strict=True)
+        items = np.asarray(self.action).tolist()
+        return [
+            {"item": item, **dict(zip(names, row, strict=True))}
+            for item, row in zip(items, rows, strict=True)
+        ]
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Decision:

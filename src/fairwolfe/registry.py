@@ -20,6 +20,7 @@ KINDS: dict[str, dict[str, str]] = {
     "bandits": {
         "epsilon-greedy": "fairwolfe.bandits:EpsilonGreedy",
         "linucb": "fairwolfe.bandits:LinUCB",
+        "linucb-rank": "fairwolfe.ranking:LinUCBRank",
         "squarecb": "fairwolfe.bandits:SquareCB",
         "thompson": "fairwolfe.bandits:Thompson",
         "uniform": "fairwolfe.bandits:Uniform",
@@ -55,8 +56,11 @@ KINDS: dict[str, dict[str, str]] = {
         "ridge": "fairwolfe.oracles:Ridge",
     },
     "policies": {
+        "fairlearn-rank": "fairwolfe.ranking:FairLearnRank",
         "frank-wolfe": "fairwolfe.reduction:FrankWolfe",
+        "fw-linucb-rank": "fairwolfe.ranking:FWLinUCBRank",
         "molincb": "fairwolfe.reduction:MOLinCB",
+        "unbiased-linucb-rank": "fairwolfe.ranking:UnbiasedLinUCBRank",
     },
     "smoothings": {
         "identity": "fairwolfe.smoothing:Identity",

@@ -712,7 +712,7 @@ def test_the_best_sequence_is_the_linear_programme_s(seed: int) -> None:
 
 
 def seeded(seed: int) -> np.random.Generator:
-    from fairwolfe.simulation.compiled import Streams
+    from fairwolfe.simulation.streams import Streams
 
     return Streams.of(seed).contexts
 

@@ -24,7 +24,8 @@ from fairwolfe.problem import Problem
 from fairwolfe.protocols import Choice, Matrix, Vector
 from fairwolfe.reduction import FrankWolfe
 from fairwolfe.simulation import optimum, simulate
-from fairwolfe.simulation.compiled import CompiledRun, Streams
+from fairwolfe.simulation.compiled import CompiledRun
+from fairwolfe.simulation.streams import Streams
 from tests.theory.worlds import A1, A2, DISTANCE, MINIMUM
 
 # Two arms that say nothing about each other, and rewards that can start badly for the better one:

@@ -240,6 +240,10 @@ class FactorModel(RankingWorld):
         """The user's factors beside those of all items, which are shared and not copied."""
         return Bilinear(world.users[user], world.items)
 
+    def features(self, world: RankingArrays) -> tuple[Matrix, Matrix]:
+        """The factors of the users, and those of the items, the same for all of them."""
+        return world.users, world.columns[None]
+
     def _user_of(self, world: RankingArrays, context: Any) -> Vector:
         if not isinstance(context, Bilinear):
             raise InvalidInput(

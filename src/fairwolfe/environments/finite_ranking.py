@@ -125,6 +125,10 @@ class FiniteRanking(RankingWorld):
         features: Matrix = world.users[user].copy()
         return features
 
+    def features(self, world: RankingArrays) -> tuple[Matrix, Matrix]:
+        """No features of users, and those of the items by context."""
+        return np.ones((len(world.users), 1)), np.ascontiguousarray(np.swapaxes(world.users, 1, 2))
+
     def _user_of(self, world: RankingArrays, context: Any) -> Vector:
         return arms(context, self._problem).features
 

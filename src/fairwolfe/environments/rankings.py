@@ -202,8 +202,8 @@ class RankingArrays(NamedTuple):
 class RankingWorld(ABC):
     """An environment with rankings that is given by its arrays.
 
-    A subclass states `problem`, `init`, `draw_users`, and what a context looks like: `show` and
-    `_user_of`. An action is an int64 array of distinct items, best slot first.
+    A subclass states `problem`, `init`, `draw_users`, and what a context looks like: `show`,
+    `features` and `_user_of`. An action is an int64 array of distinct items, best slot first.
     """
 
     @abstractmethod
@@ -221,6 +221,10 @@ class RankingWorld(ABC):
     @abstractmethod
     def show(self, world: RankingArrays, user: int) -> Any:
         """The context of a round with this user."""
+
+    @abstractmethod
+    def features(self, world: RankingArrays) -> tuple[Matrix, Matrix]:
+        """What a policy sees of the contexts: users (n, p), and items (1 or n, q, m) as columns."""
 
     @abstractmethod
     def _user_of(self, world: RankingArrays, context: Any) -> Vector:

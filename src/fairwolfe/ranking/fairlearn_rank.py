@@ -60,6 +60,9 @@ class _DeprivedFirst(Ranker):
             )
         return super().init(problem)
 
+    def head_start(self, state: RankState) -> float:
+        return self.minimum * float(state.slots[0, 0])
+
     def rule_params(self, problem: Problem) -> Vector:
         return np.array([self.minimum, self.tolerance])
 
@@ -102,9 +105,7 @@ class FairLearnRank(RankingPolicy):
     @cached_property
     def shell(self) -> FrankWolfe:
         """The averages are kept as in the reduction."""
-        ranker = _DeprivedFirst(
-            minimum=self.minimum, tolerance=self.tolerance, **self.settings()
-        )
+        ranker = _DeprivedFirst(minimum=self.minimum, tolerance=self.tolerance, **self.settings())
         return alone(ranker)
 
     @classmethod

@@ -9,7 +9,6 @@ from typing import Any, Self
 import numpy as np
 
 from fairwolfe.objectives import Concave, EqualExposure, GiniEquality, TwoSided, Welfare
-from fairwolfe.problem import Problem
 from fairwolfe.protocols import Vector
 from fairwolfe.ranking.linucb_rank import LinUCBRank
 from fairwolfe.ranking.policies import RankingPolicy

@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-import numpy as np
-
 from fairwolfe._compile import kernel
-from fairwolfe.problem import Problem
 from fairwolfe.protocols import Vector
 from fairwolfe.ranking.ranker import RANK, Ranker
 

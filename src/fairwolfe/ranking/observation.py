@@ -83,8 +83,8 @@ def checked(feedback: Any, exposure: int, n_slots: int, n_rewards: int) -> Shown
     if exposure == 0 and rewards[exposed == 0.0].any():
         slot = int(np.flatnonzero((exposed == 0.0) & rewards.any(axis=1))[0])
         raise InvalidInput(
-            f"slot {slot} earned {rewards[slot].tolist()} but was not exposed; only items that were "
-            "looked at can earn anything (use exposure='shown' or 'until_last_click' where "
-            "exposure is not observed)"
+            f"slot {slot} earned {rewards[slot].tolist()} but was not exposed; only what was "
+            "looked at can earn anything (where exposure is not observed, use exposure='shown' or "
+            "'until_last_click')"
         )
     return Shown(exposed, rewards)

@@ -33,7 +33,16 @@ from fairwolfe.ranking import observation
 from fairwolfe.ranking.observation import EXPOSURES, Exposure
 from fairwolfe.selection import top_k
 
-__all__ = ["RANK", "RankEvidence", "RankState", "Ranker", "Reasons", "Settings", "call_rule", "rank"]
+__all__ = [
+    "RANK",
+    "RankEvidence",
+    "RankState",
+    "Ranker",
+    "Reasons",
+    "Settings",
+    "call_rule",
+    "rank",
+]
 
 RANK = (
     "void(float64[::1], float64[::1], float64, float64[::1], float64[::1], float64[::1], float64, "
@@ -119,7 +128,7 @@ def _around(pinned: IntVector, scores: Vector, ranking: IntVector) -> None:
             free += 1
     best = np.empty(free, dtype=np.int64)
     if free > 0:
-        top_k(others, free, best)
+        top_k(others, int(free), best)
     place = 0
     for slot in range(ranking.size):
         if pinned[slot] >= 0:
@@ -208,7 +217,7 @@ class RankState(NamedTuple):
     @property
     def catalogue(self) -> Catalogue:
         """The items of the moment."""
-        return Catalogue(np.flatnonzero(self.retired == 0.0), self.features)
+        return Catalogue(np.flatnonzero(self.retired == 0.0), self.features, self.retired.size)
 
 
 class Reasons(NamedTuple):
@@ -368,7 +377,8 @@ class Ranker(Settings):
         if state.features.shape[1]:
             rows = rows[:0]
         evidence = RankEvidence(given.user.copy(), rows, guess)
-        reasons = Reasons(*np.empty((3, slots)), np.empty(slots, dtype=np.int64))
+        parts, plain = np.empty((3, slots)), np.empty(slots, dtype=np.int64)
+        reasons = Reasons(parts[0], parts[1], parts[2], plain)
         explain(value, width, scores, ranking, *reasons)
         return Choice(given.ids[ranking], probability, evidence, reasons)
 
@@ -424,18 +434,22 @@ class Ranker(Settings):
         state.oracle.raise_failure()
         return state
 
-    def with_items(self, state: RankState, n_items: int, features: Matrix | None) -> RankState:
-        """The state for more items; `features` (new, q) go to those that are kept, if any are."""
-        new = np.zeros(n_items - state.exposed.size)
+    def head_start(self, state: RankState) -> float:
+        """What an item that arrives now is taken to have been shown, so that it owes nothing."""
+        return 0.0
+
+    def with_items(self, state: RankState, features: Matrix) -> RankState:
+        """The state with new items; their features (new, q) are kept if those of the others are."""
+        new = np.zeros(len(features))
+        problem = replace(state.problem, n_items=state.exposed.size + new.size)
         kept = state.features
-        if features is not None:
+        if kept.shape[1]:
             kept = np.ascontiguousarray(np.concatenate([kept, features.T], axis=1))
-        problem = replace(state.problem, n_items=n_items)
         return state._replace(
             problem=problem,
             params=self._params(problem),
             exposed=np.concatenate([state.exposed, new]),
-            shown=np.concatenate([state.shown, new]),
+            shown=np.concatenate([state.shown, new + self.head_start(state)]),
             features=kept,
             retired=np.concatenate([state.retired, new]),
         )

@@ -31,7 +31,7 @@ def discounted(
     params: Vector,
     out: Vector,
 ) -> None:
-    """The confidence width times 1 - slots exposed_i/(all exposures). params: whether it stops at 0."""
+    """The width times 1 - slots exposed_i/(all exposures); params: whether that stops at 0."""
     total = 0.0
     for i in range(exposed.size):
         total += exposed[i]
@@ -57,7 +57,7 @@ class _Discounted(Ranker):
 
 @dataclass(frozen=True)
 class UnbiasedLinUCBRank(RankingPolicy):
-    """LinUCBRank whose confidence width of item i is multiplied by 1 - exposures_i/(mean of a slot).
+    """LinUCBRank with the width of item i multiplied by 1 - exposures_i/(mean of a slot).
 
     The factor is 1 before anything was looked at; that of a frequent item can be negative, as
     printed in the paper (`clip=True` stops at 0). The fairness fades with the widths: no guarantee.

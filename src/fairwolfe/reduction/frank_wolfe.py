@@ -152,9 +152,9 @@ class FrankWolfe:
         if self.iterate not in ("observed", "optimistic"):
             raise InvalidInput(f"iterate is {self.iterate!r}; give 'observed' or 'optimistic'")
 
-    def init(self, problem: Problem) -> State:
-        """Bind everything to the problem and allocate."""
-        plan = self._plan(problem)
+    def init(self, problem: Problem, catalogue: Catalogue | None = None) -> State:
+        """Bind everything to the problem (its items that are not retired) and allocate."""
+        plan = self.plan(problem, catalogue)
         if plan.catalogue is not None and self.iterate == "optimistic":
             raise InvalidInput(
                 "the optimistic iterate needs an estimate of exposures, and position weights are "
@@ -164,8 +164,8 @@ class FrankWolfe:
         base = plan.base.init(problem)
         return State(plan, totals, earned, clocks, direction, np.zeros(1), base)
 
-    def _plan(self, problem: Problem, catalogue: Catalogue | None = None) -> Plan:
-        """Everything bound to the problem; to the items of the catalogue, where some are gone."""
+    def plan(self, problem: Problem, catalogue: Catalogue | None = None) -> Plan:
+        """Everything bound to a problem; to the items of the catalogue, where some are retired."""
         coordinates, seen = None, problem
         if catalogue is None and problem.n_items is not None:
             catalogue = Catalogue.of(problem)

@@ -7,7 +7,7 @@ so both loops decide alike on the same random streams.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,25 +21,13 @@ from fairwolfe.oracles.linear_state import call_learn
 from fairwolfe.protocols import IntVector, Matrix, Vector
 from fairwolfe.reduction import FrankWolfe, MOLinCB
 from fairwolfe.reduction.frank_wolfe import State, average_in
+from fairwolfe.simulation.streams import Streams
 from fairwolfe.smoothing import Randomized
 from fairwolfe.smoothing.randomized import sampled
-from fairwolfe.streams import stream
 
-__all__ = ["CompiledRun", "Streams", "advance", "why_not"]
+__all__ = ["CompiledRun", "advance"]
 
 _CHUNK_BYTES = 4_000_000  # of contexts drawn at once: a few milliseconds of work
-
-
-class Streams(NamedTuple):
-    """The generators of a run: two policies with one seed meet the same contexts and noise."""
-
-    contexts: np.random.Generator
-    noise: np.random.Generator
-    policy: np.random.Generator
-
-    @classmethod
-    def of(cls, seed: int) -> Streams:
-        return cls(stream(seed, "contexts"), stream(seed, "noise"), stream(seed, "policy"))
 
 
 _V, _M, _C = "float64[::1]", "float64[:, ::1]", "float64[:, :, ::1]"
@@ -174,18 +162,6 @@ def advance(
         if learn_counters[STATUS] != 0.0:
             return s + 1
     return steps.size
-
-
-def why_not(policy: Any, environment: Any) -> str | None:
-    """The part that keeps a run out of the compiled loop, or None."""
-    if not isinstance(policy, (FrankWolfe, MOLinCB)):
-        return f"the policy {type(policy).__name__}"
-    shell = policy.shell if isinstance(policy, MOLinCB) else policy
-    if not isinstance(shell.base, LinearBandit):
-        return f"the base {type(shell.base).__name__}"
-    if not hasattr(environment, "reward_program"):
-        return f"the environment {type(environment).__name__}"
-    return None
 
 
 class CompiledRun:

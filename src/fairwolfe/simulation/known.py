@@ -7,8 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fairwolfe.contexts import Arms, PerArm
+from fairwolfe.candidates import Candidates
+from fairwolfe.contexts import Arms, Bilinear, PerArm
 from fairwolfe.errors import InvalidInput
+from fairwolfe.feedback import Shown, totals
 from fairwolfe.objectives import Concave
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Choice, Decision, Environment, Vector
@@ -28,12 +30,23 @@ class _Oracle:
         return None
 
     def act(self, state: None, context: Any, direction: Vector, rng: np.random.Generator) -> Choice:
+        # The environment knows its own form of a context, not the policies'.
         if isinstance(context, Arms):
-            # The environment knows its own form of a context, not the policies'.
             context = PerArm(context.features[0]) if context.per_arm else context.features
+        elif isinstance(context, Candidates):
+            items = context.items.T.copy()
+            pair = isinstance(self.environment.problem().n_features, tuple)
+            context = Bilinear(context.user, items) if pair else items
         return Choice(self.environment.best_action(self.world, context, direction), 1.0, None)
 
     def update(self, state: None, choice: Choice, direction: Vector, feedback: Any) -> None:
+        return None
+
+    def reward(self, state: None, choice: Choice, feedback: Shown) -> tuple[Shown, Vector]:
+        items = np.asarray(choice.action)
+        return feedback, totals(items, feedback, self.environment.problem().n_items)
+
+    def learn(self, state: None, choice: Choice, seen: Shown) -> None:
         return None
 
 

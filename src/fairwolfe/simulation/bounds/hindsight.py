@@ -13,8 +13,8 @@ from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Concave
 from fairwolfe.problem import whole_number
 from fairwolfe.simulation.bounds.assumptions import T, like, probability, setting, times
-from fairwolfe.simulation.compiled import Streams
 from fairwolfe.simulation.optimum import Optimum, optimum
+from fairwolfe.simulation.streams import Streams
 from fairwolfe.streams import stream
 
 __all__ = ["best_sequence", "deviation", "stationary"]

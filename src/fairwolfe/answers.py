@@ -1,0 +1,173 @@
+"""What an agent is told of a decision, in the forms that people have it, checked.
+
+For arms: a vector, or a mapping by name. For rankings: which of the shown items were looked at and
+what they earned, by the ids of the items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fairwolfe.candidates import whole_ids
+from fairwolfe.errors import InvalidInput, did_you_mean
+from fairwolfe.feedback import Shown
+from fairwolfe.limits import INSIDE, NOT_FINITE, place_in_box
+from fairwolfe.problem import Problem
+from fairwolfe.protocols import IntVector, Vector
+
+__all__ = ["Answers"]
+
+
+class Answers:
+    """Reads answers for one problem."""
+
+    __slots__ = ("high", "low", "names", "problem")
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.low, self.high = problem.low, problem.high
+        self.names = tuple(problem.rewards)
+        if problem.n_slots:  # a slot earns its share of the range of the sum
+            ranges = np.array(list(problem.rewards.values())) / problem.n_slots
+            self.low, self.high = np.ascontiguousarray(ranges.T)
+
+    # --- arms ---------------------------------------------------------------------------------
+
+    def vector(self, reward: Any) -> tuple[Vector, bool]:
+        """A reward as a vector that fits the problem, and whether it is out of range."""
+        n = self.low.size
+        given = self._by_name(reward) if isinstance(reward, Mapping) else reward
+        try:
+            vector = np.asarray(given)
+        except ValueError as error:
+            raise InvalidInput(f"the reward is not a vector of numbers: {error}") from error
+        if vector.dtype.kind not in "fiub":
+            raise InvalidInput(f"the reward is {reward!r:.80}; give numbers, not text or objects")
+        if vector.shape != (n,):
+            raise InvalidInput(
+                f"the reward has shape {vector.shape}; give {n} numbers, in the order "
+                f"{', '.join(self.names)}, or a mapping by name"
+            )
+        if vector.dtype != np.float64 or not vector.flags.carray:
+            vector = vector.astype(np.float64)
+        place = place_in_box(vector, self.low, self.high)
+        if place == NOT_FINITE:
+            worst = int(np.flatnonzero(~np.isfinite(vector))[0])
+            raise InvalidInput(
+                f"number {worst} of the reward is {vector[worst]}; give finite numbers, in the "
+                f"order {', '.join(self.names)}"
+            )
+        return vector, place != INSIDE
+
+    def _by_name(self, reward: Mapping[str, Any]) -> list[Any]:
+        names = self.names
+        if len(reward) != len(names) or any(name not in reward for name in names):
+            self._refuse_strangers(reward)
+            missing = ", ".join(name for name in names if name not in reward)
+            raise InvalidInput(
+                f"the reward lacks {missing}; give all of {', '.join(names)}, 0 where there was "
+                "none"
+            )
+        return [reward[name] for name in names]
+
+    def _refuse_strangers(self, reward: Mapping[str, Any]) -> None:
+        for name in reward:
+            if name not in self.names:
+                raise InvalidInput(f"there is no reward {name!r}; {did_you_mean(name, self.names)}")
+
+    def stranger(self, answer: Any) -> str:
+        """What is out of range."""
+        rewards = np.atleast_2d(answer.rewards if isinstance(answer, Shown) else answer)
+        outside = ((rewards < self.low) | (rewards > self.high)) & (rewards != 0.0)
+        row, place = np.argwhere(outside)[0].tolist()
+        return (
+            f"the reward {self.names[place]!r} is {rewards[row, place]:g}; the problem says "
+            f"{self.low[place]:g} to {self.high[place]:g}"
+        )
+
+    # --- rankings -----------------------------------------------------------------------------
+
+    def shown(
+        self, items: Any, reward: Any, exposed: Any, clicked: Any, needed: bool
+    ) -> tuple[Shown, bool]:
+        """What came of a ranking, by slot, and whether a reward is out of range.
+
+        `needed`: whether it must be said which items were looked at.
+        """
+        if isinstance(reward, Shown) and exposed is None and clicked is None:
+            return reward, False
+        if isinstance(reward, Mapping) and exposed is None and clicked is None:
+            reward = dict(reward)
+            exposed, clicked = reward.pop("exposed", None), reward.pop("clicked", None)
+        if isinstance(reward, Shown) or not (reward is None or isinstance(reward, Mapping)):
+            raise InvalidInput(
+                f"the feedback of a ranking is {reward!r:.80}; give exposed=ids and clicked=ids, "
+                'or rewards by name and item such as {"minutes": {12: 3.5}}'
+            )
+        if needed and exposed is None:
+            raise InvalidInput(
+                "it is not said which items were looked at; give exposed=ids (none: []), or use a "
+                "policy with exposure='shown' or 'until_last_click'"
+            )
+        given = dict(reward or {})
+        if clicked is not None:
+            name = "clicks" if "clicks" in self.names else self.names[0]
+            if name in given or ("clicks" not in self.names and len(self.names) > 1):
+                raise InvalidInput(
+                    f"clicked is given, and so are rewards by name; give clicks once, and name "
+                    f"the others: {', '.join(self.names)}"
+                )
+            given[name] = clicked
+        self._refuse_strangers(given)
+        slots = {int(item): slot for slot, item in enumerate(items)}
+        looked = np.zeros(len(slots))
+        if exposed is not None:
+            looked[self._slots(slots, whole_ids("exposed", exposed), "exposed")] = 1.0
+        rewards = np.zeros((len(slots), len(self.names)))
+        for name, earned in given.items():
+            self._fill(rewards[:, self.names.index(name)], slots, name, earned)
+        if exposed is not None:
+            self._refuse_unseen(items, looked, rewards)
+        strange = bool(((rewards < self.low) | (rewards > self.high))[rewards != 0.0].any())
+        return Shown(looked, rewards), strange
+
+    def _fill(self, column: Vector, slots: dict[int, int], name: str, earned: Any) -> None:
+        """Rewards of one name: item -> number, or the items that earned as much as one can."""
+        if isinstance(earned, Mapping):
+            ids, values = whole_ids(name, earned.keys()), list(earned.values())
+        else:
+            ids = whole_ids("clicked" if name == "clicks" else name, earned)
+            values = [self.high[self.names.index(name)]] * ids.size
+        places = self._slots(slots, ids, name)
+        try:
+            column[places] = values
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(f"a reward {name!r} is no number: {error}") from error
+        if not np.isfinite(column).all():
+            raise InvalidInput(f"a reward {name!r} is not finite; give finite numbers only")
+
+    @staticmethod
+    def _slots(slots: dict[int, int], ids: IntVector, what: str) -> list[int]:
+        listed = ids.tolist()
+        for item in listed:
+            if item not in slots:
+                raise InvalidInput(
+                    f"item {item} is said to be {what}, but was not shown; the ranking was "
+                    f"{list(slots)}"
+                )
+        if len(set(listed)) < len(listed):
+            again = next(item for item in listed if listed.count(item) > 1)
+            raise InvalidInput(f"item {again} is given twice in {what}; give it once")
+        return [slots[item] for item in listed]
+
+    @staticmethod
+    def _refuse_unseen(items: IntVector, looked: Vector, rewards: Any) -> None:
+        unseen = np.flatnonzero((looked == 0.0) & rewards.any(axis=1))
+        if unseen.size:
+            raise InvalidInput(
+                f"item {items[unseen[0]]} earned something but is not among the exposed; only "
+                "what was looked at can be clicked, so add it to exposed"
+            )

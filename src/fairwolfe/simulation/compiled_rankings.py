@@ -1,0 +1,318 @@
+"""The compiled loop for rankings: a whole chunk of rounds without Python.
+
+Like that for arms it is only the order in which kernels are called that `act`, `feedback` and
+`update` call too, with one thing saved: the contraction that a ranking was made with serves the
+update that follows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fairwolfe._compile import kernel
+from fairwolfe.bilinear import absorb_contracted
+from fairwolfe.environments.rankings import (
+    RankingArrays,
+    RankingWorld,
+    best_ranking,
+    mean_of_ranking,
+    observe,
+)
+from fairwolfe.errors import NumericalFailure
+from fairwolfe.linalg import STATUS
+from fairwolfe.objectives.concave import Program, call_gradient
+from fairwolfe.protocols import IntVector, Matrix, Vector
+from fairwolfe.ranking import Ranker
+from fairwolfe.ranking.observation import settle
+from fairwolfe.ranking.ranker import RankState, rank
+from fairwolfe.reduction.frank_wolfe import FrankWolfe, State
+from fairwolfe.simulation.streams import Streams
+from fairwolfe.smoothing import Randomized
+from fairwolfe.smoothing.randomized import sampled
+
+__all__ = ["CompiledRankings", "advance_rankings"]
+
+_CHUNK = 4096  # rounds drawn at once
+_CHUNK_MULTIPLIES = 200_000_000  # or as many as take about a tenth of a second
+
+_V, _M, _C, _I = "float64[::1]", "float64[:, ::1]", "float64[:, :, ::1]", "int64[::1]"
+_ADVANCE = ", ".join(
+    (
+        *("int64", _V, _V, _V, _V, _C),  # the direction
+        *(_V, _V, _V, _V, _V, "float64"),  # the averages
+        *("int64", _V, "int64", _C, _C, _C, _C, _V, _V, _V, _V, _M),  # the ranker
+        *(_M, _C, _C, _M, _M, _M, _M, _I, _M, _M),  # the world and what was drawn
+        *("int64[:, ::1]", _V, _V, _V, "boolean"),  # what comes out
+    )
+)
+
+
+@kernel(signature=f"int64({_ADVANCE})")
+def advance_rankings(
+    gradient: int,
+    gradient_params: Vector,
+    gradient_work: Vector,
+    steps: Vector,
+    mixes: Vector,
+    normals: Matrix,
+    totals: Vector,
+    earned: Vector,
+    clocks: Vector,
+    running: Vector,
+    counters: Vector,
+    forget: float,
+    rule: int,
+    params: Vector,
+    exposure: int,
+    gram: Matrix,
+    inverse: Matrix,
+    theta: Matrix,
+    moment: Matrix,
+    learn_params: Vector,
+    learn_counters: Vector,
+    exposed: Vector,
+    shown: Vector,
+    slots: Matrix,
+    users: Matrix,
+    tables: Matrix,
+    turned: Matrix,
+    items: Matrix,
+    columns: Matrix,
+    weights: Matrix,
+    ranges: Matrix,
+    tags: IntVector,
+    noise: Matrix,
+    draws: Matrix,
+    rankings: IntVector,
+    mean_sum: Vector,
+    reward_sum: Vector,
+    scalar: Vector,
+    truth: bool,
+) -> int:
+    """Play the rounds that the arrays hold; how many were played.
+
+    All, unless a state failed or a direction is no number: then the round is not played. scalar
+    collects sums over rounds of max <g, mu a> (if `truth`), <g, mu a_t> and <g, r_t>.
+    """
+    n, k = totals.size, slots.shape[1]
+    n_rewards = theta.shape[1]
+    m = n - n_rewards
+    q, d = tables.shape[1], inverse.shape[1]
+    z, g = np.empty(n), np.empty(n)
+    fresh, point, spare = np.empty(n), np.empty(n), np.empty(n)
+    contracted = np.empty((q, d))
+    value, width, scores, means = np.empty(m), np.empty(m), np.empty(m), np.empty(m)
+    ranking, best = np.empty(k, dtype=np.int64), np.empty(k, dtype=np.int64)
+    nothing = np.empty(0, dtype=np.int64)
+    looked, seen, rewards = np.empty(k), np.empty(k), np.empty((k, n_rewards))
+    mean, reward = np.empty(n), np.zeros(n)
+    rows, targets = np.empty((k, q)), np.empty((k, n_rewards))
+    keep = 1.0 - forget
+    for s in range(steps.size):
+        tag = tags[s]
+        table = tables[tag if tables.shape[0] > 1 else 0]
+        for i in range(n):
+            z[i] = totals[i] / max(clocks[i], 1.0)
+        if normals.shape[1] == 0:
+            call_gradient(gradient, z, steps[s], gradient_params, gradient_work, g)
+        else:
+            sampled(
+                gradient,
+                z,
+                steps[s],
+                normals[s],
+                gradient_params,
+                gradient_work,
+                point,
+                spare,
+                fresh,
+            )
+            for i in range(n):
+                g[i] = (1.0 - mixes[s]) * running[i] + mixes[s] * fresh[i]
+        doubt = 0.0
+        for i in range(n):
+            doubt += abs(g[i])
+        if not np.isfinite(doubt):
+            return s
+        rank(
+            users[tag],
+            table,
+            theta,
+            inverse,
+            learn_counters,
+            g,
+            exposed,
+            shown,
+            slots[0, 0],
+            rule,
+            params,
+            nothing,
+            draws[s],
+            contracted,
+            value,
+            width,
+            scores,
+            ranking,
+        )
+        if not np.isfinite(scores[ranking[k - 1]]):
+            learn_counters[STATUS] = 1.0  # raised as soon as Python is back
+            return s
+        observe(ranking, tag, noise[s], turned, items, weights, ranges, looked, rewards)
+        settle(exposure, ranking, looked, rewards, seen, reward)
+        mean_of_ranking(ranking, tag, turned, items, weights, ranges, mean)
+        if truth:
+            best_ranking(g, tag, turned, columns, ranges, means, scores, best)
+            row = tag if weights.shape[0] > 1 else np.int64(0)
+            for j in range(k):
+                scalar[0] += weights[row, j] * scores[best[j]]
+        for j in range(k + n_rewards):
+            i = ranking[j] if j < k else m + j - k
+            scalar[1] += g[i] * mean[i]
+            scalar[2] += g[i] * reward[i]
+            mean_sum[i] += mean[i]
+            reward_sum[i] += reward[i]
+        r = np.int64(0)
+        for j in range(k):
+            i = ranking[j]
+            rankings[s, j] = i
+            exposed[i] += seen[j]
+            shown[i] += 1.0
+            slots[0, j] += 1.0
+            slots[1, j] += seen[j]
+            if seen[j] > 0.0:
+                for e in range(q):
+                    rows[r, e] = table[e, i]
+                for o in range(n_rewards):
+                    targets[r, o] = rewards[j, o]
+                r += 1
+        absorb_contracted(
+            users[tag],
+            rows[:r],
+            targets[:r],
+            contracted,
+            gram,
+            inverse,
+            theta,
+            moment,
+            learn_params,
+            learn_counters,
+        )
+        # `average_in`, but for the coordinates that the round has touched alone.
+        if forget > 0.0:
+            for i in range(n):
+                totals[i] *= keep
+                earned[i] *= keep
+        for i in range(n):
+            clocks[i] = keep * clocks[i] + 1.0
+        for j in range(k + n_rewards):
+            i = ranking[j] if j < k else m + j - k
+            totals[i] += reward[i]
+            earned[i] += reward[i]
+            reward[i] = 0.0
+        counters[0] += 1.0
+        if normals.shape[1] > 0:
+            running[:] = g
+        if learn_counters[STATUS] != 0.0:
+            return s + 1
+    return steps.size
+
+
+class CompiledRankings:
+    """One run of a ranking policy in the world of a seed, played chunk by chunk."""
+
+    def __init__(
+        self,
+        policy: FrankWolfe,
+        environment: RankingWorld,
+        world: RankingArrays,
+        streams: Streams,
+        truth: bool = True,
+    ) -> None:
+        self.environment = environment
+        self.world = world
+        self.streams = streams
+        self.truth = truth
+        problem = environment.problem()
+        self.state: State = policy.init(problem)
+        plan = self.state.plan
+        self.ranker: Ranker = plan.base
+        self.size = problem.n_objectives
+        self.gradient: Program = plan.objective.program(self.size)
+        self.work = self.gradient.work()
+        self.samples = 0
+        if isinstance(plan.smoothing, Randomized):
+            self.samples = plan.smoothing.n_samples
+        self.users, self.tables = environment.features(world)
+        self.mean_sum, self.reward_sum = np.zeros((2, self.size))
+        self.scalar = np.zeros(3)
+        work = problem.dimension**2 + (problem.n_items or 0) * self.tables.shape[1] ** 2
+        self.most = max(16, min(_CHUNK, _CHUNK_MULTIPLIES // work))
+
+    def play(self, wanted: int) -> Any:
+        """Play at most that many rounds; their rankings."""
+        n = min(wanted, self.most)
+        tags = self.environment.draw_users(self.streams.contexts, n)
+        noise = self.environment.draw_noise(self.streams.noise, n)
+        normals, draws = self._draws(n)
+        plan = self.state.plan
+        base: RankState = self.state.base
+        times = np.minimum(np.arange(self.state.t, self.state.t + n), plan.age(1 << 62))
+        mixes = [plan.smoothing.mix(t) for t in times.tolist()] if self.samples else []
+        rankings = np.empty((n, base.slots.shape[1]), dtype=np.int64)
+        world = self.world
+        played = advance_rankings(
+            self.gradient.address,
+            self.gradient.params,
+            self.work,
+            plan.smoothing.widths(plan.objective, self.size, times),
+            np.array(mixes, dtype=np.float64),
+            normals,
+            self.state.totals,
+            self.state.earned,
+            self.state.clocks,
+            self.state.direction,
+            self.state.counters,
+            plan.forget,
+            type(self.ranker).rule.address,
+            base.params,
+            self.ranker.exposure_code,
+            *base.oracle,
+            base.exposed,
+            base.shown,
+            base.slots,
+            self.users,
+            self.tables,
+            world.turned,
+            world.items,
+            world.columns,
+            world.weights,
+            world.ranges,
+            tags,
+            noise,
+            draws,
+            rankings,
+            self.mean_sum,
+            self.reward_sum,
+            self.scalar,
+            self.truth,
+        )
+        self.gradient.raise_failures()
+        base.oracle.raise_failure()
+        if played < n:
+            plan.objective.gradient(self.state.iterate)  # says where, as in the plain loop
+            raise NumericalFailure(f"the direction of {plan.objective} is not a number")
+        return rankings
+
+    def _draws(self, n: int) -> tuple[Matrix, Matrix]:
+        """What the policy draws in n rounds: for the direction first, then for the ranking."""
+        rng, problem = self.streams.policy, self.state.plan.problem
+        normals = np.empty((n, self.samples, self.size + 2))
+        if self.samples == 0:
+            return normals, self.ranker.draws(rng, problem, n)
+        rows = []
+        for s in range(n):
+            normals[s] = rng.standard_normal((self.samples, self.size + 2))
+            rows.append(self.ranker.draws(rng, problem, 1)[0])
+        return normals, np.array(rows)
