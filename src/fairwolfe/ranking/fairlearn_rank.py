@@ -12,8 +12,9 @@ from fairwolfe._compile import kernel
 from fairwolfe.errors import InvalidInput
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Vector
+from fairwolfe.ranking.kernels import RANK
 from fairwolfe.ranking.policies import RankingPolicy, alone
-from fairwolfe.ranking.ranker import RANK, Ranker, RankState
+from fairwolfe.ranking.ranker import Ranker, RankState
 from fairwolfe.reduction.frank_wolfe import FrankWolfe
 
 __all__ = ["FairLearnRank"]

@@ -7,7 +7,8 @@ from typing import Self
 
 from fairwolfe._compile import kernel
 from fairwolfe.protocols import Vector
-from fairwolfe.ranking.ranker import RANK, Ranker
+from fairwolfe.ranking.kernels import RANK
+from fairwolfe.ranking.ranker import Ranker
 
 __all__ = ["LinUCBRank"]
 

@@ -5,7 +5,7 @@ Nothing here, and no ranker, knows position weights: exposures are observed, or 
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from fairwolfe.errors import InvalidInput
 from fairwolfe.feedback import Shown
 from fairwolfe.protocols import IntVector, Matrix, Vector
 
-__all__ = ["EXPOSURES", "Exposure", "checked", "settle"]
+__all__ = ["EXPOSURES", "Exposure", "arrays", "refuse", "settle"]
 
 Exposure = Literal["observed", "shown", "until_last_click"]
 
@@ -22,8 +22,11 @@ EXPOSURES: tuple[Exposure, ...] = ("observed", "shown", "until_last_click")
 """As the feedback says; every item shown; every item down to the last that earned something."""
 
 
+_COIN, _FINITE, _EARNED, _ITEM = 1, 2, 3, 4  # what can be wrong with a slot
+
+
 @kernel(
-    signature="void(int64, int64[::1], float64[::1], float64[:, ::1], float64[::1], float64[::1])"
+    signature="int64(int64, int64[::1], float64[::1], float64[:, ::1], float64[::1], float64[::1])"
 )
 def settle(
     exposure: int,
@@ -32,14 +35,27 @@ def settle(
     rewards: Matrix,
     seen: Vector,
     total: Vector,
-) -> None:
-    """seen (k,): which slots count as exposed. total (m + R,): the reward vector, added up."""
+) -> int:
+    """seen (k,): which slots count as exposed. total (m + R,): the reward vector is added to it.
+
+    0, or where the feedback contradicts itself, before anything is written: slot + k times what is
+    wrong.
+    """
     k, n_rewards = rewards.shape
+    first = total.size - n_rewards
     last = np.int64(-1)
     for j in range(k):
+        if not 0 <= items[j] < first:
+            return int(k * _ITEM + j)
+        if exposed[j] != 0.0 and exposed[j] != 1.0:
+            return int(k * _COIN + j)
         for r in range(n_rewards):
+            if not np.isfinite(rewards[j, r]):
+                return int(k * _FINITE + j)
             if rewards[j, r] != 0.0:
                 last = np.int64(j)
+                if exposure == 0 and exposed[j] == 0.0:
+                    return int(k * _EARNED + j)
     for j in range(k):
         if exposure == 0:
             seen[j] = exposed[j]
@@ -47,16 +63,15 @@ def settle(
             seen[j] = 1.0
         else:
             seen[j] = 0.0
-    first = total.size - n_rewards
-    for j in range(k):
         if seen[j] != 0.0:
-            total[items[j]] += seen[j]
+            total[items[j]] += 1.0
             for r in range(n_rewards):
                 total[first + r] += rewards[j, r]
+    return 0
 
 
-def checked(feedback: Any, exposure: int, n_slots: int, n_rewards: int) -> Shown:
-    """Feedback as finite arrays of the right sizes that do not contradict themselves."""
+def arrays(feedback: Any, n_slots: int, n_rewards: int) -> Shown:
+    """Feedback as arrays of the right sizes; what they hold is for `settle` to judge."""
     try:
         given, earned = feedback
         exposed: Vector = np.ascontiguousarray(given, dtype=np.float64)
@@ -71,20 +86,25 @@ def checked(feedback: Any, exposure: int, n_slots: int, n_rewards: int) -> Shown
             f"{rewards.shape}; give ({n_slots},) and ({n_slots}, {n_rewards}): one row for each "
             "slot"
         )
-    if not ((exposed == 0.0) | (exposed == 1.0)).all():
+    return Shown(exposed, rewards)
+
+
+def refuse(code: int, items: IntVector, shown: Shown) -> NoReturn:
+    """Say what `settle` found wrong."""
+    what, slot = divmod(code, len(items))
+    if what == _COIN:
         raise InvalidInput(
-            f"the exposures are {exposed.tolist()}; give 1 for each slot that was looked at, else 0"
+            f"the exposure of slot {slot} is {shown.exposed[slot]:g}; give 1 where the item was "
+            "looked at, else 0"
         )
-    if not np.isfinite(rewards).all():
-        slot, reward = np.argwhere(~np.isfinite(rewards))[0].tolist()
+    if what == _FINITE:
         raise InvalidInput(
-            f"reward {reward} of slot {slot} is {rewards[slot, reward]}; give finite numbers only"
+            f"the rewards of slot {slot} are {shown.rewards[slot].tolist()}; give finite numbers"
         )
-    if exposure == 0 and rewards[exposed == 0.0].any():
-        slot = int(np.flatnonzero((exposed == 0.0) & rewards.any(axis=1))[0])
+    if what == _EARNED:
         raise InvalidInput(
-            f"slot {slot} earned {rewards[slot].tolist()} but was not exposed; only what was "
+            f"slot {slot} earned {shown.rewards[slot].tolist()} but was not exposed; only what was "
             "looked at can earn anything (where exposure is not observed, use exposure='shown' or "
             "'until_last_click')"
         )
-    return Shown(exposed, rewards)
+    raise InvalidInput(f"the ranking shows item {items[slot]}, which is none of this problem")

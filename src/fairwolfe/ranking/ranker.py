@@ -1,8 +1,8 @@
-"""What rankers share: one signature for their rules, and how they are called.
+"""What rankers share: their settings, their state, and the contract Base for rankings.
 
 A ranker estimates what each item would earn if it were looked at, by ridge regression on the items
 that were, and shows the items of largest score. Its rule is a kernel that makes scores of the
-estimates; the object API calls it for one round, the compiled loop by its address.
+estimates.
 """
 
 from __future__ import annotations
@@ -14,181 +14,18 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from fairwolfe._compile import Kernel, function_at, kernel
-from fairwolfe.bilinear import (
-    absorb_items,
-    contract_twice,
-    contract_user,
-    estimates,
-    turn_parameters,
-)
+from fairwolfe._compile import Kernel
 from fairwolfe.candidates import Candidates, Catalogue, candidates, sizes
 from fairwolfe.errors import InvalidInput
 from fairwolfe.feedback import Shown
-from fairwolfe.linalg import LOG_DET
 from fairwolfe.oracles import LinearState, Ridge
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Choice, IntVector, Matrix, Vector
 from fairwolfe.ranking import observation
+from fairwolfe.ranking.kernels import explain, rank, take_in
 from fairwolfe.ranking.observation import EXPOSURES, Exposure
-from fairwolfe.selection import top_k
 
-__all__ = [
-    "RANK",
-    "RankEvidence",
-    "RankState",
-    "Ranker",
-    "Reasons",
-    "Settings",
-    "call_rule",
-    "rank",
-]
-
-RANK = (
-    "void(float64[::1], float64[::1], float64, float64[::1], float64[::1], float64[::1], float64, "
-    "int64, float64[::1], float64[::1])"
-)
-"""(value, width, bonus, direction, exposed, shown, t, slots, params, scores out), all but the
-numbers of the length of the candidates: estimates, confidence widths and what to multiply these by,
-the direction of the items, how often each was looked at and shown in the t rankings so far."""
-
-call_rule = function_at(RANK)
-
-_EXPLORATION, _LEVEL, _RANDOMIZE, _HEAD = 0, 1, 2, 3
-
-
-@kernel(
-    signature="float64(float64[::1], float64[:, ::1], float64[:, :, ::1], float64[:, :, ::1], "
-    "float64[::1], float64[::1], float64[::1], float64[::1], float64, int64, float64[::1], "
-    "int64[::1], float64[::1], float64[:, ::1], float64[::1], float64[::1], float64[::1], "
-    "int64[::1])"
-)
-def rank(
-    user: Vector,
-    items: Matrix,
-    theta: Matrix,
-    inverse: Matrix,
-    counters: Vector,
-    direction: Vector,
-    exposed: Vector,
-    shown: Vector,
-    t: float,
-    rule: int,
-    params: Vector,
-    pinned: IntVector,
-    draws: Vector,
-    contracted: Matrix,
-    value: Vector,
-    width: Vector,
-    scores: Vector,
-    ranking: IntVector,
-) -> float:
-    """The ranking, as rows of the candidates, best slot first; its probability.
-
-    params: exploration, 2 ln(1/delta_1), chance of a swap; R_r; sqrt(ridge) D_theta_r; the rule's.
-    `contracted`, `value`, `width` and `scores` are filled on the way, `width` with the bonus in it.
-    """
-    n, n_rewards, q = scores.size, theta.shape[1], items.shape[0]
-    contract_user(user, inverse[0], contracted)
-    metric, turned, combined = np.empty((q, q)), np.empty((n_rewards, q)), np.zeros(q)
-    contract_twice(user, contracted, metric)
-    turn_parameters(user, theta[0], turned)
-    root = np.sqrt(params[_LEVEL] + counters[LOG_DET])
-    bonus = 0.0  # sum_r |g_r| alpha_r: optimistic for either sign of g
-    for r in range(n_rewards):
-        g = direction[n + r]
-        noise, prior = params[_HEAD + r], params[_HEAD + n_rewards + r]
-        bonus += abs(g) * (noise * root + prior)
-        for e in range(q):
-            combined[e] += g * turned[r, e]
-    estimates(combined, metric, items, value, width)
-    own = params[_HEAD + 2 * n_rewards :]
-    bonus *= params[_EXPLORATION]
-    call_rule(
-        rule, value, width, bonus, direction[:n], exposed, shown, t, ranking.size, own, scores
-    )
-    for i in range(n):
-        width[i] *= bonus
-    if pinned.size == 0:
-        top_k(scores, ranking.size, ranking)
-    else:
-        _around(pinned, scores, ranking)
-    return _swapped(params[_RANDOMIZE], draws, pinned, ranking)
-
-
-@kernel
-def _around(pinned: IntVector, scores: Vector, ranking: IntVector) -> None:
-    """The best of the others in the slots that are free."""
-    others = scores.copy()
-    free = np.int64(0)
-    for slot in range(pinned.size):
-        if pinned[slot] >= 0:
-            others[pinned[slot]] = -np.inf
-        else:
-            free += 1
-    best = np.empty(free, dtype=np.int64)
-    if free > 0:
-        top_k(others, int(free), best)
-    place = 0
-    for slot in range(ranking.size):
-        if pinned[slot] >= 0:
-            ranking[slot] = pinned[slot]
-        else:
-            ranking[slot] = best[place]
-            place += 1
-
-
-@kernel
-def _swapped(chance: float, draws: Vector, pinned: IntVector, ranking: IntVector) -> float:
-    """Swap neighbouring slots at random, in pairs that start at the first or the second slot.
-
-    Which of the two is drawn first. A ranking with a swap comes from one of them only, the ranking
-    without any from both, so its probability is known exactly.
-    """
-    if chance == 0.0:
-        return 1.0
-    offset = 0 if draws[0] < 0.5 else 1
-    probability, other, swaps = 0.5, 0.5, 0
-    for start in range(ranking.size - 1):
-        if pinned.size > 0 and (pinned[start] >= 0 or pinned[start + 1] >= 0):
-            continue
-        if start % 2 != offset:
-            other *= 1.0 - chance
-        elif draws[1 + start // 2] < chance:
-            swaps += 1
-            probability *= chance
-            ranking[start], ranking[start + 1] = ranking[start + 1], ranking[start]
-        else:
-            probability *= 1.0 - chance
-    return probability if swaps > 0 else probability + other
-
-
-@kernel(
-    signature="void(float64[::1], float64[::1], float64[::1], int64[::1], float64[::1], "
-    "float64[::1], float64[::1], int64[::1])"
-)
-def explain(
-    value: Vector,
-    bonus: Vector,
-    scores: Vector,
-    ranking: IntVector,
-    own_value: Vector,
-    own_bonus: Vector,
-    fairness: Vector,
-    plain_rank: IntVector,
-) -> None:
-    """The parts of the scores by slot, and the ranks that the first two parts alone would give."""
-    plain = np.empty(value.size)
-    for i in range(value.size):
-        plain[i] = value[i] + bonus[i]
-    for slot in range(ranking.size):
-        row = ranking[slot]
-        own_value[slot], own_bonus[slot] = value[row], bonus[row]
-        fairness[slot] = scores[row] - plain[row]
-        better = np.int64(0)
-        for i in range(plain.size):
-            better += plain[i] > plain[row]
-        plain_rank[slot] = better + 1
+__all__ = ["RankEvidence", "RankState", "Ranker", "Reasons", "Settings"]
 
 
 class RankEvidence(NamedTuple):
@@ -372,7 +209,7 @@ class Ranker(Settings):
         )
         if not math.isfinite(scores[ranking[-1]]):
             oracle.refuse()
-        rows = given.items[:, ranking].T.copy()
+        rows = np.ascontiguousarray(given.items.T[ranking])
         guess = self._estimate(state, given, ranking) if estimate else np.empty(0)
         if state.features.shape[1]:
             rows = rows[:0]
@@ -399,12 +236,16 @@ class Ranker(Settings):
     def reward(self, state: RankState, choice: Choice, feedback: Any) -> tuple[Shown, Vector]:
         """What counts as exposed of the feedback, and the reward vector, by id."""
         slots, n_rewards = state.slots.shape[1], len(state.problem.rewards)
-        given = observation.checked(feedback, self.exposure_code, slots, n_rewards)
-        items = np.asarray(choice.action)
-        if items.shape != (slots,) or not 0 <= items.min() <= items.max() < state.exposed.size:
+        given = observation.arrays(feedback, slots, n_rewards)
+        items: IntVector = np.ascontiguousarray(choice.action, dtype=np.int64)
+        if items.shape != (slots,):
             raise InvalidInput(f"the action is {choice.action!r:.80}; it is of another problem")
         total, seen = np.zeros(state.exposed.size + n_rewards), np.empty(slots)
-        observation.settle(self.exposure_code, items, given.exposed, given.rewards, seen, total)
+        wrong = observation.settle(
+            self.exposure_code, items, given.exposed, given.rewards, seen, total
+        )
+        if wrong:
+            observation.refuse(wrong, items, given)
         return Shown(seen, given.rewards), total
 
     def update(
@@ -417,20 +258,16 @@ class Ranker(Settings):
         """`update` with what `reward` made of the feedback."""
         user, rows, _ = choice.evidence
         p, q = sizes(state.problem)
-        items: IntVector = np.asarray(choice.action)
+        items: IntVector = np.ascontiguousarray(choice.action, dtype=np.int64)
         if len(rows) == 0 and state.features.shape[1]:
-            rows = state.features[:, items].T.copy()
+            rows = np.ascontiguousarray(state.features.T[items])
         if user.shape != (p,) or rows.shape != (items.size, q):
             raise InvalidInput(
                 f"the evidence of the ranking has a user of shape {user.shape} and items of shape "
                 f"{rows.shape}; the problem has {p} user and {q} item features"
             )
-        looked = seen.exposed > 0.0
-        absorb_items(user, rows[looked], seen.rewards[looked], *state.oracle)
-        state.exposed[items] += seen.exposed
-        state.shown[items] += 1.0
-        state.slots[0] += 1.0
-        state.slots[1] += seen.exposed
+        counts = (state.exposed, state.shown, state.slots)
+        take_in(items, user, rows, seen.exposed, seen.rewards, *counts, *state.oracle)
         state.oracle.raise_failure()
         return state
 

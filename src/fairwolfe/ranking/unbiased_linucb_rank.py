@@ -11,8 +11,9 @@ import numpy as np
 from fairwolfe._compile import kernel
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Vector
+from fairwolfe.ranking.kernels import RANK
 from fairwolfe.ranking.policies import RankingPolicy, alone
-from fairwolfe.ranking.ranker import RANK, Ranker
+from fairwolfe.ranking.ranker import Ranker
 from fairwolfe.reduction.frank_wolfe import FrankWolfe
 
 __all__ = ["UnbiasedLinUCBRank"]

@@ -25,8 +25,9 @@ from fairwolfe.linalg import STATUS
 from fairwolfe.objectives.concave import Program, call_gradient
 from fairwolfe.protocols import IntVector, Matrix, Vector
 from fairwolfe.ranking import Ranker
+from fairwolfe.ranking.kernels import count_in, rank
 from fairwolfe.ranking.observation import settle
-from fairwolfe.ranking.ranker import RankState, rank
+from fairwolfe.ranking.ranker import RankState
 from fairwolfe.reduction.frank_wolfe import FrankWolfe, State
 from fairwolfe.simulation.streams import Streams
 from fairwolfe.smoothing import Randomized
@@ -108,7 +109,7 @@ def advance_rankings(
     nothing = np.empty(0, dtype=np.int64)
     looked, seen, rewards = np.empty(k), np.empty(k), np.empty((k, n_rewards))
     mean, reward = np.empty(n), np.zeros(n)
-    rows, targets = np.empty((k, q)), np.empty((k, n_rewards))
+    rows, learnt, targets = np.empty((k, q)), np.empty((k, q)), np.empty((k, n_rewards))
     keep = 1.0 - forget
     for s in range(steps.size):
         tag = tags[s]
@@ -173,23 +174,14 @@ def advance_rankings(
             scalar[2] += g[i] * reward[i]
             mean_sum[i] += mean[i]
             reward_sum[i] += reward[i]
-        r = np.int64(0)
         for j in range(k):
-            i = ranking[j]
-            rankings[s, j] = i
-            exposed[i] += seen[j]
-            shown[i] += 1.0
-            slots[0, j] += 1.0
-            slots[1, j] += seen[j]
-            if seen[j] > 0.0:
-                for e in range(q):
-                    rows[r, e] = table[e, i]
-                for o in range(n_rewards):
-                    targets[r, o] = rewards[j, o]
-                r += 1
+            rankings[s, j] = ranking[j]
+            for e in range(q):
+                rows[j, e] = table[e, ranking[j]]
+        r = count_in(ranking, rows, seen, rewards, exposed, shown, slots, learnt, targets)
         absorb_contracted(
             users[tag],
-            rows[:r],
+            learnt[:r],
             targets[:r],
             contracted,
             gram,

@@ -1,0 +1,224 @@
+"""The kernels of rankings: from estimates to a ranking, and from what it earned to what is learnt.
+
+One signature for the rules; `act` and `update` call the kernels for one round, the compiled loop
+for many.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fairwolfe._compile import function_at, kernel
+from fairwolfe.bilinear import (
+    absorb_items,
+    contract_twice,
+    contract_user,
+    estimates,
+    turn_parameters,
+)
+from fairwolfe.linalg import LOG_DET
+from fairwolfe.protocols import IntVector, Matrix, Vector
+from fairwolfe.selection import top_k
+
+__all__ = ["RANK", "call_rule", "count_in", "explain", "rank", "take_in"]
+
+RANK = (
+    "void(float64[::1], float64[::1], float64, float64[::1], float64[::1], float64[::1], float64, "
+    "int64, float64[::1], float64[::1])"
+)
+"""(value, width, bonus, direction, exposed, shown, t, slots, params, scores out), all but the
+numbers of the length of the candidates: estimates, confidence widths and what to multiply these by,
+the direction of the items, how often each was looked at and shown in the t rankings so far."""
+
+call_rule = function_at(RANK)
+
+_EXPLORATION, _LEVEL, _RANDOMIZE, _HEAD = 0, 1, 2, 3
+
+
+@kernel(
+    signature="float64(float64[::1], float64[:, ::1], float64[:, :, ::1], float64[:, :, ::1], "
+    "float64[::1], float64[::1], float64[::1], float64[::1], float64, int64, float64[::1], "
+    "int64[::1], float64[::1], float64[:, ::1], float64[::1], float64[::1], float64[::1], "
+    "int64[::1])"
+)
+def rank(
+    user: Vector,
+    items: Matrix,
+    theta: Matrix,
+    inverse: Matrix,
+    counters: Vector,
+    direction: Vector,
+    exposed: Vector,
+    shown: Vector,
+    t: float,
+    rule: int,
+    params: Vector,
+    pinned: IntVector,
+    draws: Vector,
+    contracted: Matrix,
+    value: Vector,
+    width: Vector,
+    scores: Vector,
+    ranking: IntVector,
+) -> float:
+    """The ranking, as rows of the candidates, best slot first; its probability.
+
+    params: exploration, 2 ln(1/delta_1), chance of a swap; R_r; sqrt(ridge) D_theta_r; the rule's.
+    `contracted`, `value`, `width` and `scores` are filled on the way, `width` with the bonus in it.
+    """
+    n, n_rewards, q = scores.size, theta.shape[1], items.shape[0]
+    contract_user(user, inverse[0], contracted)
+    metric, turned, combined = np.empty((q, q)), np.empty((n_rewards, q)), np.zeros(q)
+    contract_twice(user, contracted, metric)
+    turn_parameters(user, theta[0], turned)
+    root = np.sqrt(params[_LEVEL] + counters[LOG_DET])
+    bonus = 0.0  # sum_r |g_r| alpha_r: optimistic for either sign of g
+    for r in range(n_rewards):
+        g = direction[n + r]
+        noise, prior = params[_HEAD + r], params[_HEAD + n_rewards + r]
+        bonus += abs(g) * (noise * root + prior)
+        for e in range(q):
+            combined[e] += g * turned[r, e]
+    estimates(combined, metric, items, value, width)
+    own = params[_HEAD + 2 * n_rewards :]
+    bonus *= params[_EXPLORATION]
+    call_rule(
+        rule, value, width, bonus, direction[:n], exposed, shown, t, ranking.size, own, scores
+    )
+    for i in range(n):
+        width[i] *= bonus
+    if pinned.size == 0:
+        top_k(scores, ranking.size, ranking)
+    else:
+        _around(pinned, scores, ranking)
+    return _swapped(params[_RANDOMIZE], draws, pinned, ranking)
+
+
+@kernel
+def _around(pinned: IntVector, scores: Vector, ranking: IntVector) -> None:
+    """The best of the others in the slots that are free."""
+    others = scores.copy()
+    free = np.int64(0)
+    for slot in range(pinned.size):
+        if pinned[slot] >= 0:
+            others[pinned[slot]] = -np.inf
+        else:
+            free += 1
+    best = np.empty(free, dtype=np.int64)
+    if free > 0:
+        top_k(others, int(free), best)
+    place = 0
+    for slot in range(ranking.size):
+        if pinned[slot] >= 0:
+            ranking[slot] = pinned[slot]
+        else:
+            ranking[slot] = best[place]
+            place += 1
+
+
+@kernel
+def _swapped(chance: float, draws: Vector, pinned: IntVector, ranking: IntVector) -> float:
+    """Swap neighbouring slots at random, in pairs that start at the first or the second slot.
+
+    Which of the two is drawn first. A ranking with a swap comes from one of them only, the ranking
+    without any from both, so its probability is known exactly.
+    """
+    if chance == 0.0:
+        return 1.0
+    offset = 0 if draws[0] < 0.5 else 1
+    probability, other, swaps = 0.5, 0.5, 0
+    for start in range(ranking.size - 1):
+        if pinned.size > 0 and (pinned[start] >= 0 or pinned[start + 1] >= 0):
+            continue
+        if start % 2 != offset:
+            other *= 1.0 - chance
+        elif draws[1 + start // 2] < chance:
+            swaps += 1
+            probability *= chance
+            ranking[start], ranking[start + 1] = ranking[start + 1], ranking[start]
+        else:
+            probability *= 1.0 - chance
+    return probability if swaps > 0 else probability + other
+
+
+@kernel(
+    signature="void(float64[::1], float64[::1], float64[::1], int64[::1], float64[::1], "
+    "float64[::1], float64[::1], int64[::1])"
+)
+def explain(
+    value: Vector,
+    bonus: Vector,
+    scores: Vector,
+    ranking: IntVector,
+    own_value: Vector,
+    own_bonus: Vector,
+    fairness: Vector,
+    plain_rank: IntVector,
+) -> None:
+    """The parts of the scores by slot, and the ranks that the first two parts alone would give."""
+    plain = np.empty(value.size)
+    for i in range(value.size):
+        plain[i] = value[i] + bonus[i]
+    for slot in range(ranking.size):
+        row = ranking[slot]
+        own_value[slot], own_bonus[slot] = value[row], bonus[row]
+        fairness[slot] = scores[row] - plain[row]
+        better = np.int64(0)
+        for i in range(plain.size):
+            better += plain[i] > plain[row]
+        plain_rank[slot] = better + 1
+
+
+@kernel(
+    signature="void(int64[::1], float64[::1], float64[:, ::1], float64[::1], float64[:, ::1], "
+    "float64[::1], float64[::1], float64[:, ::1], float64[:, :, ::1], float64[:, :, ::1], "
+    "float64[:, :, ::1], float64[:, :, ::1], float64[::1], float64[::1])"
+)
+def take_in(
+    items: IntVector,
+    user: Vector,
+    rows: Matrix,
+    seen: Vector,
+    rewards: Matrix,
+    exposed: Vector,
+    shown: Vector,
+    slots: Matrix,
+    gram: Matrix,
+    inverse: Matrix,
+    theta: Matrix,
+    moment: Matrix,
+    params: Vector,
+    counters: Vector,
+) -> None:
+    """Count a ranking, and learn from its items that were looked at."""
+    looked, targets = np.empty_like(rows), np.empty_like(rewards)
+    r = count_in(items, rows, seen, rewards, exposed, shown, slots, looked, targets)
+    absorb_items(user, looked[:r], targets[:r], gram, inverse, theta, moment, params, counters)
+
+
+@kernel
+def count_in(
+    items: IntVector,
+    rows: Matrix,
+    seen: Vector,
+    rewards: Matrix,
+    exposed: Vector,
+    shown: Vector,
+    slots: Matrix,
+    looked: Matrix,
+    targets: Matrix,
+) -> int:
+    """Count a ranking; the rows and rewards of the items that were looked at, and how many."""
+    r = np.int64(0)
+    for j in range(items.size):
+        exposed[items[j]] += seen[j]
+        shown[items[j]] += 1.0
+        slots[0, j] += 1.0
+        slots[1, j] += seen[j]
+        if seen[j] > 0.0:
+            for e in range(rows.shape[1]):
+                looked[r, e] = rows[j, e]
+            for o in range(rewards.shape[1]):
+                targets[r, o] = rewards[j, o]
+            r += 1
+    return int(r)
