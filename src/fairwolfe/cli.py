@@ -71,7 +71,7 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON inst
 
 
 @commands.command(epilog="Example: fairwolfe demo --out pictures")
-@click.argument("subject", type=click.Choice(["music", "objectives"]), default="music")
+@click.argument("subject", type=click.Choice(["ranking", "music", "objectives"]), default="ranking")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -84,9 +84,10 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON inst
 def demo(subject: str, out: Path, as_json: bool) -> None:
     """Show what this library does, in a table and a figure.
 
-    music (the default): five policies in the paper's synthetic music world, against the best value
-    that any policy can reach there. objectives: what each objective prefers when two rewards can
-    be traded against each other.
+    ranking (the default): four ranking policies in the embedded world, against the best trade-off
+    of clicks and fairness that any policy can reach there. music: five policies for arms in the
+    paper's synthetic music world. objectives: what each objective prefers when two rewards can be
+    traded against each other.
     """
     from fairwolfe.simulation.plots import require_matplotlib
 
@@ -96,7 +97,42 @@ def demo(subject: str, out: Path, as_json: bool) -> None:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidInput(f"{out} cannot be made a folder: {error.strerror}") from error
-    (_demo_music if subject == "music" else _demo_objectives)(out, as_json)
+    shows = {"ranking": _demo_ranking, "music": _demo_music, "objectives": _demo_objectives}
+    shows[subject](out, as_json)
+
+
+def _demo_ranking(out: Path, as_json: bool) -> None:
+    from fairwolfe.lab import fair_ranking
+
+    with _progress() as progress:
+        task = progress.add_task("ranking", total=fair_ranking.ROUNDS)
+        shown = fair_ranking.run(progress=lambda n: progress.update(task, advance=n))
+    files = shown.draw(out)
+    rows = shown.rows()
+    if as_json:
+        _print_json({"policies": rows, "figures": [str(file) for file in files]})
+        return
+    _print_table(
+        ("policy", "clicks", "Gini", "bottom half", "f", "below the best", "us/round"),
+        (
+            (
+                row["policy"],
+                f"{row['clicks']:.3f}",
+                f"{row['gini']:.3f}",
+                f"{100 * row['bottom_half']:.0f} %",
+                f"{row['value']:.4f}",
+                f"{row['below_best_percent']:.2f} %",
+                f"{row['us_per_round']:.0f}",
+            )
+            for row in rows
+        ),
+        numbers=6,
+    )
+    click.echo()
+    for sentence in shown.sentences():
+        click.echo(sentence)
+    for file in files:
+        click.echo(file)
 
 
 def _demo_music(out: Path, as_json: bool) -> None:
