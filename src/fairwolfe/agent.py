@@ -20,7 +20,7 @@ from fairwolfe.answers import Answers
 from fairwolfe.contexts import Arms, arms
 from fairwolfe.errors import IncompatibleState, InvalidInput
 from fairwolfe.ledger import Ledger
-from fairwolfe.limits import largest_square_norm
+from fairwolfe.limits import largest_square_norm, largest_square_product
 from fairwolfe.objectives import Concave
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Decision, Policy, Vector
@@ -123,7 +123,7 @@ class Agent(ItemsOfAgent):
         with self._lock:
             given = self._ranked(context, candidates, blocked, pinned)
             if "features" not in self._warned:
-                self._warn_of_norm(given.largest_norm())
+                self._warn_of_norm(largest_square_product(given.user, given.items) ** 0.5)
             return self._issued(self._policy.act(self._state, given, self._rng))
 
     def act_many(self, contexts: Iterable[Any], advance: bool = False) -> list[Decision]:

@@ -56,11 +56,6 @@ class Candidates(NamedTuple):
     places: Ids  # where these stand among the items not retired; empty: they are all of them
     pinned: Ids  # (slots,): the row of the item that a slot must show, or -1; empty: none
 
-    def largest_norm(self) -> float:
-        """max_i |x_i|."""
-        squares = np.einsum("ij,ij->j", self.items, self.items)
-        return float(np.sqrt((self.user @ self.user) * squares.max(initial=0.0)))
-
 
 def sizes(problem: Problem) -> tuple[int, int]:
     """(p, q): the features of the user and of an item; p is 1 where they are not apart."""

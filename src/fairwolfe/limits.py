@@ -7,7 +7,14 @@ import numpy as np
 from fairwolfe._compile import kernel
 from fairwolfe.protocols import Matrix, Vector
 
-__all__ = ["INSIDE", "NOT_FINITE", "OUTSIDE", "largest_square_norm", "place_in_box"]
+__all__ = [
+    "INSIDE",
+    "NOT_FINITE",
+    "OUTSIDE",
+    "largest_square_norm",
+    "largest_square_product",
+    "place_in_box",
+]
 
 INSIDE, OUTSIDE, NOT_FINITE = 0, 1, 2
 
@@ -22,6 +29,21 @@ def largest_square_norm(rows: Matrix) -> float:
             total += rows[a, j] * rows[a, j]
         largest = max(largest, total)
     return largest
+
+
+@kernel(signature="float64(float64[::1], float64[:, ::1])")
+def largest_square_product(user: Vector, items: Matrix) -> float:
+    """max_i |user (x) item_i|^2, items as columns."""
+    squares = np.zeros(items.shape[1])
+    for j in range(items.shape[0]):
+        for i in range(squares.size):
+            squares[i] += items[j, i] * items[j, i]
+    largest, square = 0.0, 0.0
+    for i in range(squares.size):
+        largest = max(largest, squares[i])
+    for a in range(user.size):
+        square += user[a] * user[a]
+    return largest * square
 
 
 @kernel(signature="int64(float64[::1], float64[::1], float64[::1])")
