@@ -125,8 +125,9 @@ class Demonstration:
         edge = edge[np.argsort(edge[:, 0])]
         ax.plot(*edge.T, color="0.35", linewidth=1.0, zorder=0)
         middle = edge[len(edge) // 2]
-        place = {"xytext": (6, 6), "textcoords": "offset points"}
-        ax.annotate("best possible", middle, color="0.35", ha="left", va="bottom", **place)
+        ax.annotate(
+            "best possible", middle, xytext=(6, 6), textcoords="offset points", color="0.35"
+        )
         for name, points, i in ((_FAIR, self.fair, 0), ("FairLearn", self.floors, 3)):
             reached = np.array([[gini_index(z[:-1]), z[-1]] for z in points.values()])
             ax.plot(*reached.T, "o", color=COLOURS[i], linestyle=LINES[i], label=name, markersize=5)
