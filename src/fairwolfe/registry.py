@@ -19,6 +19,7 @@ __all__ = ["KINDS", "classes", "import_class", "load", "names"]
 KINDS: dict[str, dict[str, str]] = {
     "bandits": {
         "epsilon-greedy": "fairwolfe.bandits:EpsilonGreedy",
+        "extended": "fairwolfe.bandits:Extended",
         "linucb": "fairwolfe.bandits:LinUCB",
         "squarecb": "fairwolfe.bandits:SquareCB",
         "thompson": "fairwolfe.bandits:Thompson",
@@ -55,6 +56,9 @@ KINDS: dict[str, dict[str, str]] = {
     "policies": {
         "frank-wolfe": "fairwolfe.reduction:FrankWolfe",
         "molincb": "fairwolfe.reduction:MOLinCB",
+    },
+    "scalar_policies": {
+        "vowpal-wabbit": "fairwolfe.bandits:VowpalWabbit",
     },
     "smoothings": {
         "identity": "fairwolfe.smoothing:Identity",
