@@ -56,7 +56,17 @@ CAPABILITIES = {
     ),
     "matplotlib": Capability(_module("matplotlib"), "Install matplotlib (make setup)."),
     "scikit-learn": Capability(_module("sklearn"), "Install scikit-learn (make setup)."),
+    "vowpalwabbit": Capability(_module("vowpalwabbit"), "Install vowpalwabbit (make setup)."),
 }
+
+
+# Names of the registry whose examples() need something of the machine.
+_NEEDED_BY = {"extended": "vowpalwabbit", "vowpal-wabbit": "vowpalwabbit"}
+
+
+def marks_of(name: str) -> list[pytest.MarkDecorator]:
+    """The marks of a test that plays the examples of a name of the registry."""
+    return [pytest.mark.needs(_NEEDED_BY[name])] if name in _NEEDED_BY else []
 
 
 @cache

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from fairwolfe import expressions
 from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput
+from fairwolfe.protocols import Stored
 
 __all__ = ["FORMAT", "VERSION", "arrays_of", "filled", "policy_of", "read", "write"]
 
@@ -31,7 +32,7 @@ Array = NDArray[Any]
 S = TypeVar("S")
 
 
-def arrays_of(state: Any, name: str = "state") -> Iterator[tuple[str, Array]]:
+def arrays_of(state: Any) -> Iterator[tuple[str, Array]]:
     """Every (name, array) of a state of nested NamedTuples, but what `init` rebuilds.
 
     >>> from typing import NamedTuple
@@ -40,34 +41,47 @@ def arrays_of(state: Any, name: str = "state") -> Iterator[tuple[str, Array]]:
     >>> [name for name, _ in arrays_of(Outer(np.zeros(1), Inner(np.zeros(2), np.zeros(3))))]
     ['state.t', 'state.base.theta']
     """
+    for name, part in _parts(state, "state"):
+        yield name, part if isinstance(part, np.ndarray) else part.dump()
+
+
+def _parts(state: Any, name: str) -> Iterator[tuple[str, Array | Stored]]:
     if isinstance(state, np.ndarray) and not state.dtype.hasobject:
         yield name, state
     elif isinstance(state, tuple) and hasattr(state, "_fields"):
         for field, part in zip(state._fields, state, strict=True):
             if field not in _REBUILT:
-                yield from arrays_of(part, f"{name}.{field}")
+                yield from _parts(part, f"{name}.{field}")
+    elif isinstance(state, Stored):
+        yield name, state
     elif not (state is None or (isinstance(state, tuple) and not state)):
         raise IncompatibleState(
             f"{name} is a {type(state).__name__}, which cannot be saved; states are NamedTuples of "
-            "arrays, with what init makes in fields called plan, problem or params"
+            "arrays, or of objects with dump and load, with what init makes in fields called plan, "
+            "problem or params"
         )
 
 
 def filled(state: S, arrays: Mapping[str, Array]) -> S:
     """A fresh state with these arrays written into it, after all of them have been checked."""
-    fresh = dict(arrays_of(state))
+    fresh = dict(_parts(state, "state"))
     if fresh.keys() != arrays.keys():
         odd = ", ".join(sorted(fresh.keys() ^ arrays.keys()))
         raise IncompatibleState(f"the state does not fit the policy: {odd} in one of them only")
-    for name, array in fresh.items():
+    for name, part in fresh.items():
         given = arrays[name]
-        if given.shape != array.shape or given.dtype != array.dtype:
+        if isinstance(part, np.ndarray) and (
+            given.shape != part.shape or given.dtype != part.dtype
+        ):
             raise IncompatibleState(
                 f"{name} is {given.dtype} of shape {given.shape}; the policy and problem make it "
-                f"{array.dtype} of shape {array.shape}: it belongs to others"
+                f"{part.dtype} of shape {part.shape}: it belongs to others"
             )
-    for name, array in fresh.items():
-        np.copyto(array, arrays[name])
+    for name, part in fresh.items():
+        if isinstance(part, np.ndarray):
+            np.copyto(part, arrays[name])
+        else:
+            part.load(arrays[name])
     return state
 
 

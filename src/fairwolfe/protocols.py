@@ -7,6 +7,7 @@ an argument; whatever `update` will need travels in the decision.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from inspect import signature
 from types import NoneType
 from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
@@ -27,8 +28,11 @@ __all__ = [
     "Objective",
     "Oracle",
     "Policy",
+    "ScalarPolicy",
     "Smoothing",
+    "Stored",
     "Vector",
+    "keeps",
 ]
 
 Vector: TypeAlias = NDArray[np.float64]
@@ -180,6 +184,22 @@ class Base(Protocol[S]):
 
 
 @runtime_checkable
+class ScalarPolicy(Protocol[S]):
+    """A contextual bandit for one reward, which knows of no direction; `Extended` lifts it."""
+
+    def init(self, n_features: int) -> S:
+        """Validate and allocate."""
+
+    def act(self, state: S, features: Matrix, rng: np.random.Generator) -> tuple[int, float | None]:
+        """An arm, given a row of features for each, and its probability (None: unknown)."""
+
+    def update(
+        self, state: S, features: Vector, arm: int, probability: float | None, reward: float
+    ) -> S:
+        """Learn from the row of the arm that was chosen; may write into the state it consumes."""
+
+
+@runtime_checkable
 class Policy(Protocol[S]):
     """A bandit for a concave function of the average reward vector."""
 
@@ -214,3 +234,29 @@ class Environment(Protocol[W]):
 
     def best_action(self, world: W, context: Any, direction: Vector) -> Action:
         """The linear oracle."""
+
+
+@runtime_checkable
+class Stored(Protocol):
+    """A part of a state that is no array, such as another library's model, but can be saved."""
+
+    def dump(self) -> NDArray[np.uint8]:
+        """All that was learnt, as bytes."""
+
+    def load(self, saved: NDArray[np.uint8]) -> None:
+        """Become what was dumped."""
+
+
+def keeps(subject: Any, contract: Any) -> bool:
+    """Whether a subject has the methods of a contract and they take the arguments it states."""
+    if not isinstance(subject, contract):
+        return False
+    for name, stated in vars(contract).items():
+        if name.startswith("_") or not callable(stated):
+            continue
+        arguments = [p for p in signature(stated).parameters if p != "self"]
+        try:
+            signature(getattr(subject, name)).bind(*arguments)
+        except TypeError:
+            return False
+    return True

@@ -19,6 +19,7 @@ __all__ = ["KINDS", "classes", "import_class", "load", "names"]
 KINDS: dict[str, dict[str, str]] = {
     "bandits": {
         "epsilon-greedy": "fairwolfe.bandits:EpsilonGreedy",
+        "extended": "fairwolfe.bandits:Extended",
         "linucb": "fairwolfe.bandits:LinUCB",
         "linucb-rank": "fairwolfe.ranking:LinUCBRank",
         "squarecb": "fairwolfe.bandits:SquareCB",
@@ -61,6 +62,9 @@ KINDS: dict[str, dict[str, str]] = {
         "fw-linucb-rank": "fairwolfe.ranking:FWLinUCBRank",
         "molincb": "fairwolfe.reduction:MOLinCB",
         "unbiased-linucb-rank": "fairwolfe.ranking:UnbiasedLinUCBRank",
+    },
+    "scalar_policies": {
+        "vowpal-wabbit": "fairwolfe.bandits:VowpalWabbit",
     },
     "smoothings": {
         "identity": "fairwolfe.smoothing:Identity",

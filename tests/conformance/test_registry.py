@@ -26,6 +26,7 @@ from fairwolfe.protocols import Vector
 from fairwolfe.registry import KINDS, load, names
 from fairwolfe.smoothing import Moreau
 from fairwolfe.streams import stream
+from tests.capabilities import marks_of
 from tests.conformance.broken import OBJECTIVE_FAULTS, SMOOTHING_FAULTS, TooFlat, WrongProx
 
 
@@ -34,14 +35,14 @@ def checks_of(kind: str, name: str) -> list[Any]:
     return CONTRACTS[_contract(examples_of(load(kind, name))[0])]
 
 
-def entries() -> Iterator[tuple[str, str, str]]:
+def entries() -> Iterator[Any]:
     for kind in KINDS:
         for name in names(kind):
             try:
                 found = [one.__name__ for one in checks_of(kind, name)]
             except Exception:
                 found = ["loads"]  # the test then raises the same again
-            yield from ((kind, name, one) for one in found)
+            yield from (pytest.param(kind, name, one, marks=marks_of(name)) for one in found)
 
 
 @pytest.mark.parametrize(("kind", "name", "wanted"), list(entries()))

@@ -22,6 +22,7 @@ from fairwolfe.objectives import AtMost, Custom, GiniWelfare, Linear, Minimum, N
 from fairwolfe.oracles import OnlineGradient, Ridge
 from fairwolfe.protocols import Decision, Vector
 from fairwolfe.smoothing import Identity, Moreau, Randomized
+from tests.capabilities import marks_of
 
 REWARDS = {"clicks": (0.0, 1.0), "minutes": (0.0, 10.0), "cost": (0.0, 1.0)}
 PROBLEM = Problem.arms(3, REWARDS)
@@ -108,7 +109,13 @@ def saved(path: Path, policy: Any = None, problem: Problem = PROBLEM, n: int = 2
     return agent
 
 
-@pytest.mark.parametrize(("policy", "problem"), POLICIES.values(), ids=POLICIES)
+@pytest.mark.parametrize(
+    ("policy", "problem"),
+    [
+        pytest.param(*pair, id=name, marks=marks_of(name.partition(" of the registry")[0]))
+        for name, pair in POLICIES.items()
+    ],
+)
 def test_the_next_thousand_decisions_are_those_without_the_pause(
     policy: Any, problem: Problem, tmp_path: Path
 ) -> None:
@@ -512,6 +519,30 @@ def test_any_state_of_named_tuples_is_taken_apart_and_filled() -> None:
     assert (new.z.tolist(), new.base.counts.tolist()) == ([1.0, 2.0], [3, 4, 5])
     assert new.base.params.tolist() == [2.0]
     assert new.z is not old.z
+
+
+class Model:
+    """Something of another library, of a size that changes as it learns."""
+
+    def __init__(self, text: str = "") -> None:
+        self.text = text
+
+    def dump(self) -> NDArray[np.uint8]:
+        return np.frombuffer(self.text.encode(), np.uint8)
+
+    def load(self, saved: NDArray[np.uint8]) -> None:
+        self.text = saved.tobytes().decode()
+
+
+def test_what_can_dump_and_load_itself_is_part_of_a_state() -> None:
+    arrays = dict(arrays_of(Outer(None, np.ones(2), Model("learnt"))))
+    assert arrays["state.base"].tobytes() == b"learnt"
+    fresh = Outer(None, np.zeros(2), Model())
+    assert filled(fresh, arrays).base.text == "learnt"
+    assert fresh.z.tolist() == [1.0, 1.0]
+    with pytest.raises(IncompatibleState, match=r"state\.z is"):
+        filled(fresh, arrays | {"state.z": np.ones(3), "state.base": np.zeros(1, np.uint8)})
+    assert fresh.base.text == "learnt"
 
 
 def test_a_state_that_does_not_fit_fills_nothing() -> None:

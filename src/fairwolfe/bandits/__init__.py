@@ -1,9 +1,19 @@
 """Bandits for one scalar reward <direction, r>: what FrankWolfe turns into concave bandits."""
 
 from fairwolfe.bandits.epsilon_greedy import EpsilonGreedy
+from fairwolfe.bandits.extended import Extended
 from fairwolfe.bandits.linucb import LinUCB
 from fairwolfe.bandits.squarecb import SquareCB
 from fairwolfe.bandits.thompson import Thompson
 from fairwolfe.bandits.uniform import Uniform
+from fairwolfe.bandits.vowpal_wabbit import VowpalWabbit
 
-__all__ = ["EpsilonGreedy", "LinUCB", "SquareCB", "Thompson", "Uniform"]
+__all__ = [
+    "EpsilonGreedy",
+    "Extended",
+    "LinUCB",
+    "SquareCB",
+    "Thompson",
+    "Uniform",
+    "VowpalWabbit",
+]

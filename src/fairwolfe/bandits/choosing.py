@@ -22,7 +22,7 @@ from fairwolfe.oracles.linear_state import learn
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Choice, Matrix, Vector
 
-__all__ = ["CHOOSE", "BanditState", "Evidence", "LinearBandit", "call_choose"]
+__all__ = ["CHOOSE", "BanditState", "Evidence", "LinearBandit", "call_choose", "vector_of"]
 
 CHOOSE = (
     "int64(float64[::1], float64[:, :, ::1], float64[:, :, ::1], float64[::1], float64[:, ::1], "
@@ -126,7 +126,7 @@ class LinearBandit(ABC):
         """Choose an arm for the scalar reward <direction, r>; only reads the state."""
         given = arms(context, state.problem)
         drawn = self.draws(rng, state.problem, 1)[0]
-        g = _vector("direction", direction, state.problem)
+        g = vector_of("direction", direction, state.problem)
         report = np.empty(1 + g.size if estimate else 1)
         oracle = state.oracle
         arm = self.choose(
@@ -159,17 +159,17 @@ class LinearBandit(ABC):
                 f"the evidence of the choice has {x.size} features for block {block}; the problem "
                 f"has {d} features and {blocks} blocks"
             )
-        reward = _vector("reward", feedback, state.problem)
+        reward = vector_of("reward", feedback, state.problem)
         if self.extended:
             wide, scalar = np.empty(reward.size * d), np.empty(1)
-            g = _vector("direction", direction, state.problem)
+            g = vector_of("direction", direction, state.problem)
             extended_lesson(g, x, reward, wide, scalar)
             x, reward = wide, scalar
         learn(self.regression, state.oracle, block, x, reward)
         return state
 
 
-def _vector(name: str, values: Vector, problem: Problem) -> Vector:
+def vector_of(name: str, values: Vector, problem: Problem) -> Vector:
     """Kernels trust lengths: one that is wrong would read what is not there."""
     vector = np.ascontiguousarray(values, dtype=np.float64)
     if vector.shape != (problem.n_objectives,):

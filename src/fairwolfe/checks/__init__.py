@@ -8,7 +8,6 @@ A class shows the checks instances of itself by ``examples()``.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from inspect import signature
 from typing import Any, NamedTuple
 
 from fairwolfe.checks.bandit import BASE_CHECKS
@@ -17,9 +16,19 @@ from fairwolfe.checks.objective import OBJECTIVE_CHECKS
 from fairwolfe.checks.oracle import ORACLE_CHECKS
 from fairwolfe.checks.policy import POLICY_CHECKS
 from fairwolfe.checks.promise import Check, examples_of
+from fairwolfe.checks.scalar import SCALAR_CHECKS
 from fairwolfe.checks.smoothing import SMOOTHING_CHECKS
 from fairwolfe.errors import ConformanceError, InvalidInput
-from fairwolfe.protocols import Base, Environment, Objective, Oracle, Policy, Smoothing
+from fairwolfe.protocols import (
+    Base,
+    Environment,
+    Objective,
+    Oracle,
+    Policy,
+    ScalarPolicy,
+    Smoothing,
+    keeps,
+)
 from fairwolfe.registry import import_class
 from fairwolfe.streams import stream
 
@@ -29,6 +38,7 @@ __all__ = [
     "OBJECTIVE_CHECKS",
     "ORACLE_CHECKS",
     "POLICY_CHECKS",
+    "SCALAR_CHECKS",
     "SMOOTHING_CHECKS",
     "Outcome",
     "check",
@@ -40,6 +50,7 @@ CONTRACTS: dict[Any, list[Check]] = {
     Smoothing: SMOOTHING_CHECKS,
     Oracle: ORACLE_CHECKS,
     Base: BASE_CHECKS,
+    ScalarPolicy: SCALAR_CHECKS,
     Policy: POLICY_CHECKS,
     Environment: ENVIRONMENT_CHECKS,
 }
@@ -96,17 +107,4 @@ def _contract(example: Any) -> Any:
             "fairwolfe.protocols for the methods that they name"
         )
     # Two contracts may name the same methods and differ in the arguments.
-    return next((contract for contract in kept if _takes(example, contract)), kept[0])
-
-
-def _takes(example: Any, contract: Any) -> bool:
-    """Whether every method of the contract can be called with the arguments it states."""
-    for name, stated in vars(contract).items():
-        if name.startswith("_") or not callable(stated):
-            continue
-        arguments = [p for p in signature(stated).parameters if p != "self"]
-        try:
-            signature(getattr(example, name)).bind(*arguments)
-        except TypeError:
-            return False
-    return True
+    return next((contract for contract in kept if keeps(example, contract)), kept[0])

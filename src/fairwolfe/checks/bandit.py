@@ -14,7 +14,7 @@ from fairwolfe.problem import Problem
 from fairwolfe.protocols import Vector
 from fairwolfe.streams import stream
 
-__all__ = ["BASE_CHECKS"]
+__all__ = ["BASE_CHECKS", "player_of"]
 
 _REWARDS = {"clicks": (0.0, 1.0), "gain": (-1.0, 2.0), "cost": (0.0, 0.5)}
 _PROBLEM = Problem.arms(3, _REWARDS, parameter_norm=1.0)
@@ -22,7 +22,8 @@ _DIRECTION = np.array([0.6, 0.5, -0.4])
 _ROUNDS = 60
 
 
-def _player(base: Any, direction: Vector = _DIRECTION) -> Player:
+def player_of(base: Any, direction: Vector = _DIRECTION) -> Player:
+    """A base with a fixed direction."""
     return Player(
         _PROBLEM,
         base.init,
@@ -33,7 +34,7 @@ def _player(base: Any, direction: Vector = _DIRECTION) -> Player:
 
 def follows_any_direction(base: Any, rng: np.random.Generator) -> None:
     """A direction of any sign and size will do, also 0."""
-    state = _player(base).learned(rng)
+    state = player_of(base).learned(rng)
     for scale in (-1.0, 0.0, 1e-6, 1e3):
         context = next(contexts(_PROBLEM, rng, 1))
         choice = base.act(state, context, scale * _DIRECTION, rng)
@@ -43,7 +44,7 @@ def follows_any_direction(base: Any, rng: np.random.Generator) -> None:
 
 def refuses_vectors_of_another_length(base: Any, rng: np.random.Generator) -> None:
     """Directions and rewards of another length are refused, and nothing changes."""
-    state = _player(base).learned(rng)
+    state = player_of(base).learned(rng)
     context = next(contexts(_PROBLEM, rng, 1))
     choice = base.act(state, context, _DIRECTION, rng)
     for n in (1, 2, 4):
@@ -92,7 +93,7 @@ def treats_per_arm_contexts_as_their_flat_form(base: Any, rng: np.random.Generat
 
 BASE_CHECKS: list[Check] = [
     is_a_value,
-    *checks_of(_player),
+    *checks_of(player_of),
     follows_any_direction,
     refuses_vectors_of_another_length,
     treats_per_arm_contexts_as_their_flat_form,

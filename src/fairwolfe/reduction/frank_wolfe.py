@@ -21,7 +21,15 @@ from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Concave, GiniWelfare, Linear
 from fairwolfe.objectives.concave import finite_vector
 from fairwolfe.problem import Problem
-from fairwolfe.protocols import Base, Choice, Decision, IntVector, Vector
+from fairwolfe.protocols import (
+    Base,
+    Choice,
+    Decision,
+    IntVector,
+    ScalarPolicy,
+    Vector,
+    keeps,
+)
 from fairwolfe.smoothing import Identity, Moreau, Randomized, default_smoothing
 
 __all__ = ["FrankWolfe", "Plan", "State", "average_in"]
@@ -147,6 +155,11 @@ class FrankWolfe:
             raise InvalidInput(f"the objective is {self.objective!r}; give one of fw.objectives")
         if not isinstance(self.base, Base):
             raise InvalidInput(f"the base is {self.base!r}; give a bandit, such as LinUCB()")
+        if keeps(self.base, ScalarPolicy) and not keeps(self.base, Base):
+            raise InvalidInput(
+                f"{self.base!r} takes no direction: it is a policy for one reward; give "
+                f"FrankWolfe(objective, Extended({self.base!r}))"
+            )
         if self.memory is not None and not (np.isfinite(self.memory) and self.memory > 0.0):
             raise InvalidInput(f"memory is {self.memory!r}; give a half-life in decisions, or None")
         if self.iterate not in ("observed", "optimistic"):
