@@ -142,7 +142,7 @@ class VowpalWabbit:
         "--quadratic ff" (all features are in the namespace f, without a constant). What draws
         random numbers, such as --bag or --bootstrap, breaks the promise that acting only reads.
 
-    Needs the extra `vw`. A round of 50 arms with 50 features takes about 1.5 ms, most of it text.
+    Needs the extra `vw`. Most of the time of a round goes into the text that VW reads.
 
     Reference: Foster and Rakhlin (2020) for SquareCB; Bietti, Agarwal and Langford (2021) for the
     bandits of Vowpal Wabbit.
