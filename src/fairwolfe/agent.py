@@ -17,13 +17,14 @@ from fairwolfe import agent_file
 from fairwolfe.agent_file import arrays_of, filled
 from fairwolfe.agent_items import ItemsOfAgent, bound_objective
 from fairwolfe.answers import Answers
+from fairwolfe.candidates import Candidates
 from fairwolfe.contexts import Arms, arms
 from fairwolfe.errors import IncompatibleState, InvalidInput
 from fairwolfe.ledger import Ledger
 from fairwolfe.limits import largest_square_norm, largest_square_product
 from fairwolfe.objectives import Concave
 from fairwolfe.problem import Problem
-from fairwolfe.protocols import Decision, Policy, Vector
+from fairwolfe.protocols import Choice, Decision, Policy, Vector
 from fairwolfe.ranking import Ranker
 from fairwolfe.ranking.policies import alone
 from fairwolfe.reduction.items import empty_state, keep_items
@@ -122,8 +123,7 @@ class Agent(ItemsOfAgent):
                 return self._issued(self._policy.act(self._state, given, self._rng))
         with self._lock:
             given = self._ranked(context, candidates, blocked, pinned)
-            if "features" not in self._warned:
-                self._warn_of_norm(largest_square_product(given.user, given.items) ** 0.5)
+            self._warn_of_items(given)
             return self._issued(self._policy.act(self._state, given, self._rng))
 
     def act_many(self, contexts: Iterable[Any], advance: bool = False) -> list[Decision]:
@@ -138,6 +138,8 @@ class Agent(ItemsOfAgent):
         with self._lock:
             checked = self._checked if self._problem.n_items is None else self._ranked
             given: list[Any] = [checked(context) for context in contexts]
+            for one in given if self._problem.n_items is not None else ():
+                self._warn_of_items(one)
             policy, state, rng = self._policy, self._state, self._rng
             foresee = getattr(policy, "foresee", None) if advance else None
             for one in given:
@@ -153,6 +155,10 @@ class Agent(ItemsOfAgent):
         if "features" not in self._warned:
             self._warn_of_norm(largest_square_norm(given.features) ** 0.5)
         return given
+
+    def _warn_of_items(self, given: Candidates) -> None:
+        if "features" not in self._warned:
+            self._warn_of_norm(largest_square_product(given.user, given.items) ** 0.5)
 
     def _warn_of_norm(self, norm: float) -> None:
         if norm > self._problem.feature_norm * _ROUNDING:
@@ -213,6 +219,10 @@ class Agent(ItemsOfAgent):
                     d.id for n, d in zip(numbers, made, strict=True) if numbers.count(n) > 1
                 )
                 raise InvalidInput(f"decision {again!r} is given twice; its feedback counts once")
+            if self._problem.n_items is not None:
+                for decision, (answer, _) in zip(made, answers, strict=True):
+                    choice = Choice(decision.action, None, None)
+                    self._state.plan.base.reward(self._state.base, choice, answer)
             for answer, strange in answers:
                 if strange:
                     self._warn_of_range(answer)
@@ -266,6 +276,8 @@ class Agent(ItemsOfAgent):
     @property
     def objective(self) -> Concave:
         """f, as it was given."""
+        if self._bound is None:
+            raise InvalidInput(f"{self._policy!r} has no objective")
         return self._policy.objective  # type: ignore[no-any-return]
 
     @property
@@ -305,12 +317,7 @@ class Agent(ItemsOfAgent):
     def replace_objective(self, objective: Concave) -> None:
         """Maximise another f from now on; averages, estimates and open decisions stay."""
         with self._lock:
-            if not hasattr(self._policy, "with_objective"):
-                raise InvalidInput(
-                    f"the objective of {self._policy!r} cannot be replaced: it has no "
-                    "with_objective; make another agent"
-                )
-            policy = self._policy.with_objective(objective)
+            policy = self._with_objective(objective)
             state = _refilled(policy, self._problem, dict(arrays_of(self._state)))
             self._bound = bound_objective(policy, self._problem, state)
             self._policy, self._state = policy, state

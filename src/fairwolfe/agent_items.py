@@ -62,6 +62,14 @@ class ItemsOfAgent:
             gone = whole_ids("ids", ids)
             self._change_items(lambda shell, state: retire_items(shell, state, gone), objective)
 
+    def _with_objective(self, objective: Concave) -> Any:
+        if not hasattr(self._policy, "with_objective"):
+            raise InvalidInput(
+                f"the objective of {self._policy!r} cannot be replaced: it has no with_objective; "
+                "make another agent"
+            )
+        return self._policy.with_objective(objective)
+
     def _catalogue(self) -> Catalogue:
         if self._problem.n_items is None:
             raise InvalidInput("the problem has arms; items are for Problem.ranking(...)")
@@ -69,7 +77,7 @@ class ItemsOfAgent:
         return kept
 
     def _change_items(self, change: Callable[[Any, Any], Any], objective: Concave | None) -> None:
-        policy = self._policy if objective is None else self._policy.with_objective(objective)
+        policy = self._policy if objective is None else self._with_objective(objective)
         state = change(getattr(policy, "shell", policy), self._state)
         self._bound = bound_objective(policy, state.plan.problem, state)
         self._policy, self._state, self._problem = policy, state, state.plan.problem

@@ -98,7 +98,7 @@ class Answers:
         `needed`: whether it must be said which items were looked at.
         """
         if isinstance(reward, Shown) and exposed is None and clicked is None:
-            return reward, False
+            return reward, self._out_of_range(reward.rewards)
         if isinstance(reward, Mapping) and exposed is None and clicked is None:
             reward = dict(reward)
             exposed, clicked = reward.pop("exposed", None), reward.pop("clicked", None)
@@ -131,8 +131,17 @@ class Answers:
             self._fill(rewards[:, self.names.index(name)], slots, name, earned)
         if exposed is not None:
             self._refuse_unseen(items, looked, rewards)
-        strange = bool(((rewards < self.low) | (rewards > self.high))[rewards != 0.0].any())
-        return Shown(looked, rewards), strange
+        return Shown(looked, rewards), self._out_of_range(rewards)
+
+    def _out_of_range(self, rewards: Any) -> bool:
+        """Whether a slot earned something that it cannot; a wrong shape is for others to refuse."""
+        try:
+            given = np.asarray(rewards, dtype=np.float64)
+        except (TypeError, ValueError):
+            return False
+        if given.ndim != 2 or given.shape[1] != self.low.size:
+            return False
+        return bool(((given < self.low) | (given > self.high))[given != 0.0].any())
 
     def _fill(self, column: Vector, slots: dict[int, int], name: str, earned: Any) -> None:
         """Rewards of one name: item -> number, or the items that earned as much as one can."""

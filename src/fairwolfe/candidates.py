@@ -30,6 +30,7 @@ Array = NDArray[np.float64]
 Ids = NDArray[np.int64]
 
 _NONE: Ids = np.empty(0, dtype=np.int64)
+_MOST = 2**62  # no catalogue is longer
 
 
 class Catalogue(NamedTuple):
@@ -55,6 +56,7 @@ class Candidates(NamedTuple):
     ids: Ids  # (n,), ascending
     places: Ids  # where these stand among the items not retired; empty: they are all of them
     pinned: Ids  # (slots,): the row of the item that a slot must show, or -1; empty: none
+    kept: bool  # whether the features are those of the catalogue
 
 
 def sizes(problem: Problem) -> tuple[int, int]:
@@ -76,6 +78,7 @@ def candidates(
     if isinstance(context, Candidates):
         return context
     user, items = _features(context, problem, catalogue)
+    kept = _is_user(context)
     ids, places = catalogue.ids, _NONE
     if only is not None or _any(blocked):
         places = _chosen(catalogue, only, blocked)
@@ -87,7 +90,8 @@ def candidates(
             f"there are {ids.size} candidates for {slots} slots; a ranking shows an item at most "
             f"once, so leave at least {slots} items"
         )
-    return Candidates(user, items, ids, places, _pins(pinned, ids, slots) if pinned else _NONE)
+    rows = _pins(pinned, ids, slots) if pinned else _NONE
+    return Candidates(user, items, ids, places, rows, kept)
 
 
 def _features(context: Any, problem: Problem, catalogue: Catalogue) -> tuple[Array, Array]:
@@ -101,9 +105,7 @@ def _features(context: Any, problem: Problem, catalogue: Catalogue) -> tuple[Arr
                 "item; make it with n_features=(user, item)"
             )
         return _array("user", context.user, (p,)), _columns(context.items, n, q)
-    if isinstance(problem.n_features, tuple) or (
-        catalogue.features.shape[1] and np.ndim(context) == 1
-    ):
+    if isinstance(problem.n_features, tuple) or (catalogue.features.shape[1] and _is_user(context)):
         if catalogue.features.shape[1] == 0:
             raise InvalidInput(
                 f"the context is a {type(context).__name__} and the problem has {p} user and {q} "
@@ -115,6 +117,14 @@ def _features(context: Any, problem: Problem, catalogue: Catalogue) -> tuple[Arr
             kept = np.ascontiguousarray(kept[:, catalogue.ids])
         return _array("user", context, (p,)), kept
     return np.ones(1), _columns(context, n, q)
+
+
+def _is_user(context: Any) -> bool:
+    """Whether the context is the user alone."""
+    try:
+        return not isinstance(context, Bilinear) and np.ndim(context) == 1
+    except ValueError:  # rows of different lengths
+        return False
 
 
 def _array(name: str, given: Any, shape: tuple[int, ...]) -> Array:
@@ -154,9 +164,11 @@ def _any(values: Any) -> bool:
 
 def whole_ids(what: str, given: Iterable[int]) -> Ids:
     """Item ids as an array; an error names what is none."""
+    if not isinstance(given, Iterable):
+        raise InvalidInput(f"{what} is {given!r}; give a list of ids of items, whole numbers")
     listed = list(given)
     for one in listed:
-        if isinstance(one, bool) or not isinstance(one, (int, np.integer)):
+        if isinstance(one, bool) or not isinstance(one, (int, np.integer)) or abs(one) > _MOST:
             raise InvalidInput(f"{what} holds {one!r}; give ids of items, whole numbers")
     return np.array(listed, dtype=np.int64)
 
@@ -192,8 +204,10 @@ def find(catalogue: Catalogue, wanted: Ids, what: str) -> Ids:
 
 
 def _pins(pinned: Mapping[int, int], ids: Ids, slots: int) -> Ids:
+    if not isinstance(pinned, Mapping):
+        raise InvalidInput(f"pinned is {pinned!r}; give a mapping from slots to ids of items")
     rows = np.full(slots, -1, dtype=np.int64)
-    for slot, item in pinned.items():
+    for slot, item in zip(pinned, whole_ids("pinned", pinned.values()).tolist(), strict=True):
         whole = isinstance(slot, (int, np.integer)) and not isinstance(slot, bool)
         if not whole or not 0 <= slot < slots:
             raise InvalidInput(
@@ -202,7 +216,7 @@ def _pins(pinned: Mapping[int, int], ids: Ids, slots: int) -> Ids:
         row = int(np.searchsorted(ids, item))
         if row >= ids.size or ids[row] != item:
             raise InvalidInput(
-                f"item {item!r} is pinned to slot {slot}, but is not among the candidates; pin one "
+                f"item {item} is pinned to slot {slot}, but is not among the candidates; pin one "
                 "that may be shown"
             )
         if row in rows:

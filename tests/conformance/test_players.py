@@ -253,7 +253,7 @@ class FirstTwice(Sound):
         first = state.t == 0
         state = super().update(state, decision, feedback)
         if first:
-            state.average[:] *= 2.0
+            state.earned[:] *= 2.0
         return state
 
 
@@ -381,7 +381,7 @@ def test_every_check_of_policies_alone_is_shown_to_fail() -> None:
 
 
 def test_a_broken_promise_is_told_in_a_sentence() -> None:
-    with pytest.raises(ConformanceError, match=r"Boasting\(.* fails tells_true_prob.*: arm \d was"):
+    with pytest.raises(ConformanceError, match=r"Boasting\(.* fails tells_true.*: action \d was"):
         check(Boasting)
     with pytest.raises(ConformanceError, match=r"FirstTwice\(.* after 1 rewards the average is of"):
         check(FirstTwice)

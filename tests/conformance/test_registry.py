@@ -11,11 +11,10 @@ import pytest
 import fairwolfe.objectives
 import fairwolfe.smoothing
 from fairwolfe.checks import (
-    CONTRACTS,
     OBJECTIVE_CHECKS,
     SMOOTHING_CHECKS,
-    _contract,
     check,
+    checks_for,
     outcomes,
 )
 from fairwolfe.checks.promise import examples_of
@@ -32,7 +31,7 @@ from tests.conformance.broken import OBJECTIVE_FAULTS, SMOOTHING_FAULTS, TooFlat
 
 def checks_of(kind: str, name: str) -> list[Any]:
     """The checks of a class, found by the contract of its first example."""
-    return CONTRACTS[_contract(examples_of(load(kind, name))[0])]
+    return checks_for(examples_of(load(kind, name))[0])
 
 
 def entries() -> Iterator[Any]:

@@ -112,6 +112,11 @@ class LinearBandit(ABC):
 
     def init(self, problem: Problem) -> BanditState:
         """Validate and allocate."""
+        if problem.n_items is not None:
+            raise InvalidInput(
+                "the problem has items to rank, and the bandit chooses an arm; use LinUCBRank(), "
+                "or make the problem with Problem.arms(...)"
+            )
         return BanditState(problem, self.rule_params(problem), self.regression.init(problem))
 
     def act(

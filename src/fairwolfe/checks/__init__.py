@@ -16,6 +16,8 @@ from fairwolfe.checks.objective import OBJECTIVE_CHECKS
 from fairwolfe.checks.oracle import ORACLE_CHECKS
 from fairwolfe.checks.policy import POLICY_CHECKS
 from fairwolfe.checks.promise import Check, examples_of
+from fairwolfe.checks.ranking import RANKING_BASE_CHECKS, RANKING_POLICY_CHECKS
+from fairwolfe.checks.rounds import ranks
 from fairwolfe.checks.scalar import SCALAR_CHECKS
 from fairwolfe.checks.smoothing import SMOOTHING_CHECKS
 from fairwolfe.errors import ConformanceError, InvalidInput
@@ -38,10 +40,13 @@ __all__ = [
     "OBJECTIVE_CHECKS",
     "ORACLE_CHECKS",
     "POLICY_CHECKS",
+    "RANKING_BASE_CHECKS",
+    "RANKING_POLICY_CHECKS",
     "SCALAR_CHECKS",
     "SMOOTHING_CHECKS",
     "Outcome",
     "check",
+    "checks_for",
     "outcomes",
 ]
 
@@ -54,6 +59,9 @@ CONTRACTS: dict[Any, list[Check]] = {
     Policy: POLICY_CHECKS,
     Environment: ENVIRONMENT_CHECKS,
 }
+
+RANKINGS: dict[Any, list[Check]] = {Base: RANKING_BASE_CHECKS, Policy: RANKING_POLICY_CHECKS}
+"""In place of those above, for bandits and policies that rank items (`ranks` = True)."""
 
 
 class Outcome(NamedTuple):
@@ -88,13 +96,19 @@ def outcomes(subject: Any) -> Iterator[Outcome]:
     if isinstance(subject, str):
         subject = import_class(subject)
     for example in examples_of(subject):
-        for one in CONTRACTS[_contract(example)]:
+        for one in checks_for(example):
             try:
                 one(example, stream(0, "checks", one.__name__))
             except Exception as error:
                 yield Outcome(one.__name__, repr(example), error)
             else:
                 yield Outcome(one.__name__, repr(example), None)
+
+
+def checks_for(example: Any) -> list[Check]:
+    """The checks of an instance: those of the contract that it keeps."""
+    contract = _contract(example)
+    return RANKINGS[contract] if contract in RANKINGS and ranks(example) else CONTRACTS[contract]
 
 
 def _contract(example: Any) -> Any:

@@ -6,8 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe.checks.playing import Player, checks_of, contexts, refuses, rewards
+from fairwolfe.checks.playing import (
+    PLAYER_CHECKS,
+    Player,
+    checks_of,
+    refuses,
+    takes_any_number_of_arms,
+)
 from fairwolfe.checks.promise import Check, is_a_value, require
+from fairwolfe.checks.rounds import contexts, rewards
 from fairwolfe.contexts import PerArm
 from fairwolfe.errors import InvalidInput
 from fairwolfe.problem import Problem
@@ -93,7 +100,7 @@ def treats_per_arm_contexts_as_their_flat_form(base: Any, rng: np.random.Generat
 
 BASE_CHECKS: list[Check] = [
     is_a_value,
-    *checks_of(player_of),
+    *checks_of(player_of, *PLAYER_CHECKS, takes_any_number_of_arms),
     follows_any_direction,
     refuses_vectors_of_another_length,
     treats_per_arm_contexts_as_their_flat_form,

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe.checks.playing import arrays, contexts, rewards, same
+from fairwolfe.checks.playing import arrays, same
 from fairwolfe.checks.promise import Check, is_a_value, require
+from fairwolfe.checks.rounds import contexts, rewards
 from fairwolfe.errors import OutsideAssumptions
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Matrix, Vector

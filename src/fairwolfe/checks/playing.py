@@ -1,4 +1,7 @@
-"""Checks that bandits and policies share: both choose, wait for a reward and learn from it."""
+"""Checks that bandits and policies share: both choose, wait for a reward and learn from it.
+
+The same for arms and for rankings; what differs between them is in `rounds`.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,33 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairwolfe.checks.promise import Check, require
+from fairwolfe.checks.rounds import (
+    bad_contexts,
+    bad_rewards,
+    contexts,
+    is_action,
+    key,
+    rewards,
+    spoil,
+)
 from fairwolfe.errors import ConformanceError, InvalidInput
 from fairwolfe.problem import Problem
-from fairwolfe.protocols import Matrix, Vector
 from fairwolfe.streams import stream
 
-__all__ = ["Player", "arrays", "checks_of", "contexts", "refuses", "rewards", "same"]
+__all__ = [
+    "PLAYER_CHECKS",
+    "Player",
+    "arrays",
+    "checks_of",
+    "refuses",
+    "refuses_bad_rewards",
+    "same",
+    "takes_any_number_of_arms",
+]
 
 _ROUNDS = 40
 _DRAWS = 3000
+_CERTAIN = 300  # draws that show whether a probability of 1 is true
 _ERRORS = 5.0  # standard errors
 _ROUNDING = 1e-9
 
@@ -31,6 +52,7 @@ class Player(NamedTuple):
     init: Callable[[Problem], Any]
     act: Callable[[Any, Any, np.random.Generator], Any]
     update: Callable[[Any, Any, Any], Any]
+    exposure: str = "observed"  # of a ranking: which slots it counts
 
     def learned(self, rng: np.random.Generator, rounds: int = _ROUNDS) -> Any:
         """The state after some rounds."""
@@ -39,21 +61,6 @@ class Player(NamedTuple):
             choice = self.act(state, context, rng)
             state = self.update(state, choice, rewards(self.problem, rng))
         return state
-
-
-def contexts(
-    problem: Problem, rng: np.random.Generator, rounds: int, n_arms: int = 4
-) -> Iterator[Matrix]:
-    """Features inside the norm that the problem states."""
-    for _ in range(rounds):
-        x = rng.normal(size=(n_arms, problem.dimension))
-        x *= problem.feature_norm / np.linalg.norm(x, axis=1, keepdims=True)
-        yield x
-
-
-def rewards(problem: Problem, rng: np.random.Generator) -> Vector:
-    """A reward vector inside its ranges."""
-    return rng.uniform(problem.low, problem.high)
 
 
 def same(one: Any, other: Any) -> bool:
@@ -108,58 +115,61 @@ def only_reads_when_acting(player: Player, rng: np.random.Generator) -> None:
     """`act` leaves the state and the context alone; equal generators, equal choices."""
     state = player.learned(rng)
     for i, context in enumerate(contexts(player.problem, rng, _ROUNDS)):
-        before, shown = deepcopy(state), context.copy()
+        before, shown = deepcopy(state), deepcopy(context)
         one, other = (player.act(state, context, stream(i, "checks")) for _ in range(2))
         require(same(state, before), "act changed the state")
-        require(np.array_equal(context, shown), "act changed the context")
+        require(same(context, shown), "act changed the context")
         require(same(one, other), f"equal generators, other choices: {one} and {other}")
-        whole = isinstance(one.action, (int, np.integer))
-        require(whole and 0 <= one.action < len(context), f"the action is {one.action!r}")
+        fits = is_action(player.problem, context, one.action)
+        require(fits, f"the action is {one.action!r}")
 
 
 def tells_true_probabilities(player: Player, rng: np.random.Generator) -> None:
-    """An arm is chosen as often as its probability says (None: nothing is said).
+    """An action is taken as often as its probability says (None: nothing is said).
 
-    Where the probability is given a draw that is made first (a random direction), 1{arm}/p has a
-    mean of at most 1 for every arm, and 1/p of at least 1.
+    Where the probability is given a draw that is made first (a random direction), 1{action}/p has a
+    mean of at most 1 for every action, and 1/p of at least 1.
     """
     state = player.learned(rng)
     for context in contexts(player.problem, rng, 2):
-        said: dict[int, list[float]] = {}
+        said: dict[Any, list[float]] = {}
         for choice in (player.act(state, context, rng) for _ in range(_DRAWS)):
             if choice.probability is None:
                 return
             require(
                 isinstance(choice.probability, float) and 0.0 < choice.probability <= 1.0,
-                f"the probability of arm {choice.action} is {choice.probability!r}",
+                f"the probability of action {choice.action} is {choice.probability!r}",
             )
-            said.setdefault(choice.action, []).append(choice.probability)
+            said.setdefault(key(choice.action), []).append(choice.probability)
+            if list(said.values()) == [[1.0] * _CERTAIN]:
+                break  # always the same, as it says
         if all(max(stated) - min(stated) <= _ROUNDING for stated in said.values()):
             _require_frequencies(said)
         else:
             _require_inverse_probabilities(said)
 
 
-def _require_frequencies(said: dict[int, list[float]]) -> None:
-    total = sum(stated[0] for stated in said.values())
+def _require_frequencies(said: dict[Any, list[float]]) -> None:
+    total, draws = sum(p[0] for p in said.values()), sum(map(len, said.values()))
     require(total <= 1.0 + _ROUNDING, f"the probabilities of {sorted(said)} sum to {total}")
-    for arm, stated in said.items():
-        share, p = len(stated) / _DRAWS, stated[0]
-        error = _ERRORS * np.sqrt(p * max(1.0 - p, 0.0) / _DRAWS)
+    for action, stated in said.items():
+        share, p = len(stated) / draws, stated[0]
+        error = _ERRORS * np.sqrt(p * max(1.0 - p, 0.0) / draws)
         require(
             abs(share - p) <= error + _ROUNDING,
-            f"arm {arm} was chosen in {share:.4f} of {_DRAWS} draws, its probability is {p:.4f}",
+            f"action {action} was taken in {share:.4f} of {draws} draws, its probability is "
+            f"{p:.4f}",
         )
 
 
-def _require_inverse_probabilities(said: dict[int, list[float]]) -> None:
-    for arm, stated in said.items():
+def _require_inverse_probabilities(said: dict[Any, list[float]]) -> None:
+    for action, stated in said.items():
         inverse = np.zeros(_DRAWS)
         inverse[: len(stated)] = 1.0 / np.array(stated)
         most = 1.0 + _ERRORS * inverse.std() / np.sqrt(_DRAWS)
         require(
             inverse.mean() <= most + _ROUNDING,
-            f"1{{arm {arm}}}/probability has mean {inverse.mean():.4f}, more than 1",
+            f"1{{action {action}}}/probability has mean {inverse.mean():.4f}, more than 1",
         )
 
 
@@ -168,13 +178,12 @@ def learns(player: Player, rng: np.random.Generator) -> None:
     state = player.init(player.problem)
     for i, context in enumerate(contexts(player.problem, rng, _ROUNDS)):
         choice, reward = player.act(state, context, rng), rewards(player.problem, rng)
-        before, kept, given = deepcopy(state), deepcopy(choice), reward.copy()
-        # The caller may reuse the array of the context at once.
-        context[:] = np.nan
+        before, kept, given = deepcopy(state), deepcopy(choice), deepcopy(reward)
+        spoil(context)  # the caller may reuse its arrays at once
         state = player.update(state, choice, reward)
         require(not same(state, before), "update changed nothing")
         require(same(choice, kept), "update changed the choice")
-        require(np.array_equal(reward, given), "update changed the reward")
+        require(same(reward, given), "update changed the reward")
         finite = all(np.isfinite(a).all() for a in arrays(state) if a.dtype.kind == "f")
         require(finite, f"the state is not finite after {i + 1} rewards")
         again = player.update(before, kept, given)
@@ -211,42 +220,38 @@ def refuses_bad_contexts(player: Player, rng: np.random.Generator) -> None:
     """Wrong shapes, NaN, infinities and words are refused, and nothing changes."""
     state = player.learned(rng)
     good = next(contexts(player.problem, rng, 1))
-    spoilt, endless = good.copy(), good.copy()
-    spoilt[1, 0], endless[0, 1] = np.nan, np.inf
-    bad = {
-        "a context with NaN": spoilt,
-        "a context with an infinity": endless,
-        "a context with a feature too many": np.ones((4, player.problem.dimension + 1)),
-        "a context without arms": good[:0],
-        "one arm without its axis": good[0],
-        "a context with three axes": good[None],
-        "words for a context": [["a"] * player.problem.dimension],
-        "rows of different lengths": [good[0].tolist(), good[1, :-1].tolist()],
-        "no context": None,
-    }
-    for what, context in bad.items():
+    for what, context in bad_contexts(player.problem, good).items():
         refuses(state, what, lambda shown=context: player.act(state, shown, rng))  # type: ignore[misc]
 
 
-PLAYER_CHECKS: list[Callable[[Player, np.random.Generator], None]] = [
+def refuses_bad_rewards(player: Player, rng: np.random.Generator) -> None:
+    """Rewards of the wrong shape, NaN, infinities and words are refused, and nothing changes."""
+    state = player.learned(rng)
+    choice = player.act(state, next(contexts(player.problem, rng, 1)), rng)
+    for what, reward in bad_rewards(player.problem, player.exposure).items():
+        refuses(state, what, lambda given=reward: player.update(state, choice, given))  # type: ignore[misc]
+
+
+PlayerCheck = Callable[[Player, np.random.Generator], None]
+
+PLAYER_CHECKS: list[PlayerCheck] = [
     starts_afresh,
     only_reads_when_acting,
     tells_true_probabilities,
     learns,
-    takes_any_number_of_arms,
     learns_late,
     refuses_bad_contexts,
 ]
 
 
-def checks_of(player: Callable[[Any], Player]) -> list[Check]:
-    """The checks above for one contract, given how its subjects become players."""
+def checks_of(player: Callable[[Any], Player], *checks: PlayerCheck) -> list[Check]:
+    """These checks for one contract, given how its subjects become players."""
 
-    def made(check: Callable[[Player, np.random.Generator], None]) -> Check:
+    def made(check: PlayerCheck) -> Check:
         @wraps(check)
         def wrapped(subject: Any, rng: np.random.Generator) -> None:
             check(player(subject), rng)
 
         return wrapped
 
-    return [made(check) for check in PLAYER_CHECKS]
+    return [made(check) for check in checks]

@@ -1,4 +1,4 @@
-"""Checks of policies."""
+"""Checks of policies, those that choose an arm and those that rank items."""
 
 from __future__ import annotations
 
@@ -7,38 +7,63 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe.checks.playing import Player, checks_of, contexts, refuses, rewards, same
+from fairwolfe.checks.playing import (
+    PLAYER_CHECKS,
+    Player,
+    checks_of,
+    refuses_bad_rewards,
+    same,
+    takes_any_number_of_arms,
+)
 from fairwolfe.checks.promise import Check, is_a_value, length, require
+from fairwolfe.checks.rounds import contexts, exposure_of, ranks, rewards, vector
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Decision
 from fairwolfe.registry import load
 
-__all__ = ["POLICY_CHECKS"]
+__all__ = ["OWN_CHECKS", "POLICY_CHECKS", "player_of"]
 
 _ROUNDS = 50
+_ITEMS, _SLOTS = 6, 3
 
 
-def _player(policy: Any) -> Player:
-    n = length(getattr(policy, "objective", None))
-    ranges = {f"r{i}": (0.0, 1.0 + i) for i in range(n)}
-    problem = Problem.arms(3, ranges, parameter_norm=1.0)
-    return Player(problem, policy.init, policy.act, policy.update)
+def player_of(policy: Any) -> Player:
+    """The policy with a problem that its objective fits."""
+    if ranks(policy):
+        problem = _ranking_problem(policy)
+    else:
+        n = length(getattr(policy, "objective", None))
+        ranges = {f"r{i}": (0.0, 1.0 + i) for i in range(n)}
+        problem = Problem.arms(3, ranges, parameter_norm=1.0)
+    return Player(problem, policy.init, policy.act, policy.update, exposure_of(policy))
+
+
+def _ranking_problem(policy: Any) -> Problem:
+    """A few items, as many as the objective asks for if it does."""
+    objective = getattr(policy, "objective", None)
+    n_users = getattr(objective, "n_users", 1)
+    size = getattr(objective, "size", None)
+    n_items = _ITEMS if size is None else size - n_users
+    ranges = {f"r{i}": (-0.5 * i, _SLOTS * (1.0 + i)) for i in range(n_users)}
+    return Problem.ranking(n_items, min(_SLOTS, n_items), (2, 3), ranges, parameter_norm=1.0)
 
 
 def averages_the_rewards(policy: Any, rng: np.random.Generator) -> None:
     """`average` is the mean of the rewards given, in whatever order they come.
 
+    Those of a ranking are the exposures of the items, as it counts them, and the sums over slots.
     With a memory it is an exponential mean: it lies between the smallest and the largest.
     """
-    player = _player(policy)
+    player = player_of(policy)
     state = player.init(player.problem)
     waiting = []
     for context in contexts(player.problem, rng, _ROUNDS):
         waiting.append(player.act(state, context, rng))
     given = []
     for i in rng.permutation(_ROUNDS):
-        given.append(rewards(player.problem, rng))
-        state = player.update(state, waiting[i], given[-1])
+        feedback = rewards(player.problem, rng)
+        given.append(vector(player.problem, waiting[i].action, feedback, player.exposure))
+        state = player.update(state, waiting[i], feedback)
         low, mean, high = np.min(given, 0), np.mean(given, 0), np.max(given, 0)
         if getattr(policy, "memory", None) is None:
             off = float(np.abs(state.average - mean).max())
@@ -49,7 +74,7 @@ def averages_the_rewards(policy: Any, rng: np.random.Generator) -> None:
 
 def counts_the_rewards(policy: Any, rng: np.random.Generator) -> None:
     """t is the number of rewards averaged, not of decisions; a decision tells its own."""
-    player = _player(policy)
+    player = player_of(policy)
     state = player.init(player.problem)
     for t, context in enumerate(contexts(player.problem, rng, _ROUNDS)):
         require(state.t == t, f"t is {state.t} after {t} rewards")
@@ -60,7 +85,7 @@ def counts_the_rewards(policy: Any, rng: np.random.Generator) -> None:
 
 def learns_from_stored_decisions(policy: Any, rng: np.random.Generator) -> None:
     """A decision read back from its bytes teaches the same."""
-    player = _player(policy)
+    player = player_of(policy)
     state = player.learned(rng)
     for context in contexts(player.problem, rng, 10):
         decision, reward = player.act(state, context, rng), rewards(player.problem, rng)
@@ -74,10 +99,10 @@ def keeps_the_direction_of_a_linear_objective(policy: Any, rng: np.random.Genera
     """If it follows a direction: for f(z) = <w, z> that is w, always."""
     if not (hasattr(policy, "direction") and hasattr(policy, "with_objective")):
         return
-    n = _player(policy).problem.n_objectives
+    n = player_of(policy).problem.n_objectives
     weights = rng.normal(size=n)
     linear = policy.with_objective(load("objectives", "linear")(weights))
-    player = _player(linear)
+    player = player_of(linear)
     state = player.init(player.problem)
     for context in contexts(player.problem, rng, _ROUNDS):
         g = linear.direction(state, rng)
@@ -86,31 +111,17 @@ def keeps_the_direction_of_a_linear_objective(policy: Any, rng: np.random.Genera
         state = player.update(state, decision, rewards(player.problem, rng))
 
 
-def refuses_bad_rewards(policy: Any, rng: np.random.Generator) -> None:
-    """Rewards of the wrong shape, NaN, infinities and words are refused, and nothing changes."""
-    player = _player(policy)
-    n = player.problem.n_objectives
-    state = player.learned(rng)
-    choice = player.act(state, next(contexts(player.problem, rng, 1)), rng)
-    bad = {
-        "a reward that is NaN": np.array([np.nan] * n),
-        "a reward with an infinity": np.array([0.5] * (n - 1) + [np.inf]),
-        "a reward too many": np.full(n + 1, 0.5),
-        "a reward too few": np.full(n - 1, 0.5),
-        "a matrix of rewards": np.full((1, n), 0.5),
-        "words for rewards": ["a"] * n,
-        "no reward": None,
-    }
-    for what, reward in bad.items():
-        refuses(state, what, lambda given=reward: player.update(state, choice, given))  # type: ignore[misc]
-
-
-POLICY_CHECKS: list[Check] = [
-    is_a_value,
-    *checks_of(_player),
+OWN_CHECKS: list[Check] = [
     averages_the_rewards,
     counts_the_rewards,
     learns_from_stored_decisions,
     keeps_the_direction_of_a_linear_objective,
-    refuses_bad_rewards,
+    *checks_of(player_of, refuses_bad_rewards),
+]
+"""What policies promise beyond what bandits do."""
+
+POLICY_CHECKS: list[Check] = [
+    is_a_value,
+    *checks_of(player_of, *PLAYER_CHECKS, takes_any_number_of_arms),
+    *OWN_CHECKS,
 ]

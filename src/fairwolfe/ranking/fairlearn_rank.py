@@ -9,9 +9,10 @@ from typing import Self
 import numpy as np
 
 from fairwolfe._compile import kernel
+from fairwolfe.candidates import Catalogue
 from fairwolfe.errors import InvalidInput
 from fairwolfe.problem import Problem
-from fairwolfe.protocols import Vector
+from fairwolfe.protocols import Matrix, Vector
 from fairwolfe.ranking.kernels import RANK
 from fairwolfe.ranking.policies import RankingPolicy, alone
 from fairwolfe.ranking.ranker import Ranker, RankState
@@ -52,14 +53,23 @@ class _DeprivedFirst(Ranker):
     rule = deprived_first
     counts = True
 
-    def init(self, problem: Problem) -> RankState:
-        if problem.n_items and problem.n_slots and self.minimum * problem.n_items > problem.n_slots:
+    def init(self, problem: Problem, catalogue: Catalogue | None = None) -> RankState:
+        n_items = problem.n_items if catalogue is None else catalogue.ids.size
+        self._require_room(n_items or 0, problem.n_slots or 0)
+        return super().init(problem, catalogue)
+
+    def with_items(self, state: RankState, features: Matrix) -> RankState:
+        self._require_room(state.catalogue.ids.size + len(features), state.slots.shape[1])
+        return super().with_items(state, features)
+
+    def _require_room(self, n_items: int, n_slots: int) -> None:
+        # Divided, as whoever gives n_slots/n_items does: a product may be rounded the other way.
+        if n_items and self.minimum > n_slots / n_items:
             raise InvalidInput(
-                f"minimum is {self.minimum:g}; {problem.n_slots} slots cannot show each of "
-                f"{problem.n_items} items in more than a share of "
-                f"{problem.n_slots / problem.n_items:.6g} of the rankings: give at most that"
+                f"minimum is {self.minimum:g}; {n_slots} slots cannot show each of {n_items} items "
+                f"in more than a share of {n_slots / n_items:.6g} of the rankings: give at most "
+                "that, or have fewer items"
             )
-        return super().init(problem)
 
     def head_start(self, state: RankState) -> float:
         return self.minimum * float(state.slots[0, 0])

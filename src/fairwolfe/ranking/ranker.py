@@ -124,8 +124,8 @@ class Ranker(Settings):
         """What the rule's kernel takes as params."""
         return np.empty(0)
 
-    def init(self, problem: Problem) -> RankState:
-        """Validate and allocate."""
+    def init(self, problem: Problem, catalogue: Catalogue | None = None) -> RankState:
+        """Validate and allocate; `catalogue` says which items are left, if some are retired."""
         if problem.n_items is None or problem.n_slots is None:
             raise InvalidInput(
                 f"{type(self).__name__} ranks items, and the problem has arms; make it with "
@@ -211,7 +211,7 @@ class Ranker(Settings):
             oracle.refuse()
         rows = np.ascontiguousarray(given.items.T[ranking])
         guess = self._estimate(state, given, ranking) if estimate else np.empty(0)
-        if state.features.shape[1]:
+        if given.kept:
             rows = rows[:0]
         evidence = RankEvidence(given.user.copy(), rows, guess)
         parts, plain = np.empty((3, slots)), np.empty(slots, dtype=np.int64)

@@ -80,6 +80,14 @@ class Plan(NamedTuple):
         """The coordinates that f sees."""
         return vector if self.coordinates is None else vector[self.coordinates]
 
+    def whole(self, vector: Vector) -> Vector:
+        """All coordinates, from those that f sees: 0 for the others."""
+        if self.coordinates is None:
+            return vector
+        out = np.zeros(self.problem.n_objectives)
+        out[self.coordinates] = vector
+        return out
+
 
 class State(NamedTuple):
     """Sums of the iterate and of the rewards, over how many rounds, and the base's state."""
@@ -174,7 +182,7 @@ class FrankWolfe:
                 "unknown; rankings go with iterate='observed'"
             )
         totals, earned, clocks, direction = np.zeros((4, problem.n_objectives))
-        base = plan.base.init(problem)
+        base = plan.base.init(problem) if catalogue is None else plan.base.init(problem, catalogue)
         return State(plan, totals, earned, clocks, direction, np.zeros(1), base)
 
     def plan(self, problem: Problem, catalogue: Catalogue | None = None) -> Plan:
@@ -262,7 +270,7 @@ class FrankWolfe:
         trail = Trail(
             choice.evidence,
             choice.evidence.estimate if optimistic else None,
-            g if follows else None,
+            plan.whole(g) if follows else None,
         )
         # Given a random direction, the base's probability is not that of the action.
         probability = None if plan.smoothing.averaged else choice.probability
@@ -283,6 +291,12 @@ class FrankWolfe:
                 )
         else:
             seen, reward = plan.base.reward(state.base, choice, feedback)
+            if followed is not None and followed.size < reward.size:
+                # Items were added since: what is followed for them stays as it is.
+                old, new = followed.size - len(plan.problem.rewards), plan.problem.n_items
+                followed = np.concatenate(
+                    [followed[:old], state.direction[old:new], followed[old:]]
+                )
         strange = rho is not None and rho.shape != reward.shape
         if strange or (followed is not None and followed.shape != reward.shape):
             raise InvalidInput(f"the evidence of decision {decision.id!r} is of another problem")

@@ -1,0 +1,151 @@
+"""Checks of bandits and policies that rank items."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fairwolfe.checks.playing import (
+    PLAYER_CHECKS,
+    Player,
+    checks_of,
+    refuses,
+    refuses_bad_rewards,
+    same,
+)
+from fairwolfe.checks.policy import OWN_CHECKS, player_of
+from fairwolfe.checks.promise import Check, is_a_value, require
+from fairwolfe.checks.rounds import contexts, exposure_of, is_action, rewards
+from fairwolfe.contexts import Bilinear
+from fairwolfe.problem import Problem
+from fairwolfe.protocols import Vector
+from fairwolfe.streams import stream
+
+__all__ = ["RANKING_BASE_CHECKS", "RANKING_POLICY_CHECKS"]
+
+_ROUNDS = 60
+_PAIR = (2, 3)
+_ITEMS, _SLOTS = 6, 3
+_REWARDS = {"clicks": (0.0, 3.0), "gain": (-1.5, 6.0)}
+_EXACT = 1e-10
+
+_PROBLEM = Problem.ranking(_ITEMS, _SLOTS, _PAIR, _REWARDS, parameter_norm=1.0)
+
+
+def _direction(rng: np.random.Generator, problem: Problem) -> Vector:
+    """One of either sign for everything, the items' small beside the rewards'."""
+    g = rng.standard_normal(problem.n_objectives)
+    g[: problem.n_items] *= 0.3
+    return g
+
+
+def _player(base: Any) -> Player:
+    direction = _direction(stream(0, "checks", "direction"), _PROBLEM)
+    return Player(
+        _PROBLEM,
+        base.init,
+        lambda state, context, rng: base.act(state, context, direction, rng),
+        lambda state, choice, feedback: base.update(state, choice, direction, feedback),
+        exposure_of(base),
+    )
+
+
+def follows_any_direction_of_items(base: Any, rng: np.random.Generator) -> None:
+    """A direction of any sign and size will do, also 0."""
+    player = _player(base)
+    state, problem = player.learned(rng), player.problem
+    for scale in (-1.0, 0.0, 1e-6, 1e3):
+        context = next(contexts(problem, rng, 1))
+        g = scale * _direction(rng, problem)
+        choice = base.act(state, context, g, rng)
+        fits = is_action(problem, context, choice.action)
+        require(fits, f"the ranking is {choice.action!r} at scale {scale}")
+        state = base.update(state, choice, g, rewards(problem, rng))
+
+
+def refuses_directions_of_another_length(base: Any, rng: np.random.Generator) -> None:
+    """A direction has a number for each item, then for each reward; else it is refused."""
+    player = _player(base)
+    state = player.learned(rng)
+    context = next(contexts(player.problem, rng, 1))
+    for n in (1, _ITEMS, _ITEMS + 1, _ITEMS + 3):
+        wrong = np.full(n, 0.5)
+        refuses(
+            state,
+            f"a direction of {n} numbers",
+            lambda given=wrong: base.act(state, context, given, rng),  # type: ignore[misc]
+        )
+
+
+def takes_new_items(base: Any, rng: np.random.Generator) -> None:
+    """If it has `with_items`: what was learnt stays, and new items can be shown and learnt from.
+
+    Choices made before the items came can be answered after it.
+    """
+    if not hasattr(base, "with_items"):
+        return
+    player = _player(base)
+    state, old = player.learned(rng), player.problem
+    new = replace(old, n_items=_ITEMS + 2)
+    earlier = player.act(state, next(contexts(old, rng, 1)), rng)
+    before = deepcopy(state)
+    longer = base.with_items(state, rng.normal(size=(2, _PAIR[1])) / 3.0)
+    require(same(state, before), "with_items changed the state that it was given")
+    for t, context in enumerate(contexts(new, rng, _ROUNDS)):
+        g = _direction(rng, old)
+        some = Bilinear(context.user, context.items[:_ITEMS])
+        plain = base.act(state, some, g, stream(t, "checks"))
+        wide = np.insert(g, _ITEMS, [-1e6, -1e6])  # exposing a new one is very bad
+        choice = base.act(longer, context, wide, stream(t, "checks"))
+        unmoved = same(plain.action, choice.action)
+        require(unmoved, f"new items turned the ranking {plain.action} into {choice.action}")
+    longer = base.update(longer, earlier, wide, rewards(new, rng))
+    shown: set[int] = set()
+    for context in contexts(new, rng, _ROUNDS):
+        g = np.insert(_direction(rng, old), _ITEMS, [1e3, 1e3])
+        choice = base.act(longer, context, g, rng)
+        fits = is_action(new, context, choice.action)
+        require(fits, f"the ranking of old and new items is {choice.action!r}")
+        shown |= set(choice.action.tolist())
+        longer = base.update(longer, choice, g, rewards(new, rng))
+    require({_ITEMS, _ITEMS + 1} <= shown, f"new items are wanted, and {sorted(shown)} are shown")
+
+
+def treats_products_as_their_flat_form(player: Player, rng: np.random.Generator) -> None:
+    """Bilinear(u, v) is the context u (x) v_i: equal rankings, scores to 1e-10."""
+    flat = replace(player.problem, n_features=player.problem.dimension)
+    one, other = player.init(player.problem), player.init(flat)
+    for t, context in enumerate(contexts(player.problem, rng, _ROUNDS)):
+        a = player.act(one, context, stream(t, "checks"))
+        b = player.act(other, context.flat(), stream(t, "checks"))
+        require(same(a.action, b.action), f"{a.action} instead of {b.action} in round {t + 1}")
+        off = _distance(a.reasons, b.reasons)
+        require(off <= _EXACT, f"the parts of the scores are off by {off} in round {t + 1}")
+        feedback = rewards(player.problem, rng)
+        one, other = player.update(one, a, feedback), player.update(other, b, feedback)
+
+
+def _distance(one: Any, other: Any) -> float:
+    """Between the parts of the scores of two choices, if they are told."""
+    if one is None or other is None:
+        return 0.0
+    pairs = [(a, b) for a, b in zip(one, other, strict=True) if a.dtype.kind == "f"]
+    return max(float(np.abs(a - b).max() / (1.0 + np.abs(b).max())) for a, b in pairs)
+
+
+RANKING_BASE_CHECKS: list[Check] = [
+    is_a_value,
+    *checks_of(_player, *PLAYER_CHECKS, refuses_bad_rewards, treats_products_as_their_flat_form),
+    follows_any_direction_of_items,
+    refuses_directions_of_another_length,
+    takes_new_items,
+]
+
+RANKING_POLICY_CHECKS: list[Check] = [
+    is_a_value,
+    *checks_of(player_of, *PLAYER_CHECKS, treats_products_as_their_flat_form),
+    *OWN_CHECKS,
+]

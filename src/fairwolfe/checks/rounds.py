@@ -1,0 +1,204 @@
+"""What a round is made of, for arms and for rankings alike: contexts, actions and feedback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from fairwolfe.contexts import Bilinear
+from fairwolfe.feedback import Shown, totals
+from fairwolfe.problem import Problem
+from fairwolfe.protocols import Matrix, Vector
+
+__all__ = [
+    "bad_contexts",
+    "bad_rewards",
+    "contexts",
+    "counted",
+    "exposure_of",
+    "is_action",
+    "key",
+    "ranks",
+    "rewards",
+    "spoil",
+    "vector",
+]
+
+_LOOKED_AT = 0.7  # of the slots
+
+
+def ranks(subject: Any) -> bool:
+    """Whether a bandit or policy, or the bandit inside it, ranks items; else it chooses an arm."""
+    return any(getattr(one, "ranks", False) for one in (subject, getattr(subject, "base", None)))
+
+
+def exposure_of(subject: Any) -> str:
+    """Which slots it, or the bandit inside it, counts as looked at."""
+    inside = getattr(getattr(subject, "base", None), "exposure", "observed")
+    return str(getattr(subject, "exposure", inside))
+
+
+def contexts(
+    problem: Problem, rng: np.random.Generator, rounds: int, n_arms: int = 4
+) -> Iterator[Any]:
+    """Features inside the norm that the problem states: of arms, or of all items."""
+    for _ in range(rounds):
+        if problem.n_items is None:
+            yield _features(rng, n_arms, problem.dimension, problem.feature_norm)
+        elif isinstance(problem.n_features, tuple):
+            p, q = problem.n_features
+            user = _features(rng, 1, p, 1.0)[0]
+            yield Bilinear(user, _items(rng, problem.n_items, q, problem.feature_norm))
+        else:
+            yield _items(rng, problem.n_items, problem.n_features, problem.feature_norm)
+
+
+def _features(rng: np.random.Generator, rows: int, d: int, norm: float) -> Matrix:
+    x = rng.normal(size=(rows, d))
+    scaled: Matrix = x * (norm / np.linalg.norm(x, axis=1, keepdims=True))
+    return scaled
+
+
+def _items(rng: np.random.Generator, rows: int, d: int, norm: float) -> Matrix:
+    """Items of different norms, so that no two of them are equal before anything is known."""
+    return _features(rng, rows, d, norm) * rng.uniform(0.5, 1.0, (rows, 1))
+
+
+def rewards(problem: Problem, rng: np.random.Generator) -> Any:
+    """Feedback inside its ranges: a reward vector, or what came of a ranking slot by slot."""
+    if problem.n_slots is None:
+        return rng.uniform(problem.low, problem.high)
+    low, high = np.array(list(problem.rewards.values())).T / problem.n_slots
+    exposed = (rng.random(problem.n_slots) < _LOOKED_AT).astype(np.float64)
+    earned = rng.uniform(low, high, (problem.n_slots, low.size))
+    return Shown(exposed, earned * exposed[:, None])
+
+
+def counted(shown: Shown, exposure: str) -> Shown:
+    """The feedback as a policy counts it whose exposures are of this kind."""
+    exposed = shown.exposed
+    if exposure == "shown":
+        exposed = np.ones_like(exposed)
+    elif exposure == "until_last_click":
+        earned = np.flatnonzero(shown.rewards.any(axis=1))
+        exposed = (np.arange(exposed.size) <= earned.max(initial=-1)).astype(np.float64)
+    return Shown(exposed, shown.rewards)
+
+
+def vector(problem: Problem, action: Any, feedback: Any, exposure: str) -> Vector:
+    """The reward vector that a feedback tells of."""
+    if problem.n_items is None:
+        plain: Vector = feedback
+        return plain
+    return totals(action, counted(feedback, exposure), problem.n_items)
+
+
+def spoil(context: Any) -> None:
+    """What a caller does who uses the arrays of the context again."""
+    for array in (context.user, context.items) if isinstance(context, Bilinear) else (context,):
+        array[:] = np.nan
+
+
+def is_action(problem: Problem, context: Any, action: Any) -> bool:
+    """Whether it is an arm of the context, or a ranking of different items."""
+    if problem.n_items is None:
+        return isinstance(action, (int, np.integer)) and int(action) in range(len(context))
+    if not (isinstance(action, np.ndarray) and action.dtype == np.int64):
+        return False
+    items = set(action.tolist()) if action.ndim == 1 else set()
+    fits = action.shape == (problem.n_slots,) and len(items) == action.size
+    return fits and items <= set(range(problem.n_items))
+
+
+def key(action: Any) -> Any:
+    """The action as something that can be looked up."""
+    return tuple(action.tolist()) if isinstance(action, np.ndarray) else action
+
+
+def bad_contexts(problem: Problem, good: Any) -> dict[str, Any]:
+    """Contexts that must be refused, by what is wrong with them."""
+    if isinstance(good, Bilinear):
+        return _bad_products(good)
+    d = problem.dimension
+    spoilt, endless = good.copy(), good.copy()
+    spoilt[1, 0], endless[0, 1] = np.nan, np.inf
+    bad = {
+        "a context with NaN": spoilt,
+        "a context with an infinity": endless,
+        "a context with a feature too many": np.ones((len(good), d + 1)),
+        "a context without rows": good[:0],
+        "one row without its axis": good[0],
+        "a context with three axes": good[None],
+        "words for a context": [["a"] * d] * len(good),
+        "rows of different lengths": [good[0].tolist(), good[1, :-1].tolist()],
+        "no context": None,
+    }
+    if problem.n_items is not None:
+        bad["a context that lacks an item"] = good[1:]
+        bad["an item too many"] = np.vstack([good, good[:1]])
+    return bad
+
+
+def _bad_products(good: Bilinear) -> dict[str, Any]:
+    user, items = good.user, good.items
+    spoilt, endless = items.copy(), items.copy()
+    spoilt[1, 0], endless[0, 1] = np.nan, np.inf
+    return {
+        "a user with NaN": Bilinear(user * np.nan, items),
+        "an item with NaN": Bilinear(user, spoilt),
+        "an item with an infinity": Bilinear(user, endless),
+        "a user with a feature too many": Bilinear(np.append(user, 0.1), items),
+        "a user with a feature too few": Bilinear(user[1:], items),
+        "items with a feature too many": Bilinear(user, np.hstack([items, items[:, :1]])),
+        "a context that lacks an item": Bilinear(user, items[1:]),
+        "an item too many": Bilinear(user, np.vstack([items, items[:1]])),
+        "a context without items": Bilinear(user, items[:0]),
+        "one item without its axis": Bilinear(user, items[0]),
+        "a user with two axes": Bilinear(user[None], items),
+        "words for a user": Bilinear(["a"] * user.size, items),
+        "words for items": Bilinear(user, [["a"] * items.shape[1]] * len(items)),
+        "rows of different lengths": Bilinear(user, [items[0].tolist(), items[1, :-1].tolist()]),
+        "the flat form where a product is asked for": good.flat(),
+        "the user alone": user,
+        "no user and no items": Bilinear(None, None),
+        "no context": None,
+    }
+
+
+def bad_rewards(problem: Problem, exposure: str = "observed") -> dict[str, Any]:
+    """Feedback that must be refused, by what is wrong with it."""
+    if problem.n_slots is None:
+        n = problem.n_objectives
+        return {
+            "a reward that is NaN": np.array([np.nan] * n),
+            "a reward with an infinity": np.array([0.5] * (n - 1) + [np.inf]),
+            "a reward too many": np.full(n + 1, 0.5),
+            "a reward too few": np.full(n - 1, 0.5),
+            "a matrix of rewards": np.full((1, n), 0.5),
+            "words for rewards": ["a"] * n,
+            "no reward": None,
+        }
+    k, n = problem.n_slots, len(problem.rewards)
+    ones, nothing = np.ones(k), np.zeros((k, n))
+    half, spoilt = ones.copy(), nothing.copy()
+    half[-1], spoilt[0, -1] = 0.5, np.nan
+    bad: dict[str, Any] = {
+        "a slot too many": Shown(np.ones(k + 1), np.zeros((k + 1, n))),
+        "a slot too few": Shown(ones[1:], nothing[1:]),
+        "an exposure too few": Shown(ones[1:], nothing),
+        "a reward too many": Shown(ones, np.zeros((k, n + 1))),
+        "rewards without their axis": Shown(ones, np.zeros(k * n)),
+        "half an exposure": Shown(half, nothing),
+        "an exposure that is NaN": Shown(ones * np.nan, nothing),
+        "a reward that is NaN": Shown(ones, spoilt),
+        "a reward that is infinite": Shown(ones, np.full((k, n), np.inf)),
+        "words for exposures": Shown(["a"] * k, nothing),  # type: ignore[arg-type]
+        "a reward vector": np.zeros(problem.n_objectives),
+        "a number": 1.0,
+        "no feedback": None,
+    }
+    if exposure == "observed":
+        bad["a slot that earns and is not exposed"] = Shown(np.zeros(k), np.full((k, n), 0.1))
+    return bad
