@@ -19,6 +19,7 @@ __all__ = [
     "azuma_sum",
     "checked_number",
     "like",
+    "linear",
     "parameter_norm",
     "probability",
     "setting",
@@ -120,6 +121,15 @@ def parameter_norm(problem: Problem, assumption: str) -> float:
             "|theta| <= D_theta, and the problem states no parameter_norm; give it one if they are"
         )
     return problem.parameter_norm
+
+
+def linear(given: Any, assumption: str) -> None:
+    """Means that an environment cuts off at the ends of their range are not linear."""
+    if getattr(given, "calibration", None) == "clip":
+        raise OutsideAssumptions(
+            f"{assumption} asks for rewards that are linear in the features, and "
+            f"calibration='clip' of {type(given).__name__} cuts them off; use 'affine'"
+        )
 
 
 def azuma_sum(reach: float, t: Vector, delta: float, tight: bool) -> Vector:

@@ -10,10 +10,13 @@ import numpy as np
 from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Uniform
 from fairwolfe.contexts import arms
 from fairwolfe.environments import Finite
+from fairwolfe.environments.rankings import RankingWorld
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
 from fairwolfe.objectives import Concave
-from fairwolfe.protocols import Environment
-from fairwolfe.reduction import FrankWolfe, MOLinCB
+from fairwolfe.protocols import Environment, Vector
+from fairwolfe.ranking import FWLinUCBRank, LinUCBRank
+from fairwolfe.ranking.policies import alone
+from fairwolfe.reduction import FrankWolfe
 from fairwolfe.simulation.bounds.arms import linucb_scalar, pseudo_regret, squarecb_scalar
 from fairwolfe.simulation.bounds.assumptions import (
     Setting,
@@ -23,6 +26,7 @@ from fairwolfe.simulation.bounds.assumptions import (
     setting,
     times,
 )
+from fairwolfe.simulation.bounds.rankings import linucb_rank_scalar
 from fairwolfe.simulation.bounds.reduction import reduction
 from fairwolfe.simulation.optimum import optimum
 from fairwolfe.simulation.rollout import simulate
@@ -53,7 +57,8 @@ def of(
 
     Parameters
     ----------
-    policy: a FrankWolfe policy over LinUCB or SquareCB
+    policy: FWLinUCBRank, or a FrankWolfe policy over LinUCB, SquareCB or LinUCBRank; LinUCBRank
+        alone is one for the sum of the user-side rewards
     problem: a Problem, or an environment, which also says whether its rewards are bounded
     horizon: T, or an array of them
     n_arms: K, needed for SquareCB where the problem does not say it; an environment shows it
@@ -67,7 +72,7 @@ def of(
     >>> round(of(policy, Finite.a2(), 100_000, tight=True), 3)
     0.112
     """
-    _check_policy(policy)
+    policy = _reduced(policy)
     here = setting(problem, policy.objective, lipschitz)
     smoothing = policy.smoothing or default_smoothing(here.objective, here.n)
     if isinstance(smoothing, Randomized):
@@ -92,6 +97,17 @@ def of(
             tight=tight,
             lipschitz=_slope(here, base),
         )
+    elif isinstance(base, LinUCBRank):
+        _check_ranker(base)
+        scalar = linucb_rank_scalar(
+            problem=problem,
+            objective=policy.objective,
+            horizon=horizon,
+            ridge=base.ridge,
+            base_delta=base.delta,
+            tight=tight,
+            lipschitz=lipschitz,
+        )
     else:
         scalar = _squarecb(here, base, horizon, n_arms or _arms_of(problem), tight)
     return reduction(
@@ -106,12 +122,16 @@ def of(
     )
 
 
-def _check_policy(policy: Any) -> None:
-    name = type(policy).__name__
-    if isinstance(policy, MOLinCB) or not isinstance(policy, FrankWolfe):
+def _reduced(policy: Any) -> FrankWolfe:
+    """The policy as a reduction over a base of small scalar regret, all-time averages."""
+    if isinstance(policy, LinUCBRank):
+        policy = alone(policy)
+    elif isinstance(policy, FWLinUCBRank):
+        policy = policy.shell
+    if not isinstance(policy, FrankWolfe):
         raise OutsideAssumptions(
-            f"no theorem is known for {name}; the bounds are about FrankWolfe over LinUCB or "
-            "SquareCB"
+            f"no theorem is known for {type(policy).__name__}; the bounds are about FrankWolfe "
+            "over LinUCB, SquareCB or LinUCBRank"
         )
     if policy.memory is not None:
         raise OutsideAssumptions(
@@ -119,8 +139,8 @@ def _check_policy(policy: Any) -> None:
             "decisions; they hold for memory=None"
         )
     base = policy.base
-    if isinstance(base, (LinUCB, SquareCB)):
-        return
+    if isinstance(base, (LinUCB, SquareCB, LinUCBRank)):
+        return policy
     why = "no bound on its scalar regret is known"
     if isinstance(base, EpsilonGreedy):
         why = "with a constant epsilon its scalar regret grows like T"
@@ -128,8 +148,28 @@ def _check_policy(policy: Any) -> None:
         why = "it does not use what it learns, so its scalar regret grows like T"
     raise OutsideAssumptions(
         f"the reduction asks for a base of small scalar regret, and the base is "
-        f"{type(base).__name__}: {why}; use LinUCB() or SquareCB()"
+        f"{type(base).__name__}: {why}; use LinUCB(), SquareCB() or LinUCBRank()"
     )
+
+
+def _check_ranker(base: LinUCBRank) -> None:
+    """Theorem 5 is about Algorithm 1 as it is printed, with its observation model."""
+    if base.exploration != 1.0:
+        raise OutsideAssumptions(
+            "Theorem 5 asks for the confidence radius of Lemma 26, and exploration is "
+            f"{base.exploration:g}; it is proved for exploration=1"
+        )
+    if base.exposure != "observed":
+        raise OutsideAssumptions(
+            "the observation model of Section 4 asks for exposures that are observed, and "
+            f"exposure is {base.exposure!r}: items may then count as looked at that were not; use "
+            "exposure='observed'"
+        )
+    if base.randomize > 0.0:
+        raise OutsideAssumptions(
+            "Proposition 4 asks for items in the order of their scores, and randomize is "
+            f"{base.randomize:g}: swapped slots cost a share of every round; use randomize=0"
+        )
 
 
 def _slope(here: Setting, base: LinUCB | SquareCB) -> float:
@@ -198,7 +238,8 @@ def _arms_of(problem: Any) -> int | None:
 def uniform_regret(environment: Any, objective: Concave, seed: int = 0) -> float:
     """f* - f(average expected reward) of a policy that draws arms uniformly, in the long run.
 
-    Exact in a `Finite` world, measured over 20,000 rounds in others.
+    In worlds with rankings: one that shows items in random order. Exact there and in a `Finite`
+    world, measured over 20,000 rounds in others.
 
     >>> from fairwolfe.objectives import Minimum
     >>> round(uniform_regret(Finite.a2(), Minimum()), 6)
@@ -208,9 +249,23 @@ def uniform_regret(environment: Any, objective: Concave, seed: int = 0) -> float
     if isinstance(environment, Finite):
         means = environment.init(stream(seed, "world")).means
         average = np.array(environment.probabilities) @ means.mean(axis=1)
-        return best - objective.bind(environment.problem()).value(average)
-    policy = FrankWolfe(objective, Uniform())
-    return best - float(simulate(policy, environment, _ROUNDS, seed).value[-1])
+    elif isinstance(environment, RankingWorld):
+        average = _shuffled(environment, seed)
+    else:
+        policy = FrankWolfe(objective, Uniform())
+        return best - float(simulate(policy, environment, _ROUNDS, seed).value[-1])
+    return best - objective.bind(environment.problem()).value(average)
+
+
+def _shuffled(environment: RankingWorld, seed: int) -> Vector:
+    """The average reward of random rankings: every item stands in every slot equally often."""
+    world = environment.init(stream(seed, "world"))
+    n_users, m = len(world.shares), len(world.items)
+    looks = np.broadcast_to(world.weights.sum(axis=1), n_users)  # expected, of each user
+    means = world.turned @ world.columns  # (rewards, users, items)
+    values = np.clip(means, world.ranges[:, :1, None], world.ranges[:, 1:, None]).mean(axis=2)
+    weights = world.shares * looks
+    return np.concatenate([np.full(m, weights.sum() / m), values @ weights])
 
 
 def first_useful(

@@ -16,6 +16,7 @@ from fairwolfe.simulation.bounds.assumptions import (
     T,
     azuma_sum,
     like,
+    linear,
     parameter_norm,
     probability,
     setting,
@@ -43,7 +44,8 @@ def linucb_rank_scalar(
         + L D_K sqrt(2 T ln(3/delta')),
         alpha = 1/2 sqrt(2 ln(3/delta') + d ln(1 + T k D_X^2/(ridge d))) + sqrt(ridge) D_theta.
 
-    For ridge >= k D_X^2. With less, u = k D_X^2/ridge > 1, the ellipsoid still holds; the first
+    The noise 1/2 is that of clicks: half of what one item can earn, or the problem's `noise`. For
+    ridge >= k D_X^2. With less, u = k D_X^2/ridge > 1, the ellipsoid still holds; the first
     root is then multiplied by sqrt(u), and the 2 in the second is u/ln(1 + u). Tight: both of these
     for every ridge, the interval form of Azuma's inequality, and L_u, the Lipschitz constant in the
     user-side reward alone, for the first L.
@@ -59,11 +61,13 @@ def linucb_rank_scalar(
             "Theorem 5 is about rankings with one user-side reward, and the problem has "
             f"{found.n_items or 'no'} items and {len(found.rewards)} rewards"
         )
+    linear(problem, "Assumption 3")
     norm = parameter_norm(found, "Assumption 3")
     ridge, k = positive("ridge", ridge), found.n_slots
     d, u = found.dimension, k * found.feature_norm**2 / ridge
     log_det = d * np.log1p(t * u / d)
-    noise = 0.5 if found.noise is None else found.noise
+    ((low, high),) = found.rewards.values()
+    noise = (high - low) / (2.0 * k) if found.noise is None else found.noise
     alpha = noise * np.sqrt(2.0 * math.log(1.0 / failure) + log_det) + math.sqrt(ridge) * norm
     factor, spread = (u / math.log1p(u), math.sqrt(u)) if tight or u > 1.0 else (2.0, 1.0)
     shown = azuma_sum(spread, t, failure, tight) + np.sqrt(factor * t * log_det)
