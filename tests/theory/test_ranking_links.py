@@ -20,8 +20,8 @@ from fairwolfe.linalg import LOG_DET
 from fairwolfe.objectives import Concave, GiniEquality, TwoSided
 from fairwolfe.protocols import Choice, Matrix, Vector
 from fairwolfe.ranking import LinUCBRank
+from fairwolfe.ranking.kernels import RANK
 from fairwolfe.ranking.policies import UTILITY
-from fairwolfe.ranking.ranker import RANK
 from fairwolfe.reduction import FrankWolfe
 from fairwolfe.simulation import optimum
 from fairwolfe.simulation.compiled_rankings import CompiledRankings
