@@ -102,7 +102,9 @@ class Answers:
         if isinstance(reward, Mapping) and exposed is None and clicked is None:
             reward = dict(reward)
             exposed, clicked = reward.pop("exposed", None), reward.pop("clicked", None)
-        if isinstance(reward, Shown) or not (reward is None or isinstance(reward, Mapping)):
+        if isinstance(reward, Shown):
+            raise InvalidInput("a Shown tells of every slot; leave out exposed and clicked")
+        if not (reward is None or isinstance(reward, Mapping)):
             raise InvalidInput(
                 f"the feedback of a ranking is {reward!r:.80}; give exposed=ids and clicked=ids, "
                 'or rewards by name and item such as {"minutes": {12: 3.5}}'

@@ -84,7 +84,7 @@ class FairLearnRank(RankingPolicy):
 
     Slot by slot: an item that lags behind by more than `tolerance` rankings is shown, the one that
     lags most first; the other slots go to the largest optimistic values. After every round t,
-    floor(minimum t) - (rankings that showed the item) <= tolerance.
+    floor(minimum t) - (rankings that showed the item) <= tolerance, rounded up.
 
     Parameters
     ----------

@@ -1,0 +1,236 @@
+"""One ranking: best by brute force over all of them, ties, pins, candidates, random swaps."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import permutations, product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fairwolfe import Problem
+from fairwolfe.candidates import Catalogue, candidates
+from fairwolfe.contexts import Bilinear
+from fairwolfe.errors import InvalidInput, NumericalFailure
+from fairwolfe.feedback import Shown
+from fairwolfe.linalg import LOG_DET
+from fairwolfe.protocols import Matrix, Vector
+from fairwolfe.ranking import LinUCBRank
+from fairwolfe.ranking.ranker import RankState
+from fairwolfe.streams import stream
+
+P, Q = 2, 3
+
+
+def learnt(base: LinUCBRank, problem: Problem, rng: np.random.Generator) -> RankState:
+    """A state that has seen some rankings of random users and items."""
+    state = base.init(problem)
+    k, n = problem.n_slots or 0, len(problem.rewards)
+    for _ in range(6):
+        context = Bilinear(rng.normal(size=P), rng.normal(size=(problem.n_items or 0, Q)))
+        choice = base.act(state, context, np.zeros(problem.n_objectives), rng)
+        exposed = (rng.random(k) < 0.7).astype(float)
+        state = base.update(
+            state, choice, np.zeros(0), Shown(exposed, exposed[:, None] * rng.random((k, n)))
+        )
+    return state
+
+
+def scores_of(base: LinUCBRank, state: RankState, user: Vector, items: Matrix, g: Vector) -> Vector:
+    """The optimistic worth of exposing each item, by its formula in plain NumPy."""
+    m = len(items)
+    x = np.array([np.kron(user, item) for item in items])
+    problem, oracle = state.problem, state.oracle
+    ranges = np.array(list(problem.rewards.values())) / (problem.n_slots or 1)
+    half, n = (ranges[:, 1] - ranges[:, 0]) / 2.0, len(ranges)
+    level = 2.0 * np.log(3.0 * n / base.delta) + oracle.counters[LOG_DET]
+    radius = half * np.sqrt(level) + np.sqrt(base.ridge) * (problem.parameter_norm or 0.0)
+    widths = np.sqrt(np.einsum("ij,jk,ik->i", x, oracle.inverse[0], x))
+    optimistic = base.exploration * (abs(g[m:]) @ radius) * widths
+    scores: Vector = x @ (g[m:] @ oracle.theta[0]) + optimistic + g[:m]
+    return scores
+
+
+def problem_of(m: int, k: int, n_rewards: int = 1) -> Problem:
+    ranges = {f"r{i}": (0.0, float(k)) for i in range(n_rewards)}
+    return Problem.ranking(m, k, (P, Q), ranges, parameter_norm=1.0)
+
+
+# --- the best of all rankings -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("m", "k"), [(1, 1), (3, 1), (4, 2), (5, 3), (5, 5), (6, 4)])
+@pytest.mark.parametrize("seed", range(6))
+def test_no_ranking_is_better_whatever_the_position_weights(m: int, k: int, seed: int) -> None:
+    """Sorting by score maximises sum_j b_j score(a_j) for all b_1 >= ... >= b_k >= 0 at once."""
+    rng = stream(seed, "best", m, k)
+    problem, base = problem_of(m, k, 1 + seed % 3), LinUCBRank(exploration=0.5)
+    state = learnt(base, problem, rng)
+    user, items = rng.normal(size=P), rng.normal(size=(m, Q))
+    g = rng.normal(size=problem.n_objectives)
+    choice = base.act(state, Bilinear(user, items), g, rng)
+    scores = scores_of(base, state, user, items, g)
+    chosen = scores[np.asarray(choice.action)]
+    every = scores[np.array(list(permutations(range(m), k)))]
+    for _ in range(20):
+        weights = np.sort(rng.random(k))[::-1] * (rng.random() < 0.8)
+        weights[int(rng.integers(1, k + 1)) :] *= rng.integers(2)  # slots that nobody looks at
+        assert weights @ chosen >= (every @ weights).max() - 1e-10
+
+
+def test_equal_scores_keep_the_order_of_the_items() -> None:
+    problem, base = problem_of(6, 4), LinUCBRank()
+    state = base.init(problem)
+    same = Bilinear(np.ones(P), np.tile([0.1, 0.2, 0.3], (6, 1)))
+    for bonus, ranking in (
+        ([0.0] * 6, [0, 1, 2, 3]),
+        ([0.0, 1.0, 0.0, 1.0, 0.0, 1.0], [1, 3, 5, 0]),
+        ([-1.0, 0.0, 0.0, -1.0, 0.0, 0.0], [1, 2, 4, 5]),
+    ):
+        choice = base.act(state, same, np.array([*bonus, 1.0]), stream(0, "ties"))
+        assert np.asarray(choice.action).tolist() == ranking
+        assert choice.probability == 1.0
+
+
+# --- candidates, blocked, pinned --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_pins_candidates_and_blocks_against_brute_force(seed: int) -> None:
+    rng = stream(seed, "pins")
+    m, k = 6, 3
+    problem, base = problem_of(m, k), LinUCBRank()
+    state = learnt(base, problem, rng)
+    user, items = rng.normal(size=P), rng.normal(size=(m, Q))
+    g = rng.normal(size=problem.n_objectives)
+    only = rng.permutation(m)[:5].tolist()
+    blocked = only[:1] if seed % 2 else []
+    allowed = sorted(set(only) - set(blocked))
+    slots = rng.permutation(k)[: seed % (k + 1)].tolist()
+    pinned = dict(zip(slots, rng.permutation(allowed).tolist(), strict=False))
+    given = candidates(
+        Bilinear(user, items),
+        problem,
+        Catalogue.of(problem),
+        only=only,
+        blocked=blocked,
+        pinned=pinned,
+    )
+    aimed = np.append(g[allowed], g[m:])
+    ranking = np.asarray(base.act(state, given, aimed, rng).action)
+    scores, weights = scores_of(base, state, user, items, g), np.array([0.9, 0.5, 0.2])
+    rivals = [
+        weights @ scores[list(one)]
+        for one in permutations(allowed, k)
+        if all(one[slot] == item for slot, item in pinned.items())
+    ]
+    assert weights @ scores[ranking] == pytest.approx(max(rivals), abs=1e-10)
+    assert len(set(ranking.tolist())) == k
+    assert set(ranking.tolist()) <= set(allowed)
+    assert all(ranking[slot] == item for slot, item in pinned.items())
+
+
+# --- random swaps -----------------------------------------------------------------------------
+
+
+class Draws:
+    """A generator that gives these numbers."""
+
+    def __init__(self, numbers: list[float]) -> None:
+        self.numbers = numbers
+
+    def random(self, shape: tuple[int, int]) -> Matrix:
+        assert shape == (1, len(self.numbers))
+        return np.array([self.numbers])
+
+
+@pytest.mark.parametrize("k", range(1, 8))
+@pytest.mark.parametrize("chance", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("pins", [{}, {0: 4}, {1: 0, 2: 7}])
+def test_the_probability_of_a_swapped_ranking(k: int, chance: float, pins: dict[int, int]) -> None:
+    """All draws are enumerated: each ranking's share is the probability that is said of it."""
+    m = 8
+    problem, base = problem_of(m, k), LinUCBRank(randomize=chance)
+    state = base.init(problem)
+    pinned = {slot: item for slot, item in pins.items() if slot < k}
+    rng = stream(0, "swaps")
+    context = Bilinear(rng.normal(size=P), rng.normal(size=(m, Q)))
+    given = candidates(context, problem, Catalogue.of(problem), pinned=pinned)
+    g = np.append(np.arange(m, 0.0, -1.0), 0.0)
+    shares: dict[tuple[int, ...], float] = defaultdict(float)
+    said: dict[tuple[int, ...], float] = {}
+    for offset, *swaps in product((0.25, 0.75), *[(True, False)] * (k // 2)):
+        numbers = [0.5 * chance if swap else 0.5 * (1.0 + chance) for swap in swaps]
+        generator: Any = Draws([offset, *numbers])
+        choice = base.act(state, given, g, generator)
+        ranking = tuple(np.asarray(choice.action).tolist())
+        weight = np.prod([chance if swap else 1.0 - chance for swap in swaps])
+        shares[ranking] += 0.5 * float(weight)
+        assert choice.probability is not None
+        assert said.setdefault(ranking, choice.probability) == choice.probability
+    assert sum(said.values()) == pytest.approx(1.0, abs=1e-12)
+    for ranking, probability in said.items():
+        assert probability == pytest.approx(shares[ranking], abs=1e-12)
+    plain = np.asarray(LinUCBRank().act(LinUCBRank().init(problem), given, g, rng).action)
+    assert tuple(plain.tolist()) in said
+    for ranking in said:
+        moved = [slot for slot in range(k) if ranking[slot] != plain[slot]]
+        assert not set(moved) & set(pinned)
+        assert all(abs(ranking.index(int(item)) - slot) <= 1 for slot, item in enumerate(plain))
+
+
+def test_every_slot_can_be_swapped_with_both_neighbours() -> None:
+    problem, base = problem_of(6, 5), LinUCBRank(randomize=0.4)
+    state, rng = base.init(problem), stream(0, "reach")
+    context = Bilinear(rng.normal(size=P), rng.normal(size=(6, Q)))
+    g = np.append(np.arange(6.0, 0.0, -1.0) * 10.0, 0.0)
+    seen = {tuple(np.asarray(base.act(state, context, g, rng).action).tolist()) for _ in range(500)}
+    assert {(1, 0, 2, 3, 4), (0, 2, 1, 3, 4), (0, 1, 3, 2, 4), (0, 1, 2, 4, 3)} <= seen
+    assert (1, 0, 3, 2, 4) in seen
+    assert all(set(ranking) == {0, 1, 2, 3, 4} for ranking in seen)
+
+
+# --- settings and bad input -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"exploration": -0.1}, r"exploration is -0\.1; give a number of at least 0"),
+        ({"exploration": float("nan")}, r"exploration is nan;"),
+        ({"ridge": 0.0}, r"ridge is 0\.0; give a positive number"),
+        ({"delta": 1.0}, r"delta is 1\.0; give a number between 0 and 1"),
+        ({"exposure": "seen"}, r"exposure is 'seen'; give one of \('observed', 'shown'"),
+        ({"randomize": 1.0}, r"randomize is 1\.0; .*below 1"),
+        ({"randomize": -0.5}, r"randomize is -0\.5; .*at least 0"),
+    ],
+)
+def test_bad_settings(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InvalidInput, match=sentence):
+        LinUCBRank(**settings)
+
+
+def test_a_ranker_needs_items_and_an_arm_is_no_ranking() -> None:
+    from fairwolfe.bandits import LinUCB
+
+    with pytest.raises(InvalidInput, match=r"LinUCBRank ranks items, and the problem has arms;"):
+        LinUCBRank().init(Problem.arms(2, {"clicks": (0, 1)}))
+    with pytest.raises(InvalidInput, match=r"items to rank, and the bandit chooses an arm;"):
+        LinUCB().init(problem_of(4, 2))
+
+
+@pytest.mark.parametrize("n", [0, 6, 8])
+def test_a_direction_of_another_length(n: int) -> None:
+    base, problem = LinUCBRank(), problem_of(6, 2)
+    context = Bilinear(np.ones(P), np.ones((6, Q)))
+    with pytest.raises(InvalidInput, match=rf"shape \({n},\); give 6 numbers for the candidates"):
+        base.act(base.init(problem), context, np.zeros(n), stream(0, "g"))
+
+
+def test_estimates_that_are_no_numbers_are_refused_loudly() -> None:
+    base, problem = LinUCBRank(), problem_of(6, 2)
+    state = base.init(problem)
+    state.oracle.theta[:] = np.nan
+    with pytest.raises(NumericalFailure, match="no longer usable"):
+        base.act(state, Bilinear(np.ones(P), np.ones((6, Q))), np.ones(7), stream(0, "nan"))
