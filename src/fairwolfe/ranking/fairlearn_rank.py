@@ -75,7 +75,8 @@ class _DeprivedFirst(Ranker):
         return self.minimum * float(state.slots[0, 0])
 
     def rule_params(self, problem: Problem) -> Vector:
-        return np.array([self.minimum, self.tolerance])
+        # Whole rankings are counted: half a ranking of tolerance would come too late for all.
+        return np.array([self.minimum, np.floor(self.tolerance)])
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class FairLearnRank(RankingPolicy):
 
     Slot by slot: an item that lags behind by more than `tolerance` rankings is shown, the one that
     lags most first; the other slots go to the largest optimistic values. After every round t,
-    floor(minimum t) - (rankings that showed the item) <= tolerance, rounded up.
+    floor(minimum t) - (rankings that showed the item) <= tolerance.
 
     Parameters
     ----------
