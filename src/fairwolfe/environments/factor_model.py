@@ -79,7 +79,7 @@ class FactorModel(RankingWorld):
             raise InvalidInput(
                 f"calibration is {self.calibration!r}; give None, 'clip' or 'affine'"
             )
-        drawn = [np.ndim(given) == 0 for given in (self.users, self.items)]
+        drawn = [np.isscalar(given) for given in (self.users, self.items)]
         if drawn[0] != drawn[1]:
             raise InvalidInput(
                 "one of users and items is a number and the other is not; give both numbers, to "

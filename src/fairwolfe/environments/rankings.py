@@ -198,6 +198,21 @@ class RankingArrays(NamedTuple):
         columns = np.ascontiguousarray(items.T)
         return cls(users, items, columns, turned, weights, ranges, shares, places)
 
+    def support(self, direction: Vector) -> tuple[float, Vector]:
+        """h_S of a trusted direction, and its maximiser."""
+        point = np.empty(direction.size)
+        height = support_of_rankings(
+            direction,
+            self.shares,
+            self.turned,
+            self.items,
+            self.columns,
+            self.weights,
+            self.ranges,
+            point,
+        )
+        return height, point
+
 
 class RankingWorld(ABC):
     """An environment with rankings that is given by its arrays.
@@ -296,19 +311,7 @@ class RankingWorld(ABC):
 
     def support(self, world: RankingArrays, direction: Any) -> tuple[float, Vector]:
         """h_S(g) = mean over users of <g, mean of the best ranking>, and where it is attained."""
-        g = self._direction(direction)
-        point = np.empty(g.size)
-        height = support_of_rankings(
-            g,
-            world.shares,
-            world.turned,
-            world.items,
-            world.columns,
-            world.weights,
-            world.ranges,
-            point,
-        )
-        return height, point
+        return world.support(self._direction(direction))
 
     def _direction(self, direction: Any) -> Vector:
         """A checked direction: a finite weight for each item and reward."""

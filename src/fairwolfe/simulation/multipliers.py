@@ -30,7 +30,7 @@ from fairwolfe.objectives.concave import GRADIENT, Program, call_gradient
 from fairwolfe.protocols import Matrix, Vector
 from fairwolfe.selection import project_on_simplex
 
-__all__ = ["Found", "Leaves", "Support", "close", "maximise", "rounding", "set_widths"]
+__all__ = ["Found", "Leaves", "Support", "close", "majorant", "maximise", "rounding", "set_widths"]
 
 Support = Callable[[Vector], tuple[float, Vector]]
 
@@ -206,6 +206,17 @@ class Leaves:
         g = self.program.gradient(y, 1.0, self.work)
         return g, y + self.reach * g
 
+    def costs(self, y: Vector, g: Vector, p: Vector) -> Vector:
+        """What the envelope of each leaf adds to it at y, where `touch` gave g and p."""
+        parts = zip(self.scales, self.leaves, self.blocks, strict=True)
+        return np.array(
+            [
+                scale * (leaf._value(p[block]) - leaf._value(y[block]))
+                + float(g[block] @ (y[block] - p[block]))
+                for scale, leaf, block in parts
+            ]
+        )
+
     def norms(self, vector: Vector) -> list[float]:
         """The 2-norm of each block."""
         return [float(np.linalg.norm(vector[block])) for block in self.blocks]
@@ -250,17 +261,14 @@ def maximise(
         y, average = weights @ vertices, weights @ points
         shift = f.reach * multipliers
         g, p = f.touch(y - shift)
-        slope = to_y.T @ g
+        intercept, slope = majorant(f, g, p)
         height, vertex = support(slope)
-        touched = f.value(p)
-        intercept = touched - float(g @ p)
-        room = rounding(touched, g, p) + _ROUNDING * abs(height)
+        room = _ROUNDING * abs(height)
         value = objective._value(average)
         if value > best or found is None:
             best = value
             mixture = (average, weights, directions)
-        # Where f is -inf (a user's function without a proximal map may be) nothing is touched.
-        intercept = intercept + room if np.isfinite(touched) else np.inf
+        intercept += room
         if intercept + height < upper or found is None:
             upper = intercept + height
             certificate = (intercept, slope)
@@ -269,7 +277,7 @@ def maximise(
             break
         scale = max(1.0, abs(best)) if np.isfinite(best) else 1.0
         missing = height - float(slope @ average)  # what a new vertex can bring
-        cost = touched + float(g @ (y - p)) - f.value(y)  # of the envelope
+        cost = float(f.costs(y, g, p).sum())  # of the envelope
         if missing <= 0.5 * cost or missing <= 0.1 * fine * scale:
             multipliers = g
             # A block whose constraint y = A s hardly closes has too wide an envelope.
@@ -302,6 +310,17 @@ def close(value: float, upper_bound: float, tolerance: float) -> bool:
     """Whether the gap is at most the tolerance, relative to max(1, |value|)."""
     gap = upper_bound - value
     return bool(np.isfinite(gap) and gap <= tolerance * max(1.0, abs(value)))
+
+
+def majorant(f: Leaves, g: Vector, p: Vector) -> tuple[float, Vector]:
+    """(c, d) such that f(s) <= c + <d, s> for every s, where g is a supergradient of F at p."""
+    value = f.value(p)
+    # Where F is -inf (a user's function without a proximal map may be) nothing is touched.
+    slope: Vector = f.matrix.T @ g
+    if not np.isfinite(value):
+        return np.inf, slope
+    # p is the sum of a point and reach times g, and no more exact than these.
+    return value - float(g @ p) + rounding(value, g, np.abs(p) + f.reach * np.abs(g)), slope
 
 
 def rounding(value: float, g: Vector, p: Vector) -> float:

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from fairwolfe.environments.rankings import RankingArrays
 from fairwolfe.errors import InvalidInput, NumericalFailure
 from fairwolfe.objectives import Concave
 from fairwolfe.protocols import Environment, Vector
-from fairwolfe.simulation import multipliers, planes
+from fairwolfe.simulation import multipliers, planes, sweeps
 from fairwolfe.simulation.multipliers import Found, Leaves, Support, close
 from fairwolfe.simulation.sampled import Sample, enclose
 from fairwolfe.streams import stream
@@ -19,6 +20,7 @@ from fairwolfe.streams import stream
 __all__ = ["Optimum", "optimum"]
 
 _CALLS = 2000  # of an exact support function
+_PASSES = 2000  # over all users of a world with rankings
 _PLANES = 300  # each a linear programme with as many rows and columns
 _FINE = 1e-8  # the relative gap that is aimed at while it is cheap
 _SAMPLED_CALLS = 300  # of a support function of a sample of contexts
@@ -54,14 +56,15 @@ def optimum(
     rewards) the bounds are certain: f at a mixture of points of S from below, and from above
     f* <= f(p) - <g, p> + h_S(g) for supergradients g of f at p, leaf by leaf. They come much
     closer than asked where that is cheap. The method of multipliers finds them (see
-    `fairwolfe.simulation.multipliers`), cutting planes where a leaf has no proximal map.
+    `fairwolfe.simulation.multipliers`), cutting planes where a leaf has no proximal map. Rankings
+    are mixed user by user (see `fairwolfe.simulation.sweeps`).
 
     Elsewhere a mixture of best actions and a majorant are found on one sample of contexts and
     measured on a fresh one of up to 1.6 million contexts; each bound then carries a margin of five
     standard errors, is wrong once in a million times or less, and small tolerances take time.
 
     NumericalFailure, with the bounds reached, where the tolerance is not met within 2,000 calls of
-    the support function.
+    the support function, or 2,000 passes over all users.
 
     Reference: appendix of the paper, "Regret", for f*.
 
@@ -82,7 +85,11 @@ def optimum(
         raise InvalidInput(f"tolerance is {tolerance!r}; give a positive number, such as 1e-3")
     bound = objective.bind(environment.problem())
     world = environment.init(stream(seed, "world"))
-    if hasattr(environment, "support"):
+    if isinstance(world, RankingArrays) and _has_proximal_maps(bound, environment):
+        rng = stream(seed, "optimum", "sweeps")
+        swept = sweeps.maximise(world, bound, tolerance, min(tolerance, _FINE), _PASSES, rng)
+        best = Optimum(swept.value, swept.upper_bound, swept.average)
+    elif hasattr(environment, "support"):
         support = partial(environment.support, world)
         found = _maximise(environment, support, bound, tolerance, min(tolerance, _FINE), _CALLS)
         best = Optimum(found.value, found.upper_bound, found.average)
@@ -97,6 +104,11 @@ def optimum(
             f"{best.gap:.3g}, after as many steps as are allowed; {advice}"
         )
     return best
+
+
+def _has_proximal_maps(f: Concave, environment: Any) -> bool:
+    pieces = f.split(environment.problem().n_objectives)
+    return all(leaf.has_prox for _, leaf, _ in pieces)
 
 
 def _maximise(
