@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Iterable, Mapping
@@ -259,7 +260,7 @@ class Agent(ItemsOfAgent):
             if about in self._warned:
                 return
             self._warned.add(about)
-        warnings.warn(text, stacklevel=4)  # of whoever called act or update
+        warnings.warn(text, stacklevel=_outside())  # of whoever called act or update
 
     # --- what is known ------------------------------------------------------------------------
 
@@ -363,6 +364,14 @@ class Agent(ItemsOfAgent):
         except (KeyError, TypeError, ValueError) as error:
             raise IncompatibleState(f"{path} does not hold what an agent needs: {error}") from error
         return agent
+
+
+def _outside() -> int:
+    """How far up the stack of our caller this package is left."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("fairwolfe."):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _refilled(policy: Any, problem: Problem, arrays: dict[str, Any]) -> Any:

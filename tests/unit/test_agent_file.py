@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from fairwolfe import Agent, Bilinear, FrankWolfe, MOLinCB, PerArm, Problem, registry
 from fairwolfe.agent_file import arrays_of, filled, read
 from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Thompson, Uniform
+from fairwolfe.checks.rounds import contexts, key, rewards
 from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput
-from fairwolfe.objectives import AtMost, Custom, GiniWelfare, Linear, Minimum, Nash
+from fairwolfe.objectives import AtMost, Custom, GiniWelfare, Linear, Minimum, Nash, TwoSided
 from fairwolfe.oracles import OnlineGradient, Ridge
 from fairwolfe.protocols import Decision, Vector
 from fairwolfe.smoothing import Identity, Moreau, Randomized
@@ -28,6 +29,7 @@ REWARDS = {"clicks": (0.0, 1.0), "minutes": (0.0, 10.0), "cost": (0.0, 1.0)}
 PROBLEM = Problem.arms(3, REWARDS)
 PER_ARM = Problem.arms(3, REWARDS, n_arms=4)
 BILINEAR = Problem.arms((2, 3), REWARDS)
+RANKING = Problem.ranking(6, 3, (2, 3))
 
 POLICIES: dict[str, tuple[Any, Problem]] = {
     "linucb": (FrankWolfe(GiniWelfare(), LinUCB(exploration=0.2)), PROBLEM),
@@ -67,14 +69,18 @@ POLICIES: dict[str, tuple[Any, Problem]] = {
 for kind in ("bandits", "policies"):
     for name in registry.names(kind):
         for i, example in enumerate(registry.load(kind, name).examples()):  # type: ignore[attr-defined]
-            policy = FrankWolfe(GiniWelfare(), example) if kind == "bandits" else example
-            POLICIES[f"{name} of the registry, {i}"] = (policy, PROBLEM)
+            ranks = getattr(example, "ranks", False)
+            f = TwoSided(GiniWelfare()) if ranks else GiniWelfare()
+            policy = FrankWolfe(f, example) if kind == "bandits" else example
+            POLICIES[f"{name} of the registry, {i}"] = (policy, RANKING if ranks else PROBLEM)
 
 
-def world(problem: Problem, n: int, seed: int = 0) -> list[tuple[Any, Vector]]:
-    """Contexts of changing numbers of arms, and rewards."""
+def world(problem: Problem, n: int, seed: int = 0) -> list[tuple[Any, Any]]:
+    """Contexts of changing numbers of arms, or of items, and rewards."""
     rng = np.random.default_rng(seed)
-    rounds: list[tuple[Any, Vector]] = []
+    if problem.n_items:
+        return [(given, rewards(problem, rng)) for given in contexts(problem, rng, n)]
+    rounds: list[tuple[Any, Any]] = []
     for _ in range(n):
         given: Any
         if problem.n_arms:
@@ -87,14 +93,14 @@ def world(problem: Problem, n: int, seed: int = 0) -> list[tuple[Any, Vector]]:
     return rounds
 
 
-def play(agent: Agent, rounds: list[tuple[Any, Vector]]) -> list[tuple[Any, float | None]]:
+def play(agent: Agent, rounds: list[tuple[Any, Any]]) -> list[tuple[Any, float | None]]:
     """Decisions, with feedback that comes three rounds late."""
     made: list[Decision] = []
     for t, (given, _) in enumerate(rounds):
         made.append(agent.act(given))
         if t >= 3:
             agent.update(made[t - 3], rounds[t - 3][1])
-    return [(d.action, d.probability) for d in made]
+    return [(key(d.action), d.probability) for d in made]
 
 
 def held(agent: Agent) -> dict[str, bytes]:
@@ -344,17 +350,17 @@ CHANGES: dict[str, tuple[Any, type[FairwolfeError], str]] = {
     ),
     "no ledger": (lambda t, m: t.update(ledger={}), IncompatibleState, "'issued'"),
     "an array too few": (
-        lambda t, m: m.pop("state.iterate.npy"),
+        lambda t, m: m.pop("state.totals.npy"),
         IncompatibleState,
-        "state.iterate in one of them only",
+        "state.totals in one of them only",
     ),
     "an array too many": (
-        lambda t, m: m.update({"state.more.npy": m["state.iterate.npy"]}),
+        lambda t, m: m.update({"state.more.npy": m["state.totals.npy"]}),
         IncompatibleState,
         "state.more in one of them only",
     ),
     "no array": (
-        lambda t, m: m.update({"state.iterate.npy": b"\x93NUMPY nonsense"}),
+        lambda t, m: m.update({"state.totals.npy": b"\x93NUMPY nonsense"}),
         IncompatibleState,
         "damaged",
     ),
@@ -383,7 +389,7 @@ def test_pickles_are_never_opened(tmp_path: Path) -> None:
     saved(path)
     content = io.BytesIO()
     np.save(content, np.array([Bomb()], dtype=object), allow_pickle=True)
-    rewritten(path, lambda t, m: m.update({"state.iterate.npy": content.getvalue()}))
+    rewritten(path, lambda t, m: m.update({"state.totals.npy": content.getvalue()}))
     with pytest.raises(IncompatibleState, match="allow_pickle=False"):
         Agent.load(path)
 
@@ -427,7 +433,8 @@ def test_cut_and_flipped_files_are_refused_or_whole(tmp_path: Path) -> None:
 def test_the_arrays_can_be_looked_at_with_numpy(tmp_path: Path) -> None:
     agent = saved(tmp_path / "agent.fw")
     with open(tmp_path / "agent.fw", "rb") as file, np.load(file, allow_pickle=False) as archive:
-        assert archive["state.average"].tolist() == agent.average.tolist()
+        average = archive["state.earned"] / archive["state.clocks"]
+        assert average.tolist() == agent.average.tolist()
         assert json.loads(archive["agent.json"])["policy"] == repr(agent.policy)
 
 

@@ -246,6 +246,8 @@ PLAYER_CHECKS: list[PlayerCheck] = [
 
 def checks_of(player: Callable[[Any], Player], *checks: PlayerCheck) -> list[Check]:
     """These checks for one contract, given how its subjects become players."""
+    if not checks:
+        raise TypeError("no checks are given; see PLAYER_CHECKS")
 
     def made(check: PlayerCheck) -> Check:
         @wraps(check)

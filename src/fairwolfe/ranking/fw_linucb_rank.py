@@ -36,6 +36,7 @@ class FWLinUCBRank(RankingPolicy):
 
     Reference: Algorithm 1 of the paper; docs/ranking.md.
 
+    >>> from fairwolfe.problem import Problem
     >>> problem = Problem.ranking(n_items=3, n_slots=1, n_features=1)
     >>> policy = FWLinUCBRank(TwoSided(GiniEquality(), beta=0.5))
     >>> state = policy.init(problem)

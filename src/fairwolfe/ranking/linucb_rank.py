@@ -48,6 +48,8 @@ class LinUCBRank(Ranker):
 
     Reference: Sec. 4 and Algorithm 1 of the paper; docs/ranking.md.
 
+    >>> import numpy as np
+    >>> from fairwolfe.problem import Problem
     >>> problem = Problem.ranking(n_items=3, n_slots=2, n_features=1)
     >>> base = LinUCBRank()
     >>> state = base.init(problem)
