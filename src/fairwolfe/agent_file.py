@@ -52,7 +52,10 @@ def arrays_of(state: Any, name: str = "state") -> Iterator[tuple[str, Array]]:
 
 
 def filled(state: S, arrays: Mapping[str, Array]) -> S:
-    """A fresh state with these arrays written into it, after all of them have been checked."""
+    """A fresh state with these arrays written into it, after all of them have been checked.
+
+    A part of it that cannot go on from any arrays says so in a method `restored`, called then.
+    """
     fresh = dict(arrays_of(state))
     if fresh.keys() != arrays.keys():
         odd = ", ".join(sorted(fresh.keys() ^ arrays.keys()))
@@ -66,7 +69,17 @@ def filled(state: S, arrays: Mapping[str, Array]) -> S:
             )
     for name, array in fresh.items():
         np.copyto(array, arrays[name])
+    _tell_restored(state)
     return state
+
+
+def _tell_restored(state: Any) -> None:
+    if isinstance(state, tuple) and hasattr(state, "_fields"):
+        if hasattr(state, "restored"):
+            state.restored()
+        for field, part in zip(state._fields, state, strict=True):
+            if field not in _REBUILT:
+                _tell_restored(part)
 
 
 def write(

@@ -27,6 +27,7 @@ KINDS: dict[str, dict[str, str]] = {
     "environments": {
         "finite": "fairwolfe.environments:Finite",
         "mehrotra": "fairwolfe.environments:Mehrotra",
+        "nonlinear": "fairwolfe.environments:Nonlinear",
     },
     "objectives": {
         "at-least": "fairwolfe.objectives:AtLeast",
@@ -51,6 +52,7 @@ KINDS: dict[str, dict[str, str]] = {
     "oracles": {
         "online-gradient": "fairwolfe.oracles:OnlineGradient",
         "ridge": "fairwolfe.oracles:Ridge",
+        "sklearn": "fairwolfe.oracles:SklearnRegressor",
     },
     "policies": {
         "frank-wolfe": "fairwolfe.reduction:FrankWolfe",

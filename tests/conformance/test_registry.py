@@ -34,14 +34,18 @@ def checks_of(kind: str, name: str) -> list[Any]:
     return CONTRACTS[_contract(examples_of(load(kind, name))[0])]
 
 
-def entries() -> Iterator[tuple[str, str, str]]:
+NEEDED = {"sklearn": "scikit-learn"}  # what a class of the registry needs of the machine
+
+
+def entries() -> Iterator[Any]:
     for kind in KINDS:
         for name in names(kind):
             try:
                 found = [one.__name__ for one in checks_of(kind, name)]
             except Exception:
                 found = ["loads"]  # the test then raises the same again
-            yield from ((kind, name, one) for one in found)
+            marks = pytest.mark.needs(NEEDED[name]) if name in NEEDED else ()
+            yield from (pytest.param(kind, name, one, marks=marks) for one in found)
 
 
 @pytest.mark.parametrize(("kind", "name", "wanted"), list(entries()))

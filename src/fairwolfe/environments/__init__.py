@@ -12,10 +12,11 @@ from typing import Any
 
 from fairwolfe.environments.finite import Finite
 from fairwolfe.environments.mehrotra import Mehrotra
+from fairwolfe.environments.nonlinear import Nonlinear
 from fairwolfe.errors import InvalidInput, did_you_mean
 from fairwolfe.registry import load
 
-__all__ = ["Finite", "Mehrotra", "make"]
+__all__ = ["Finite", "Mehrotra", "Nonlinear", "make"]
 
 
 def make(name: str, **options: Any) -> Any:

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairwolfe._compile import kernel
+from fairwolfe._compile import Kernel, kernel
 from fairwolfe.bandits.choosing import BanditState, LinearBandit, call_choose, extended_lesson
 from fairwolfe.environments.world import RewardProgram, call_best, call_reward
 from fairwolfe.errors import NumericalFailure
 from fairwolfe.linalg import STATUS
 from fairwolfe.objectives.concave import Program, call_gradient
-from fairwolfe.oracles.linear_state import call_learn
+from fairwolfe.oracles.linear_state import LinearState, call_learn
 from fairwolfe.protocols import IntVector, Matrix, Vector
 from fairwolfe.reduction import FrankWolfe, MOLinCB
 from fairwolfe.reduction.frank_wolfe import State, average_in
@@ -179,6 +179,8 @@ def why_not(policy: Any, environment: Any) -> str | None:
     shell = policy.shell if isinstance(policy, MOLinCB) else policy
     if not isinstance(shell.base, LinearBandit):
         return f"the base {type(shell.base).__name__}"
+    if not isinstance(shell.base.regression.learn, Kernel):
+        return f"the oracle {type(shell.base.regression).__name__}"
     if not hasattr(environment, "reward_program"):
         return f"the environment {type(environment).__name__}"
     return None
@@ -198,6 +200,8 @@ class CompiledRun:
         self.state: State = policy.init(problem)
         plan = self.state.plan
         self.base: LinearBandit = plan.base
+        oracle: Any = self.base.regression
+        self.learn: int = oracle.learn.address
         self.size = problem.n_objectives
         self.gradient: Program | None = None
         if self.base.needs_direction:
@@ -220,6 +224,7 @@ class CompiledRun:
         normals, draws = self._draws(n)
         plan = self.state.plan
         base: BanditState = self.state.base
+        oracle: LinearState = base.oracle
         times = np.minimum(np.arange(self.state.t, self.state.t + n), plan.age(1 << 62))
         mixes = [plan.smoothing.mix(t) for t in times.tolist()] if self.samples else []
         gradient = self.gradient
@@ -240,8 +245,8 @@ class CompiledRun:
             self.base.choose.address,
             base.params,
             self.base.extended,
-            self.base.regression.learn.address,
-            *base.oracle,
+            self.learn,
+            *oracle,
             *self.rewards,
             features,
             tags,
@@ -254,7 +259,7 @@ class CompiledRun:
         )
         if gradient is not None:
             gradient.raise_failures()
-        base.oracle.raise_failure()
+        oracle.raise_failure()
         if played < n:
             plan.objective.gradient(self.state.iterate)  # says where, as in the plain loop
             raise NumericalFailure(f"the direction of {plan.objective} is not a number")
