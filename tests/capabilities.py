@@ -61,7 +61,11 @@ CAPABILITIES = {
 
 
 # Names of the registry whose examples() need something of the machine.
-_NEEDED_BY = {"extended": "vowpalwabbit", "vowpal-wabbit": "vowpalwabbit"}
+_NEEDED_BY = {
+    "extended": "vowpalwabbit",
+    "sklearn": "scikit-learn",
+    "vowpal-wabbit": "vowpalwabbit",
+}
 
 
 def marks_of(name: str) -> list[pytest.MarkDecorator]:

@@ -63,7 +63,10 @@ def _parts(state: Any, name: str) -> Iterator[tuple[str, Array | Stored]]:
 
 
 def filled(state: S, arrays: Mapping[str, Array]) -> S:
-    """A fresh state with these arrays written into it, after all of them have been checked."""
+    """A fresh state with these arrays written into it, after all of them have been checked.
+
+    A part of it that cannot go on from any arrays says so in a method `restored`, called then.
+    """
     fresh = dict(_parts(state, "state"))
     if fresh.keys() != arrays.keys():
         odd = ", ".join(sorted(fresh.keys() ^ arrays.keys()))
@@ -82,7 +85,17 @@ def filled(state: S, arrays: Mapping[str, Array]) -> S:
             np.copyto(part, arrays[name])
         else:
             part.load(arrays[name])
+    _tell_restored(state)
     return state
+
+
+def _tell_restored(state: Any) -> None:
+    if isinstance(state, tuple) and hasattr(state, "_fields"):
+        if hasattr(state, "restored"):
+            state.restored()
+        for field, part in zip(state._fields, state, strict=True):
+            if field not in _REBUILT:
+                _tell_restored(part)
 
 
 def write(

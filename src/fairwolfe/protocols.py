@@ -160,10 +160,13 @@ class Oracle(Protocol):
 
     @property
     def learn(self) -> Any:
-        """The kernel that takes one observation into the arrays of a state, in place."""
+        """(block, x, reward, *state): takes one observation into the arrays of a state, in place.
+
+        A kernel, as the compiled loop needs it, or a method.
+        """
 
     def init(self, problem: Problem) -> Any:
-        """Validate and allocate."""
+        """Validate and allocate a state, whose `estimates(arms)` is what rules read."""
 
     def regret_bound(self, problem: Problem) -> Any:
         """R(t) where the problem says enough for one; OutsideAssumptions otherwise."""

@@ -31,6 +31,7 @@ KINDS: dict[str, dict[str, str]] = {
         "finite": "fairwolfe.environments:Finite",
         "finite-ranking": "fairwolfe.environments:FiniteRanking",
         "mehrotra": "fairwolfe.environments:Mehrotra",
+        "nonlinear": "fairwolfe.environments:Nonlinear",
     },
     "objectives": {
         "at-least": "fairwolfe.objectives:AtLeast",
@@ -55,6 +56,7 @@ KINDS: dict[str, dict[str, str]] = {
     "oracles": {
         "online-gradient": "fairwolfe.oracles:OnlineGradient",
         "ridge": "fairwolfe.oracles:Ridge",
+        "sklearn": "fairwolfe.oracles:SklearnRegressor",
     },
     "policies": {
         "fairlearn-rank": "fairwolfe.ranking:FairLearnRank",

@@ -338,6 +338,14 @@ class FirstBlock(Exact):
         Ridge.learn(0, x, reward, *state)
 
 
+class Moody(Exact):
+    """Learns a little more or less of the same, as it pleases."""
+
+    @staticmethod
+    def learn(block: int, x: Vector, reward: Vector, *state: Any) -> None:  # type: ignore[override]
+        Ridge.learn(block, x, reward * (1.0 + 1e-12 * NOISE.random()), *state)
+
+
 class Overconfident(Exact):
     """Promises a third of the regret bound."""
 
@@ -352,6 +360,7 @@ ORACLE_FAULTS: dict[type, set[str]] = {
     Together: {"starts_afresh", "keeps_blocks_apart"},
     Jaded: {"predicts_better_and_better", "keeps_its_regret_bound"},
     FirstBlock: {"keeps_blocks_apart"},
+    Moody: {"estimates_from_its_state_alone"},
     Overconfident: {"keeps_its_regret_bound"},
 }
 

@@ -1,4 +1,4 @@
-"""What bandits over a linear oracle share: one signature for their rules, and how they are called.
+"""What bandits over an oracle share: one signature for their rules, and how they are called.
 
 A bandit for the scalar reward <direction, r> is a rule: a kernel that chooses an arm from the
 oracle's estimates. The object API calls it for one round, the compiled loop by its address.
@@ -17,8 +17,8 @@ from fairwolfe._compile import Kernel, function_at, kernel
 from fairwolfe.contexts import arms
 from fairwolfe.errors import InvalidInput
 from fairwolfe.linalg import predictions
-from fairwolfe.oracles import LinearOracle, LinearState
-from fairwolfe.oracles.linear_state import learn
+from fairwolfe.oracles import Regression
+from fairwolfe.oracles.linear_state import learn, refuse
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Choice, Matrix, Vector
 
@@ -84,11 +84,11 @@ class BanditState(NamedTuple):
 
     problem: Problem
     params: Vector
-    oracle: LinearState
+    oracle: Any  # a RegressionState
 
 
 class LinearBandit(ABC):
-    """A rule over a linear oracle: the contract Base, in three short methods."""
+    """A rule over an oracle: the contract Base, in three short methods."""
 
     choose: ClassVar[Kernel[..., int]]
     needs_direction: ClassVar[bool] = True
@@ -99,7 +99,7 @@ class LinearBandit(ABC):
 
     @cached_property
     @abstractmethod
-    def regression(self) -> LinearOracle:
+    def regression(self) -> Regression:
         """The oracle."""
 
     def draws(self, rng: np.random.Generator, problem: Problem, n: int) -> Matrix:
@@ -133,21 +133,17 @@ class LinearBandit(ABC):
         drawn = self.draws(rng, state.problem, 1)[0]
         g = vector_of("direction", direction, state.problem)
         report = np.empty(1 + g.size if estimate else 1)
-        oracle = state.oracle
+        estimates = state.oracle.estimates(given)
         arm = self.choose(
             g,
-            oracle.theta,
-            oracle.inverse,
-            oracle.counters,
-            given.features,
-            given.per_arm,
+            *estimates,
             drawn,
             state.params,
             np.empty(given.n_arms),
             report,
         )
         if arm < 0:
-            oracle.refuse()
+            refuse(estimates.counters)
         block = arm if given.per_arm else 0
         evidence = Evidence(block, given.row(arm).copy(), report[1:])
         probability = float(report[0])
@@ -158,7 +154,7 @@ class LinearBandit(ABC):
     ) -> BanditState:
         """Learn from the observed reward vector, in place."""
         block, x, _ = choice.evidence
-        blocks, d = len(state.oracle.theta), state.problem.dimension
+        blocks, d = state.problem.n_arms or 1, state.problem.dimension
         if x.shape != (d,) or not 0 <= block < blocks:  # kernels trust: they would write anywhere
             raise InvalidInput(
                 f"the evidence of the choice has {x.size} features for block {block}; the problem "

@@ -12,7 +12,7 @@ from fairwolfe._compile import kernel
 from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, one_uniform, report_estimate
 from fairwolfe.errors import InvalidInput
 from fairwolfe.linalg import scores
-from fairwolfe.oracles import LinearOracle, OnlineGradient, Ridge
+from fairwolfe.oracles import OnlineGradient, Regression, Ridge
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Matrix, Vector
 from fairwolfe.selection import argmax, draw
@@ -61,7 +61,7 @@ class EpsilonGreedy(LinearBandit):
     """
 
     epsilon: float
-    oracle: LinearOracle | None = field(default=None, kw_only=True)
+    oracle: Regression | None = field(default=None, kw_only=True)
 
     choose = epsilon_greedy
     draws = one_uniform
@@ -71,7 +71,7 @@ class EpsilonGreedy(LinearBandit):
             raise InvalidInput(f"epsilon is {self.epsilon!r}; give a number from 0 to 1")
 
     @cached_property
-    def regression(self) -> LinearOracle:
+    def regression(self) -> Regression:
         """The oracle, `Ridge()` unless one was given."""
         return Ridge() if self.oracle is None else self.oracle
 

@@ -13,7 +13,7 @@ from fairwolfe._compile import kernel
 from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, one_uniform, report_estimate
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
 from fairwolfe.linalg import UPDATES, predictions, scores
-from fairwolfe.oracles import LinearOracle, OnlineGradient, Ridge
+from fairwolfe.oracles import OnlineGradient, Regression, Ridge
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Matrix, Vector
 from fairwolfe.selection import argmax, draw
@@ -99,7 +99,7 @@ class SquareCB(LinearBandit):
     gamma0: gamma_t = gamma0 sqrt(t), larger explores less (the paper: 10^3, 10^4). None is the
         theorem's gamma_t, which needs the Lipschitz constant of f (FrankWolfe passes it), the
         problem's ranges and parameter_norm, and an oracle with a regret bound.
-    oracle: `Ridge()` unless given; any linear oracle
+    oracle: `Ridge()` unless given; any oracle
     horizon: with gamma0=None, the fixed gamma for a known number of rounds, explores less
     delta: the confidence level delta' of the theorem
     lipschitz: L; left None, FrankWolfe puts that of its objective
@@ -114,7 +114,7 @@ class SquareCB(LinearBandit):
     """
 
     gamma0: float | None = None
-    oracle: LinearOracle | None = None
+    oracle: Regression | None = None
     horizon: int | None = None
     delta: float = 0.05
     lipschitz: float | None = None
@@ -133,7 +133,7 @@ class SquareCB(LinearBandit):
             raise InvalidInput(f"delta is {self.delta!r}; give a number between 0 and 1")
 
     @cached_property
-    def regression(self) -> LinearOracle:
+    def regression(self) -> Regression:
         """The oracle, `Ridge()` unless one was given."""
         return Ridge() if self.oracle is None else self.oracle
 

@@ -14,11 +14,12 @@ from fairwolfe.environments.factor_model import FactorModel
 from fairwolfe.environments.finite import Finite
 from fairwolfe.environments.finite_ranking import FiniteRanking
 from fairwolfe.environments.mehrotra import Mehrotra
+from fairwolfe.environments.nonlinear import Nonlinear
 from fairwolfe.environments.position_weights import body, dcg
 from fairwolfe.errors import InvalidInput, did_you_mean
 from fairwolfe.registry import load
 
-__all__ = ["FactorModel", "Finite", "FiniteRanking", "Mehrotra", "body", "dcg", "make"]
+__all__ = ["FactorModel", "Finite", "FiniteRanking", "Mehrotra", "Nonlinear", "body", "dcg", "make"]
 
 
 def make(name: str, **options: Any) -> Any:

@@ -1,18 +1,29 @@
-"""What linear oracles share: their state as plain arrays, and their kernels by address."""
+"""What oracles share; and of the linear ones, their state as plain arrays and their kernels."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, NoReturn, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
 from fairwolfe._compile import Kernel, function_at
+from fairwolfe.contexts import Arms
 from fairwolfe.errors import NumericalFailure
 from fairwolfe.linalg import DRIFT, STATUS
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Matrix, Vector
 
-__all__ = ["LEARN", "LinearOracle", "LinearState", "RegretBound", "call_learn"]
+__all__ = [
+    "LEARN",
+    "Estimates",
+    "LinearOracle",
+    "LinearState",
+    "Regression",
+    "RegressionState",
+    "RegretBound",
+    "call_learn",
+]
 
 LEARN = (
     "void(int64, float64[::1], float64[::1], float64[:, :, ::1], float64[:, :, ::1], "
@@ -25,6 +36,19 @@ call_learn = function_at(LEARN)
 _WORST_DRIFT = 1e-6
 
 
+class Estimates(NamedTuple):
+    """What rules read of an oracle in a round: the rewards of arm a are theta x_a.
+
+    `features` holds the x_a; they are those of the context where the oracle is linear.
+    """
+
+    theta: Matrix
+    inverse: Matrix
+    counters: Vector
+    features: Matrix
+    per_arm: bool
+
+
 class LinearState(NamedTuple):
     """Estimates theta (blocks, D, d), and what the oracle keeps to improve them."""
 
@@ -35,18 +59,23 @@ class LinearState(NamedTuple):
     params: Vector
     counters: Vector
 
+    def estimates(self, given: Arms) -> Estimates:
+        """The parameters as they are, for the features as they are."""
+        return Estimates(self.theta, self.inverse, self.counters, given.features, given.per_arm)
+
     def raise_failure(self) -> None:
         """Better loud than wrong: the kernels note a failure, Python raises it."""
         if self.counters[STATUS] != 0.0 or not self.counters[DRIFT] <= _WORST_DRIFT:
-            self.refuse()
+            refuse(self.counters)
 
-    def refuse(self) -> NoReturn:
-        """Say that the state has become useless."""
-        raise NumericalFailure(
-            f"the design matrix is no longer usable (its inverse was off by "
-            f"{self.counters[DRIFT]:.1e}); were features or rewards of wildly different "
-            "scales given? Scale features to norm 1, or raise the ridge"
-        )
+
+def refuse(counters: Vector) -> NoReturn:
+    """Say that a linear state has become useless."""
+    raise NumericalFailure(
+        f"the design matrix is no longer usable (its inverse was off by {counters[DRIFT]:.1e}); "
+        "were features or rewards of wildly different scales given? Scale features to norm 1, or "
+        "raise the ridge"
+    )
 
 
 class RegretBound(NamedTuple):
@@ -62,8 +91,32 @@ class RegretBound(NamedTuple):
         return float(self.constant + self.factor * np.log1p(self.rate * t) + self.root * np.sqrt(t))
 
 
-class LinearOracle(Protocol):
-    """An online regression of D rewards on the features, linear in them."""
+class RegressionState(Protocol):
+    """What an oracle has learnt: arrays, of which the first counter is the observations."""
+
+    def estimates(self, given: Arms) -> Estimates:
+        """What is estimated of the arms of a context."""
+
+    def raise_failure(self) -> None:
+        """NumericalFailure where the state has become useless."""
+
+
+class Regression(Protocol):
+    """An online regression of D rewards on the features."""
+
+    @property
+    def learn(self) -> Callable[..., None]:
+        """(block, x, reward, *state): takes one observation, in place."""
+
+    def init(self, problem: Problem) -> Any:
+        """Validate and allocate; a RegressionState, and a tuple."""
+
+    def regret_bound(self, problem: Problem) -> RegretBound:
+        """R(t) where the problem says enough for one; OutsideAssumptions otherwise."""
+
+
+class LinearOracle(Regression, Protocol):
+    """One whose estimates are linear in the features, learnt by a kernel."""
 
     @property
     def learn(self) -> Kernel[..., None]:
@@ -72,11 +125,8 @@ class LinearOracle(Protocol):
     def init(self, problem: Problem) -> LinearState:
         """Validate and allocate."""
 
-    def regret_bound(self, problem: Problem) -> RegretBound:
-        """R(t) where the problem says enough for one; OutsideAssumptions otherwise."""
 
-
-def learn(oracle: LinearOracle, state: LinearState, block: int, x: Vector, reward: Vector) -> None:
+def learn(oracle: Regression, state: Any, block: int, x: Vector, reward: Vector) -> None:
     """One observation, in place; raises if the state has become useless."""
     oracle.learn(block, x, reward, *state)
     state.raise_failure()

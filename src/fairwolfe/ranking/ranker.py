@@ -19,6 +19,7 @@ from fairwolfe.candidates import Candidates, Catalogue, candidates, sizes
 from fairwolfe.errors import InvalidInput
 from fairwolfe.feedback import Shown
 from fairwolfe.oracles import LinearState, Ridge
+from fairwolfe.oracles.linear_state import refuse
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Choice, IntVector, Matrix, Vector
 from fairwolfe.ranking import observation
@@ -208,7 +209,7 @@ class Ranker(Settings):
             ranking,
         )
         if not math.isfinite(scores[ranking[-1]]):
-            oracle.refuse()
+            refuse(oracle.counters)
         rows = np.ascontiguousarray(given.items.T[ranking])
         guess = self._estimate(state, given, ranking) if estimate else np.empty(0)
         if given.kept:

@@ -17,7 +17,7 @@ from fairwolfe.environments.world import RewardProgram, call_best, call_reward
 from fairwolfe.errors import NumericalFailure
 from fairwolfe.linalg import STATUS
 from fairwolfe.objectives.concave import Program, call_gradient
-from fairwolfe.oracles.linear_state import call_learn
+from fairwolfe.oracles.linear_state import LinearState, call_learn
 from fairwolfe.protocols import IntVector, Matrix, Vector
 from fairwolfe.reduction import FrankWolfe, MOLinCB
 from fairwolfe.reduction.frank_wolfe import State, average_in
@@ -178,6 +178,8 @@ class CompiledRun:
         self.state: State = policy.init(problem)
         plan = self.state.plan
         self.base: LinearBandit = plan.base
+        oracle: Any = self.base.regression
+        self.learn: int = oracle.learn.address
         self.size = problem.n_objectives
         self.gradient: Program | None = None
         if self.base.needs_direction:
@@ -200,6 +202,7 @@ class CompiledRun:
         normals, draws = self._draws(n)
         plan = self.state.plan
         base: BanditState = self.state.base
+        oracle: LinearState = base.oracle
         times = np.minimum(np.arange(self.state.t, self.state.t + n), plan.age(1 << 62))
         mixes = [plan.smoothing.mix(t) for t in times.tolist()] if self.samples else []
         gradient = self.gradient
@@ -221,8 +224,8 @@ class CompiledRun:
             self.base.choose.address,
             base.params,
             self.base.extended,
-            self.base.regression.learn.address,
-            *base.oracle,
+            self.learn,
+            *oracle,
             *self.rewards,
             features,
             tags,
@@ -235,7 +238,7 @@ class CompiledRun:
         )
         if gradient is not None:
             gradient.raise_failures()
-        base.oracle.raise_failure()
+        oracle.raise_failure()
         if played < n:
             plan.objective.gradient(self.state.iterate)  # says where, as in the plain loop
             raise NumericalFailure(f"the direction of {plan.objective} is not a number")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fairwolfe._compile import Kernel
 from fairwolfe.bandits.choosing import LinearBandit
 from fairwolfe.environments.rankings import RankingWorld
 from fairwolfe.errors import InvalidInput
@@ -145,6 +146,8 @@ def why_not(policy: Any, environment: Any) -> str | None:
         fits = isinstance(shell.base, Ranker)
     else:
         fits = isinstance(shell.base, LinearBandit)
+        if fits and not isinstance(shell.base.regression.learn, Kernel):
+            return f"the oracle {type(shell.base.regression).__name__}"
         if not hasattr(environment, "reward_program"):
             return f"the environment {type(environment).__name__}"
     return None if fits else f"the base {type(shell.base).__name__}"

@@ -1,0 +1,190 @@
+"""`Nonlinear`: rewards that fall with the distance to an ideal point, which no line can follow."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from fairwolfe._compile import fma, kernel
+from fairwolfe.environments.world import BEST, REWARD, ArmsWorld, RewardProgram
+from fairwolfe.errors import InvalidInput
+from fairwolfe.problem import Problem, real_number, whole_number
+from fairwolfe.protocols import IntVector, Matrix, Vector
+from fairwolfe.selection import argmax
+
+__all__ = ["Nonlinear", "NonlinearWorld"]
+
+_DRAWS = 100  # of ideal points, from which the most distant are taken
+
+
+@kernel
+def closeness(x: Vector, params: Vector, reward: int) -> float:
+    """exp(-|x - c_i|^2/(2 width^2)). params: 1/(2 width^2), then the ideal points by rows.
+
+    The first feature is 1 and has no part in the distance.
+    """
+    d = x.size - 1
+    point = params[1 + reward * d : 1 + (reward + 1) * d]
+    square = 0.0
+    for j in range(d):
+        away = x[1 + j] - point[j]
+        square = fma(away, away, square)
+    return float(np.exp(-params[0] * square))
+
+
+@kernel(signature=REWARD)
+def nonlinear_reward(
+    arm: int,
+    tag: int,
+    features: Matrix,
+    noise: Vector,
+    params: Vector,
+    mean: Vector,
+    reward: Vector,
+) -> None:
+    """Bernoulli rewards from uniform noise."""
+    for i in range(mean.size):
+        mean[i] = closeness(features[arm], params, i)
+        reward[i] = 1.0 if noise[i] < mean[i] else 0.0
+
+
+@kernel(signature=BEST)
+def nonlinear_best(
+    direction: Vector, tag: int, features: Matrix, params: Vector, scores: Vector
+) -> int:
+    """The arm of largest <g, mean>."""
+    for a in range(scores.size):
+        total = 0.0
+        for i in range(direction.size):
+            total = fma(direction[i], closeness(features[a], params, i), total)
+        scores[a] = total
+    return argmax(scores)
+
+
+@kernel(signature="void(float64[:, ::1], float64[::1], float64[:, ::1])")
+def closeness_of_all(rows: Matrix, params: Vector, out: Matrix) -> None:
+    """out[a, i] = the mean of reward i for the features rows_a."""
+    for a in range(out.shape[0]):
+        for i in range(out.shape[1]):
+            out[a, i] = closeness(rows[a], params, i)
+
+
+def _spread(rng: np.random.Generator, n: int, d: int) -> Matrix:
+    """Of many draws of n points on the unit sphere, those whose nearest two are farthest apart."""
+    drawn = rng.standard_normal((_DRAWS, n, d))
+    drawn /= np.linalg.norm(drawn, axis=2, keepdims=True)
+    cosines = drawn @ drawn.transpose(0, 2, 1) - 2.0 * np.eye(n)
+    chosen: Matrix = drawn[cosines.max(axis=(1, 2)).argmin()]
+    return chosen
+
+
+class NonlinearWorld(NamedTuple):
+    """What a seed draws: the contexts that are met, their mean rewards, and the ideal points."""
+
+    features: Matrix  # (contexts, arms, d)
+    means: Matrix  # (contexts, arms, D)
+    params: Vector
+
+
+@dataclass(frozen=True)
+class Nonlinear(ArmsWorld[NonlinearWorld]):
+    """Reward i is 1 with probability exp(-|x - c_i|^2/(2 width^2)), else 0.
+
+    Every reward has an ideal point c_i on the unit sphere; an arm pleases it the more the nearer it
+    is. The points are random and far from each other, so the rewards compete for the arm. The
+    features of an arm are 1, for the intercept of a linear model, and numbers that are uniform in
+    [-1, 1]. In the default world the best linear predictions explain half of the variance of the
+    means, but the arms that they praise most are those about which they are most wrong: linear
+    policies are no better than chance here.
+
+    A world has a finite list of contexts, drawn once and then met at random, so that the set of
+    expected rewards is S = mean_c conv{mu(c, a)} and `support` is exact. A list that is long
+    beside the horizon cannot be learnt by heart.
+
+    Parameters
+    ----------
+    n_arms: K >= 1
+    n_objectives: D >= 1
+    n_features: d >= 2, with the constant one
+    n_contexts: the length of the list, >= 1
+    width: of the bell around an ideal point, > 0
+
+    >>> environment = Nonlinear()
+    >>> world = environment.init(np.random.default_rng(0))
+    >>> value, average = environment.support(world, np.array([1.0, 0.0, 0.0]))
+    >>> round(value, 3), average.round(3).tolist()
+    (0.672, [0.672, 0.002, 0.009])
+    """
+
+    n_arms: int = 10
+    n_objectives: int = 3
+    n_features: int = 3
+    n_contexts: int = 1000
+    width: float = 0.4
+
+    def __post_init__(self) -> None:
+        for name in ("n_arms", "n_objectives", "n_features", "n_contexts"):
+            object.__setattr__(self, name, whole_number(name, getattr(self, name)))
+        if self.n_features < 2:
+            raise InvalidInput(
+                f"n_features is {self.n_features}; the first is constant, so give at least 2"
+            )
+        width = real_number("width", self.width)
+        if not (math.isfinite(width) and width > 0.0):
+            raise InvalidInput(f"width is {self.width!r}; give a positive number")
+        object.__setattr__(self, "width", width)
+
+    @cached_property
+    def _problem(self) -> Problem:
+        names = (f"r{i}" for i in range(1, self.n_objectives + 1))
+        return Problem.arms(
+            self.n_features,
+            dict.fromkeys(names, (0.0, 1.0)),
+            feature_norm=math.sqrt(self.n_features),
+        )
+
+    def problem(self) -> Problem:
+        """Arms with rewards r1, r2, ... of 0 or 1; no parameter norm, since nothing is linear."""
+        return self._problem
+
+    def init(self, rng: np.random.Generator) -> NonlinearWorld:
+        """Ideal points, then the list of contexts."""
+        points = _spread(rng, self.n_objectives, self.n_features - 1)
+        features = rng.uniform(-1.0, 1.0, (self.n_contexts, self.n_arms, self.n_features))
+        features[:, :, 0] = 1.0
+        params = np.concatenate([[0.5 / self.width**2], points.ravel()])
+        means = np.empty((self.n_contexts * self.n_arms, self.n_objectives))
+        closeness_of_all(features.reshape(-1, self.n_features), params, means)
+        shape = (self.n_contexts, self.n_arms, self.n_objectives)
+        return NonlinearWorld(features, means.reshape(shape), params)
+
+    def draw_contexts(
+        self, world: NonlinearWorld, rng: np.random.Generator, n: int
+    ) -> tuple[Matrix, IntVector]:
+        """Copies of the features of contexts of the list, from one uniform draw a round; tags 0."""
+        places = (rng.random(n) * self.n_contexts).astype(np.int64)
+        return world.features[places], np.zeros(n, dtype=np.int64)
+
+    def draw_noise(self, rng: np.random.Generator, n: int) -> Matrix:
+        """A uniform draw for each reward."""
+        return rng.random((n, self.n_objectives))
+
+    def reward_program(self, world: NonlinearWorld) -> RewardProgram:
+        """Rewards from the features; the list of contexts plays no part."""
+        return RewardProgram(nonlinear_reward.address, nonlinear_best.address, world.params)
+
+    def support(self, world: NonlinearWorld, direction: Vector) -> tuple[float, Vector]:
+        """h_S(g) = mean_c max_a <g, mu(c, a)>, and where it is attained, exactly."""
+        g = self._direction(direction)
+        best = (world.means @ g).argmax(axis=1)
+        point: Vector = world.means[np.arange(len(best)), best].mean(axis=0)
+        return float(g @ point), point
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        """Instances for the conformance checks."""
+        return cls(n_contexts=100), cls(n_arms=3, n_objectives=5, n_features=2, width=1.0)

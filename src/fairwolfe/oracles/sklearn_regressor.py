@@ -1,0 +1,307 @@
+"""`SklearnRegressor`: any regressor of scikit-learn as an oracle, where rewards are not linear."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, NamedTuple, NoReturn, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairwolfe.contexts import Arms
+from fairwolfe.errors import IncompatibleState, InvalidInput, NumericalFailure, OutsideAssumptions
+from fairwolfe.linalg import UPDATES
+from fairwolfe.oracles.estimators import described, made, releases, with_random_state
+from fairwolfe.oracles.linear_state import Estimates
+from fairwolfe.problem import Frozen, Problem, real_number, whole_number
+from fairwolfe.protocols import Matrix, Vector
+from fairwolfe.streams import stream
+
+__all__ = ["RegressorState", "SklearnRegressor"]
+
+_FITTED = 1  # place in the counters: how many observations there were at the last fit
+
+
+class Fit:
+    """The fitted model of a state: what its arrays make of an oracle, kept to save time.
+
+    It is a function of the arrays, so it is neither compared nor saved: a state that has been
+    read back finds it again.
+    """
+
+    def __init__(self, oracle: SklearnRegressor, problem: Problem) -> None:
+        self.oracle = oracle
+        self.n = problem.n_objectives
+        self.eye = np.eye(self.n)[None]
+        self.unused = np.empty((1, 0, 0))
+        self.release = releases(oracle.model, oracle.options)
+        self.separate = False
+        self.model: Any = None
+        self.fitted = self.learnt = 0  # observations at the last fit, and learnt since, by parts
+        self._try(problem)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Fit) and (self.oracle, self.n) == (other.oracle, other.n)
+
+    def __hash__(self) -> int:
+        return hash((self.oracle, self.n))
+
+    def current(self, state: RegressorState) -> Any:
+        """The model that the observations of a state make; None before the first fit."""
+        oracle = self.oracle
+        observed, fitted = int(state.counters[UPDATES]), int(state.counters[_FITTED])
+        if fitted == 0:
+            return None
+        if self.fitted != fitted:
+            model = self._fresh(fitted)
+            self._teach(model.fit, *state.rows(max(0, fitted - oracle.memory), fitted))
+            self.model, self.fitted, self.learnt = model, fitted, fitted
+        if oracle.batch is not None and hasattr(self.model, "partial_fit"):
+            self.fitted = 0  # if it stops half way, the model is useless and is fitted again
+            while self.learnt + oracle.batch <= observed:
+                rows = state.rows(self.learnt, self.learnt + oracle.batch)
+                self._teach(self.model.partial_fit, *rows)
+                self.learnt += oracle.batch
+            self.fitted = fitted
+        return self.model
+
+    def predict(self, state: RegressorState, features: Matrix) -> Matrix:
+        """The rewards of each row; 0 before the first fit."""
+        model = self.current(state)
+        if model is None:
+            return np.zeros((len(features), self.n))
+        predicted = self._answer(model, features)
+        if not np.isfinite(predicted).all():
+            raise NumericalFailure(
+                f"{self.oracle.model} predicts a reward that is not finite; were features or "
+                "rewards of wildly different scales given?"
+            )
+        return predicted
+
+    def _fresh(self, observed: int) -> Any:
+        """An estimator that has seen nothing; its random state depends on the time of the fit."""
+        oracle = self.oracle
+        seed = int(stream(oracle.seed, "oracle", observed).integers(2**31))
+        model = with_random_state(made(oracle.model, oracle.options), seed)
+        if self.separate:
+            from sklearn.multioutput import MultiOutputRegressor
+
+            return MultiOutputRegressor(model)
+        return model
+
+    def _teach(self, method: Any, features: Matrix, rewards: Matrix) -> None:
+        """Call `fit` or `partial_fit`."""
+        from sklearn.exceptions import ConvergenceWarning
+
+        with warnings.catch_warnings():
+            # It will be fitted again soon: a model that could have been better is no news.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            try:
+                method(features, rewards[:, 0] if self.n == 1 else rewards)
+            except Exception as error:  # whatever a model of anybody's raises
+                raise self._complaint(f"learn from {len(features)} observations", error) from error
+
+    def _answer(self, model: Any, features: Matrix) -> Matrix:
+        """Call `predict`."""
+        try:
+            given = np.asarray(model.predict(features), dtype=np.float64)
+            return np.ascontiguousarray(given.reshape(len(features), self.n))
+        except Exception as error:
+            raise self._complaint(f"predict {self.n} rewards", error) from error
+
+    def _complaint(self, what: str, error: Exception) -> InvalidInput:
+        return InvalidInput(
+            f"{self.oracle.model} with the options {self.oracle.options} cannot {what}: {error}"
+        )
+
+    def _try(self, problem: Problem) -> None:
+        """Find out on invented data whether it works, and with several rewards at once."""
+        rng = stream(0, "oracle", "trial")
+        features = rng.uniform(-1.0, 1.0, (self.oracle.first, problem.dimension))
+        rewards = rng.uniform(problem.low, problem.high, (self.oracle.first, self.n))
+        for self.separate in (False, True):
+            model = self._fresh(0)
+            try:
+                self._teach(model.fit, features, rewards)
+                self._answer(model, features)
+                return
+            except InvalidInput:
+                if self.separate or self.n == 1:
+                    raise
+
+
+class RegressorState(NamedTuple):
+    """The last observations, in rings; which of them the model was fitted on; by what software."""
+
+    plan: Fit
+    features: Matrix  # (rows, d)
+    rewards: Matrix  # (rows, D)
+    counters: Vector
+    release: NDArray[np.uint8]  # text
+
+    def rows(self, start: int, stop: int) -> tuple[Matrix, Matrix]:
+        """Copies of the features and rewards of the observations from start to stop."""
+        places = np.arange(start, stop) % len(self.features)
+        return self.features[places], self.rewards[places]
+
+    def estimates(self, given: Arms) -> Estimates:
+        """Predicted rewards in the form of a linear oracle: theta = I, and they are the features.
+
+        So the rules are the same kernels whatever the oracle is.
+        """
+        fit = self.plan
+        predicted = fit.predict(self, given.features)
+        return Estimates(fit.eye, fit.unused, self.counters, predicted, False)
+
+    def raise_failure(self) -> None:
+        """Never: a fit that fails says so itself."""
+
+    def restored(self) -> None:
+        """After arrays have been read from a file: the same software must fit the model again."""
+        saved, here = self.release.tobytes(), _padded(self.plan.release).tobytes()
+        if saved != here:
+            raise IncompatibleState(
+                f"the model was fitted by {saved.decode().strip()}, and this is "
+                f"{here.decode().strip()}, which may fit another one and decide otherwise; load "
+                "it with the versions that it was saved with"
+            )
+
+
+def _padded(text: str) -> NDArray[np.uint8]:
+    """Text as an array of one size, whatever the versions are."""
+    return np.frombuffer(text.encode()[:200].ljust(200), dtype=np.uint8).copy()
+
+
+@dataclass(frozen=True)
+class SklearnRegressor:
+    """E[r | x] by a regressor with the interface of scikit-learn: a forest, a network, anything.
+
+    The model is fitted afresh on the last `memory` observations when they have grown by the factor
+    `growth`, so that n observations cost about growth/(growth - 1) times the last fit; once the
+    memory is full, after every (growth - 1) `memory` observations. With `batch`, a model that has
+    `partial_fit` learns in between from every so many observations. Several rewards are learnt at
+    once, or by a copy of the model each where it knows one output only. Before the first fit all
+    predictions are 0.
+
+    No regret bound is known: SquareCB needs a `gamma0`. There are no confidence widths. Contexts
+    are ordinary ones, not PerArm. Simulations use the plain loop.
+
+    Parameters
+    ----------
+    model: an estimator, of which only the parameters are taken, or ``"module:Class"``
+    options: the parameters of the class, where it is given as text
+    growth: >= 1; 1 fits after every observation
+    first: observations before the first fit, >= 1
+    memory: observations that are kept, >= first; the state holds growth times as many rows
+    batch: observations for a `partial_fit`, >= 1; None leaves it to the fits
+    seed: random states that are None are drawn from it, another one for each fit
+
+    >>> from sklearn.tree import DecisionTreeRegressor
+    >>> SklearnRegressor(DecisionTreeRegressor(max_depth=3), memory=500)
+    SklearnRegressor(model='sklearn.tree:DecisionTreeRegressor', options={'max_depth': 3},
+        growth=1.25, first=10, memory=500, batch=None, seed=0)
+    """
+
+    model: Any
+    options: Mapping[str, Any] = Frozen()
+    _: KW_ONLY
+    growth: float = 1.25
+    first: int = 10
+    memory: int = 10_000
+    batch: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        address, options = self._described()
+        growth = real_number("growth", self.growth)
+        if not (math.isfinite(growth) and growth >= 1.0):
+            raise InvalidInput(f"growth is {self.growth!r}; give a number of at least 1")
+        first, memory = whole_number("first", self.first), whole_number("memory", self.memory)
+        if first > memory:
+            raise InvalidInput(
+                f"first is {first} and memory is {memory}; a fit needs the first observations, so "
+                "keep at least as many"
+            )
+        batch = None if self.batch is None else whole_number("batch", self.batch)
+        stream(self.seed, "oracle")
+        values = {"model": address, "options": options, "growth": growth, "first": first}
+        values |= {"memory": memory, "batch": batch, "seed": int(self.seed)}
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def _described(self) -> tuple[str, Frozen[Any]]:
+        if not isinstance(self.options, Mapping):
+            raise InvalidInput(f"options is {self.options!r}; give a mapping from names to values")
+        if isinstance(self.model, str):
+            return described(made(self.model, self.options))
+        estimator = hasattr(self.model, "fit") and hasattr(self.model, "get_params")
+        if not estimator or isinstance(self.model, type):
+            raise InvalidInput(
+                f"model is {self.model!r}; give an estimator, such as RandomForestRegressor(), or "
+                "the address of its class, such as 'sklearn.ensemble:RandomForestRegressor'"
+            )
+        if self.options:
+            raise InvalidInput(
+                f"options are {self.options!r} beside an estimator; give them to the estimator"
+            )
+        return described(self.model)
+
+    def init(self, problem: Problem) -> RegressorState:
+        """Try the model on a few invented observations, and allocate."""
+        if problem.n_arms is not None:
+            raise InvalidInput(
+                f"the problem has PerArm contexts ({problem.n_arms} arms), and SklearnRegressor "
+                "has one model for all arms; give ordinary contexts, in which the number of the "
+                "arm is a feature (one-hot)"
+            )
+        fit, rows = Fit(self, problem), self.memory + self._pause(self.memory)
+        return RegressorState(
+            plan=fit,
+            features=np.zeros((rows, problem.dimension)),
+            rewards=np.zeros((rows, problem.n_objectives)),
+            counters=np.zeros(2),
+            release=_padded(fit.release),
+        )
+
+    def _pause(self, fitted: int) -> int:
+        """How many observations after a fit on so many the next one is due."""
+        return max(1, math.ceil((self.growth - 1.0) * min(fitted, self.memory)))
+
+    def learn(
+        self,
+        block: int,
+        x: Vector,
+        reward: Vector,
+        plan: Fit,
+        features: Matrix,
+        rewards: Matrix,
+        counters: Vector,
+        release: NDArray[np.uint8],
+    ) -> None:
+        """Keep an observation, in place of the oldest. The model follows when it is asked."""
+        observed, fitted = int(counters[UPDATES]), int(counters[_FITTED])
+        place = observed % len(features)
+        features[place], rewards[place] = x, reward
+        counters[UPDATES] = observed + 1
+        if observed + 1 >= (fitted + self._pause(fitted) if fitted else self.first):
+            counters[_FITTED] = observed + 1
+
+    def regret_bound(self, problem: Problem) -> NoReturn:
+        """None is known."""
+        raise OutsideAssumptions(
+            f"no regret bound of {self.model} is known, which the theorem's gamma needs; give "
+            "SquareCB a gamma0"
+        )
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        """Instances for the conformance checks."""
+        network = {"hidden_layer_sizes": (8,), "learning_rate_init": 0.05, "max_iter": 50}
+        return (
+            cls("sklearn.ensemble:RandomForestRegressor", {"n_estimators": 5}, growth=1.5),
+            cls("sklearn.svm:SVR", {"C": 10.0}, first=2, growth=1.5, memory=300),
+            cls("sklearn.neural_network:MLPRegressor", network, growth=2.0, batch=10),
+        )
