@@ -24,6 +24,7 @@ from fairwolfe.limits import INSIDE, NOT_FINITE, largest_square_norm, place_in_b
 from fairwolfe.objectives import Concave
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Decision, Policy, Vector
+from fairwolfe.reduction.live import Live
 from fairwolfe.streams import stream
 
 __all__ = ["Agent"]
@@ -291,6 +292,14 @@ class Agent:
         with self._lock:
             return self._bound.value(self._state.average)
 
+    def live(self, delta: float = 0.05) -> Live:
+        """How far `value` is from the best that can be reached: `print` it, or see `Live`."""
+        if not hasattr(self._policy, "live"):
+            raise InvalidInput(f"{self._policy!r} keeps no live numbers; FrankWolfe does")
+        with self._lock:
+            live: Live = self._policy.live(self._state, delta, trusted=self._out_of_range == 0)
+            return live
+
     def __repr__(self) -> str:
         return f"<Agent {self._policy!r}, t = {self.t}, {self.open} open>"
 
@@ -307,6 +316,8 @@ class Agent:
             policy = self._policy.with_objective(objective)
             bound = _bound(policy, self._problem)
             state = filled(policy.init(self._problem), dict(arrays_of(self._state)))
+            if hasattr(policy, "live"):
+                state.live.restart()  # its certificates are of the old f
             self._policy, self._bound, self._state = policy, bound, state
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -84,11 +84,15 @@ class Smoothing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a base chose, with what probability (None: unknown), and what its update needs."""
+    """What a base chose, with what probability (None: unknown), and what its update needs.
+
+    `seen` is what live numbers need of the actions that were not chosen, where they were asked for.
+    """
 
     action: Action
     probability: float | None
     evidence: Any
+    seen: Any = None
 
 
 @dataclass(frozen=True, slots=True)

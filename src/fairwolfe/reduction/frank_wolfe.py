@@ -21,6 +21,8 @@ from fairwolfe.objectives import Concave, GiniWelfare, Linear
 from fairwolfe.objectives.concave import finite_vector
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Base, Choice, Decision, Vector
+from fairwolfe.reduction.live import Live, Watch
+from fairwolfe.reduction.windows import Windows
 from fairwolfe.smoothing import Identity, Moreau, Randomized, default_smoothing
 
 __all__ = ["FrankWolfe", "Plan", "State", "average_in"]
@@ -48,6 +50,7 @@ class Plan(NamedTuple):
     smoothing: Identity | Moreau | Randomized
     base: Any
     forget: float
+    watch: Watch
 
     def age(self, t: int) -> int:
         """t for the smoothing: with memory, the number of rewards that the average still holds."""
@@ -55,7 +58,7 @@ class Plan(NamedTuple):
 
 
 class State(NamedTuple):
-    """The iterate z, the average observed reward, the running direction, t, and the base's."""
+    """The iterate z, the average reward, the running direction, t, the base's, live numbers."""
 
     plan: Plan
     iterate: Vector
@@ -63,6 +66,7 @@ class State(NamedTuple):
     direction: Vector
     counters: Vector
     base: Any
+    live: Windows
 
     @property
     def t(self) -> int:
@@ -76,6 +80,7 @@ class Trail(NamedTuple):
     base: Any
     rho: Vector | None
     direction: Vector | None
+    live: tuple[int, Vector] | None
 
 
 @dataclass(frozen=True)
@@ -131,8 +136,11 @@ class FrankWolfe:
         if hasattr(base, "tuned"):
             base = base.tuned(objective.lipschitz(n))
         forget = 0.0 if self.memory is None else 1.0 - 0.5 ** (1.0 / self.memory)
-        plan = Plan(problem, objective, smoothing.bind(problem, objective), base, forget)
-        return State(plan, np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(1), base.init(problem))
+        smoothing = smoothing.bind(problem, objective)
+        watch = Watch(problem, objective, smoothing, base, forget)
+        plan = Plan(problem, objective, smoothing, base, forget, watch)
+        own, live = base.init(problem), Windows.start(n)
+        return State(plan, np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(1), own, live)
 
     def direction(self, state: State, rng: np.random.Generator) -> Vector:
         """grad f_t(z); for Randomized smoothing, its running average."""
@@ -158,7 +166,7 @@ class FrankWolfe:
         spread over the rewards; all on one state they would repeat one direction.
         """
         decision = self._decide(state, context, rng, estimate=True)
-        base, _, followed = decision.evidence
+        base, _, followed, _ = decision.evidence
         ahead = state._replace(
             iterate=state.iterate.copy(),
             average=state.average.copy(),
@@ -181,13 +189,17 @@ class FrankWolfe:
         plan = state.plan
         g = self.direction(state, rng)
         optimistic = self.iterate == "optimistic"
-        options = {"estimate": True} if optimistic or estimate else {}
+        options: dict[str, Any] = {"estimate": True} if optimistic or estimate else {}
+        look = plan.watch.look(state.live)
+        if look is not None:
+            options["look"] = look
         choice = plan.base.act(state.base, arms(context, plan.problem), g, rng, **options)
         follows = plan.smoothing.averaged or getattr(plan.base, "extended", False)
         trail = Trail(
             choice.evidence,
             choice.evidence.estimate if optimistic else None,
             g if follows else None,
+            None if choice.seen is None else (state.live.serial, choice.seen),
         )
         # Given a random direction, the base's probability is not that of the action.
         probability = None if plan.smoothing.averaged else choice.probability
@@ -196,7 +208,7 @@ class FrankWolfe:
     def update(self, state: State, decision: Decision, feedback: Any) -> State:
         """Average the reward vector in and let the base learn from it."""
         plan = state.plan
-        evidence, rho, followed = decision.evidence  # a Trail, or the tuple read back from bytes
+        evidence, rho, followed, seen = decision.evidence  # a Trail, or a tuple read from bytes
         reward = finite_vector("the reward", feedback)
         if reward.size != plan.problem.n_objectives:
             raise InvalidInput(
@@ -206,6 +218,7 @@ class FrankWolfe:
         strange = rho is not None and rho.shape != reward.shape
         if strange or (followed is not None and followed.shape != reward.shape):
             raise InvalidInput(f"the evidence of decision {decision.id!r} is of another problem")
+        seen = plan.watch.tally(state.live, seen, reward, decision.id)
         g = state.direction if followed is None else followed
         choice = Choice(decision.action, decision.probability, evidence)
         base = plan.base.update(state.base, choice, g, reward)
@@ -213,7 +226,13 @@ class FrankWolfe:
         average_in(reward, rho, plan.forget, state.iterate, state.average, state.counters)
         if followed is not None:
             state.direction[:] = g
+        if seen is not None and state.live.add(seen, reward):
+            plan.watch.gather(state.live, state.iterate, plan.age(state.t))
         return state if base is state.base else state._replace(base=base)
+
+    def live(self, state: State, delta: float = 0.05, trusted: bool = True) -> Live:
+        """How far from the best reachable value; see `Live` and docs/live.md."""
+        return state.plan.watch.report(state.live, state.average, state.t, delta, trusted)
 
     def with_objective(self, objective: Concave) -> FrankWolfe:
         """The same policy for another f; a state carries over, since f is not part of it."""
