@@ -29,6 +29,7 @@ from fairwolfe.protocols import Choice, Decision, Policy, Vector
 from fairwolfe.ranking import Ranker
 from fairwolfe.ranking.policies import alone
 from fairwolfe.reduction.items import empty_state, keep_items
+from fairwolfe.reduction.live import Live
 from fairwolfe.streams import stream
 
 __all__ = ["Agent"]
@@ -310,6 +311,14 @@ class Agent(ItemsOfAgent):
                 raise InvalidInput(f"{self._policy!r} has no objective, so there is no value")
             return self._bound.value(self._state.average)
 
+    def live(self, delta: float = 0.05) -> Live:
+        """How far `value` is from the best that can be reached: `print` it, or see `Live`."""
+        if not hasattr(self._policy, "live"):
+            raise InvalidInput(f"{self._policy!r} keeps no live numbers; FrankWolfe does")
+        with self._lock:
+            live: Live = self._policy.live(self._state, delta, trusted=self._out_of_range == 0)
+            return live
+
     def __repr__(self) -> str:
         return f"<Agent {self._policy!r}, t = {self.t}, {self.open} open>"
 
@@ -320,6 +329,8 @@ class Agent(ItemsOfAgent):
         with self._lock:
             policy = self._with_objective(objective)
             state = _refilled(policy, self._problem, dict(arrays_of(self._state)))
+            if hasattr(policy, "live"):
+                state.live.restart()  # its certificates are of the old f
             self._bound = bound_objective(policy, self._problem, state)
             self._policy, self._state = policy, state
 

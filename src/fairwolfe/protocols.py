@@ -88,12 +88,16 @@ class Smoothing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a base chose, with what probability (None: unknown), and what its update needs."""
+    """What a base chose, with what probability (None: unknown), and what its update needs.
+
+    `seen` is what live numbers need of the actions that were not chosen, where they were asked for.
+    """
 
     action: Action
     probability: float | None
     evidence: Any
     reasons: Any = None  # of a ranking: what made it, for people
+    seen: Any = None  # what live numbers need of the actions that were not chosen
 
 
 @dataclass(frozen=True, slots=True)

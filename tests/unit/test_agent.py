@@ -224,15 +224,22 @@ def test_given_twice_foreign_and_invented_decisions_change_nothing() -> None:
 @pytest.mark.parametrize(
     "evidence",
     [
-        ((0, np.ones(4), np.empty(0)), None, None),
-        ((1, np.ones(3), np.empty(0)), None, None),
-        ((-1, np.ones(3), np.empty(0)), None, None),
-        ((0, np.ones(3), np.empty(0)), np.ones(1), None),
-        ((0, np.ones(3), np.empty(0)), None, np.ones(5)),
+        ((0, np.ones(4), np.empty(0)), None, None, None),
+        ((1, np.ones(3), np.empty(0)), None, None, None),
+        ((-1, np.ones(3), np.empty(0)), None, None, None),
+        ((0, np.ones(3), np.empty(0)), np.ones(1), None, None),
+        ((0, np.ones(3), np.empty(0)), None, np.ones(5), None),
+        ((0, np.ones(3), np.empty(0)), None, None, 1.0),
+        ((0, np.ones(3), np.empty(0)), None, None, (1, 2, 3)),
+        ((0, np.ones(3), np.empty(0)), None, None, (1, np.ones(2))),
+        ((0, np.ones(3), np.empty(0)), None, None, (1, np.ones(3, np.float32))),
     ],
 )
 def test_forged_evidence_never_reaches_a_kernel(evidence: Any) -> None:
     one = agent()
+    for _ in range(64):  # until live numbers travel in the decision
+        one.update(one.act(np.eye(3)), [1.0, 2.0])
+    assert one.act(np.eye(3)).evidence.live[0] == 1
     forged = Decision(one.act(np.eye(3)).id, 0, 0, 1.0, evidence)
     before = bits(one)
     with pytest.raises(InvalidInput, match="evidence"):
@@ -373,7 +380,9 @@ def test_replacing_the_objective_keeps_what_was_learnt(policy: Any) -> None:
     waiting = one.act(context(rng))
     before, average = bits(one), one.average
     one.replace_objective(Linear({"minutes": 2.0}))
-    assert bits(one) == before
+    # All but the live numbers, which are about f.
+    kept = {name: array for name, array in bits(one).items() if "state.live" not in name}
+    assert kept == {name: before[name] for name in kept}
     assert one.objective == Linear({"minutes": 2.0})
     assert one.policy == policy.with_objective(Linear({"minutes": 2.0}))
     assert one.value == pytest.approx(2.0 * average[1])
@@ -418,6 +427,8 @@ def test_any_order_gives_the_same_sums(base: Any) -> None:
     for one in agents[1:]:
         assert one.average == pytest.approx(rewards.mean(axis=0), abs=1e-9)
         for name, array in arrays_of(one._state):
+            if "state.live" in name:  # certificates are of the points passed on the way
+                continue
             if not isinstance(
                 getattr(base, "oracle", None), OnlineGradient
             ):  # its steps do not add

@@ -82,7 +82,7 @@ def test_size_at_ten_features() -> None:
     for _ in range(5):
         decision = agent.act(rng.random((50, 10)) / 4)
         agent.update(decision, rng.random(5))
-    assert len(decision.to_bytes()) < 400  # the largest evidence there is; LinUCB's takes 150
+    assert len(decision.to_bytes()) < 400  # the largest evidence there is; LinUCB's takes 190
 
 
 def test_every_flipped_bit_and_every_cut_is_noticed() -> None:

@@ -29,10 +29,10 @@ from fairwolfe.objectives import (
     TwoSided,
     Welfare,
 )
+from fairwolfe.objectives.leaves import Leaves
 from fairwolfe.protocols import Vector
 from fairwolfe.registry import load, names
 from fairwolfe.simulation import known, multipliers, optimum, planes, simulate
-from fairwolfe.simulation.multipliers import Leaves
 from fairwolfe.streams import stream
 from tests.unit.test_prox import expression
 

@@ -14,10 +14,11 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from fairwolfe._compile import Kernel, function_at, kernel
+from fairwolfe.bandits.optimism import outlook, shared_doubt
 from fairwolfe.contexts import arms
 from fairwolfe.errors import InvalidInput
 from fairwolfe.linalg import predictions
-from fairwolfe.oracles import Regression
+from fairwolfe.oracles import Regression, Ridge
 from fairwolfe.oracles.linear_state import learn, refuse
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Choice, Matrix, Vector
@@ -34,6 +35,58 @@ optimistic estimate of each reward. A probability of NaN means that it is unknow
 that the state has become useless."""
 
 call_choose = function_at(CHOOSE)
+
+
+@kernel(
+    signature=CHOOSE.replace("(", "(int64, ", 1)[:-1]
+    + ", boolean, float64[::1], float64[::1], float64[::1])"
+)
+def choose_and_look(
+    choose: int,
+    direction: Vector,
+    theta: Matrix,
+    inverse: Matrix,
+    counters: Vector,
+    features: Matrix,
+    per_arm: bool,
+    draws: Vector,
+    params: Vector,
+    out: Vector,
+    report: Vector,
+    extended: bool,
+    slope: Vector,
+    doubt: Vector,
+    seen: Vector,
+) -> int:
+    """The rule at an address, and the outlook of its arm: one call from Python for both."""
+    arm: int = call_choose(
+        choose,
+        direction,
+        theta,
+        inverse,
+        counters,
+        features,
+        per_arm,
+        draws,
+        params,
+        out,
+        report,
+    )
+    if arm >= 0:
+        outlook(
+            slope,
+            direction,
+            theta,
+            inverse,
+            counters,
+            features,
+            per_arm,
+            extended,
+            arm,
+            doubt,
+            seen,
+        )
+    return arm
 
 
 @kernel(signature="void(float64[::1], float64[::1], float64[::1], float64[::1], float64[::1])")
@@ -96,6 +149,8 @@ class LinearBandit(ABC):
     extended = False
     """Whether it regresses <g, r> on the features g (x) x instead of r on x: the direction is then
     part of what is learnt, and travels in the decision."""
+    delta = 0.05
+    """delta', the level of the confidence widths."""
 
     @cached_property
     @abstractmethod
@@ -127,14 +182,19 @@ class LinearBandit(ABC):
         rng: np.random.Generator,
         *,
         estimate: bool = False,
+        look: tuple[Vector, Vector] | None = None,
     ) -> Choice:
-        """Choose an arm for the scalar reward <direction, r>; only reads the state."""
+        """Choose an arm for the scalar reward <direction, r>; only reads the state.
+
+        With `look`, a slope and the doubt, the choice says what `tally` needs of <slope, r>.
+        """
         given = arms(context, state.problem)
         drawn = self.draws(rng, state.problem, 1)[0]
         g = vector_of("direction", direction, state.problem)
         report = np.empty(1 + g.size if estimate else 1)
         estimates = state.oracle.estimates(given)
-        arm = self.choose(
+        seen = None
+        args: tuple[Any, ...] = (
             g,
             *estimates,
             drawn,
@@ -142,12 +202,18 @@ class LinearBandit(ABC):
             np.empty(given.n_arms),
             report,
         )
+        if look is None:
+            arm = self.choose(*args)
+        else:
+            seen = np.empty(3)
+            arm = choose_and_look(self.choose.address, *args, self.extended, *look, seen)
         if arm < 0:
             refuse(estimates.counters)
         block = arm if given.per_arm else 0
         evidence = Evidence(block, given.row(arm).copy(), report[1:])
         probability = float(report[0])
-        return Choice(arm, None if math.isnan(probability) else probability, evidence)
+        stated = None if math.isnan(probability) else probability
+        return Choice(arm, stated, evidence, seen=seen)
 
     def update(
         self, state: BanditState, choice: Choice, direction: Vector, feedback: Vector
@@ -168,6 +234,20 @@ class LinearBandit(ABC):
             x, reward = wide, scalar
         learn(self.regression, state.oracle, block, x, reward)
         return state
+
+    # --- live numbers -------------------------------------------------------------------------
+
+    def doubt(self, problem: Problem) -> Vector:
+        """What turns estimates into upper bounds; empty where the oracle has no widths."""
+        if not isinstance(self.regression, Ridge):
+            return np.empty(0)
+        return shared_doubt(problem, self.regression.ridge, self.delta)
+
+    def tally(self, seen: Vector, feedback: Vector) -> Vector:
+        """Of <slope, r>: the largest optimistic value in that context; how much more than the
+        choice, and than the better of it and the greedy one, was to be had by the estimates.
+        """
+        return seen
 
 
 def vector_of(name: str, values: Vector, problem: Problem) -> Vector:

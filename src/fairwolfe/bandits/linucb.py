@@ -9,12 +9,13 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from fairwolfe._compile import Kernel, fma, kernel
+from fairwolfe._compile import Kernel, kernel
 from fairwolfe.bandits.choosing import CHOOSE, BanditState, LinearBandit, report_estimate
+from fairwolfe.bandits.optimism import add_bonus, add_extended_bonus, shared_doubt
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
-from fairwolfe.linalg import LOG_DET, combine_rows, row_products, scores, widths
+from fairwolfe.linalg import LOG_DET, scores
 from fairwolfe.oracles import LinearOracle, Ridge
-from fairwolfe.oracles.linear_state import noise_scales, parameter_norms
+from fairwolfe.oracles.linear_state import parameter_norms
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Matrix, Vector
 from fairwolfe.selection import argmax
@@ -37,21 +38,15 @@ def linucb(
 ) -> int:
     """params: exploration, 2 ln(1/delta_1); R_i; sqrt(ridge) D_theta_i; lows; highs."""
     n = direction.size
-    noise, prior = params[2 : 2 + n], params[2 + n : 2 + 2 * n]
-    low, high = params[2 + 2 * n : 2 + 3 * n], params[2 + 3 * n : 2 + 4 * n]
-    root = np.sqrt(params[1] + counters[LOG_DET])
-    bonus = 0.0  # (sum_i |g_i| alpha_i): optimistic for either sign of g
-    for i in range(n):
-        bonus += abs(direction[i]) * (noise[i] * root + prior[i])
-    bonus *= params[0]
-    scores(direction, theta, features, per_arm, out)
     width = np.empty(out.size)
-    widths(inverse, features, per_arm, width)
-    for a in range(out.size):
-        out[a] += bonus * width[a]
+    scores(direction, theta, features, per_arm, out)
+    add_bonus(direction, inverse, counters, features, per_arm, params, out, width)
     arm = argmax(out)
     report[0] = 1.0
     if report.size > 1:
+        noise, prior = params[2 : 2 + n], params[2 + n : 2 + 2 * n]
+        low, high = params[2 + 2 * n : 2 + 3 * n], params[2 + 3 * n : 2 + 4 * n]
+        root = np.sqrt(params[1] + counters[LOG_DET])
         report_estimate(theta, features, per_arm, arm, low, high, report)
         for i in range(n):
             alpha = params[0] * (noise[i] * root + prior[i]) * width[arm]
@@ -73,33 +68,16 @@ def linucb_extended(
     out: Vector,
     report: Vector,
 ) -> int:
-    """params: exploration, 2 ln(1/delta_1), R, sqrt(ridge) D_theta; lows; highs.
-
-    |g (x) x| in the norm of V^-1 is |x| in that of M = (g (x) I)' V^-1 (g (x) I): one contraction
-    to d x d a round, then the widths cost K d^2.
-    """
+    """params: exploration, 2 ln(1/delta_1), R, sqrt(ridge) D_theta; lows; highs."""
     n, d = direction.size, features.shape[1]
-    parameters = theta[0, 0].reshape((n, d))
-    turned = np.empty(d)
-    combine_rows(direction, parameters, turned)
-    row_products(features, turned, out)
-    contracted = np.zeros((1, d, d))
-    rows = np.empty((d, n * d))
-    combine_rows(direction, inverse[0].reshape((n, d * n * d)), rows.reshape(d * n * d))
-    for j in range(d):
-        for i in range(n):
-            for k in range(d):
-                contracted[0, j, k] = fma(direction[i], rows[j, i * d + k], contracted[0, j, k])
-    width = np.empty(out.size)
-    widths(contracted, features, False, width)
-    bonus = params[0] * (params[2] * np.sqrt(params[1] + counters[LOG_DET]) + params[3])
-    for a in range(out.size):
-        out[a] += bonus * width[a]
+    parameters = theta[0, 0].reshape((1, n, d))
+    scores(direction, parameters, features, False, out)
+    add_extended_bonus(direction, inverse, counters, features, params, out)
     arm = argmax(out)
     report[0] = 1.0
     if report.size > 1:
         low, high = params[4 : 4 + n], params[4 + n : 4 + 2 * n]
-        report_estimate(parameters.reshape((1, n, d)), features, False, arm, low, high, report)
+        report_estimate(parameters, features, False, arm, low, high, report)
     return arm
 
 
@@ -184,15 +162,18 @@ class LinUCB(LinearBandit):
         return BanditState(problem, self.rule_params(problem), ridge.allocate(1, 1, size))
 
     def rule_params(self, problem: Problem) -> Vector:
-        ranges = [problem.low, problem.high]
-        norms = parameter_norms(problem)
-        if self.extended:
-            radius, level = self._extended_noise(problem), 2.0 * math.log(2.0 / self.delta)
-            prior = math.sqrt(self.ridge) * float(np.linalg.norm(norms))
-            return np.concatenate([[self.exploration, level, radius, prior], *ranges])
-        head = [self.exploration, 2.0 * math.log(2.0 * problem.n_objectives / self.delta)]
-        noise = noise_scales(problem)
-        return np.concatenate([head, noise, math.sqrt(self.ridge) * norms, *ranges])
+        return np.concatenate([self._params(problem, self.exploration), problem.low, problem.high])
+
+    def doubt(self, problem: Problem) -> Vector:
+        """The params of the rule with the whole bonus, whatever the exploration."""
+        return self._params(problem, 1.0)
+
+    def _params(self, problem: Problem, exploration: float) -> Vector:
+        if not self.extended:
+            return shared_doubt(problem, self.ridge, self.delta, exploration)
+        radius, level = self._extended_noise(problem), 2.0 * math.log(2.0 / self.delta)
+        prior = math.sqrt(self.ridge) * float(np.linalg.norm(parameter_norms(problem)))
+        return np.array([exploration, level, radius, prior])
 
     def _extended_noise(self, problem: Problem) -> float:
         if problem.noise is not None:

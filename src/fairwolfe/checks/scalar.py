@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from fairwolfe.checks.bandit import player_of
-from fairwolfe.checks.playing import Player, checks_of
+from fairwolfe.checks.playing import (
+    PLAYER_CHECKS,
+    Player,
+    checks_of,
+    takes_any_number_of_arms,
+)
 from fairwolfe.checks.promise import Check, is_a_value
 from fairwolfe.registry import load
 
@@ -16,4 +21,7 @@ def _player(policy: Any) -> Player:
     return player_of(load("bandits", "extended")(policy))
 
 
-SCALAR_CHECKS: list[Check] = [is_a_value, *checks_of(_player)]
+SCALAR_CHECKS: list[Check] = [
+    is_a_value,
+    *checks_of(_player, *PLAYER_CHECKS, takes_any_number_of_arms),
+]

@@ -98,6 +98,11 @@ class Custom(Concave):
     def has_prox(self) -> bool:
         return False
 
+    @property
+    def has_gradient(self) -> bool:
+        """Whether `gradient` is a supergradient also at a kink, where differences need not be."""
+        return self.slope is not None
+
     def _instead(self) -> str:
         return "smooth it with Randomized(), or promise smooth=True if its gradient is Lipschitz"
 

@@ -13,6 +13,7 @@ from fairwolfe.protocols import Vector
 from fairwolfe.ranking.linucb_rank import LinUCBRank
 from fairwolfe.ranking.policies import RankingPolicy
 from fairwolfe.reduction.frank_wolfe import FrankWolfe, State
+from fairwolfe.reduction.live import Live
 from fairwolfe.smoothing import Moreau
 
 __all__ = ["FWLinUCBRank"]
@@ -62,6 +63,10 @@ class FWLinUCBRank(RankingPolicy):
     def direction(self, state: State, rng: np.random.Generator) -> Vector:
         """grad f_t at the averages so far."""
         return self.shell.direction(state, rng)
+
+    def live(self, state: State, delta: float = 0.05, trusted: bool = True) -> Live:
+        """How far from the best reachable value; see docs/live.md."""
+        return self.shell.live(state, delta, trusted)
 
     def with_objective(self, objective: Concave) -> FWLinUCBRank:
         """The same policy for another f."""

@@ -20,7 +20,7 @@ from fairwolfe.linalg import LOG_DET
 from fairwolfe.protocols import IntVector, Matrix, Vector
 from fairwolfe.selection import top_k
 
-__all__ = ["RANK", "call_rule", "count_in", "explain", "rank", "take_in"]
+__all__ = ["RANK", "call_rule", "count_in", "explain", "look_along", "rank", "take_in"]
 
 RANK = (
     "void(float64[::1], float64[::1], float64, float64[::1], float64[::1], float64[::1], float64, "
@@ -66,22 +66,10 @@ def rank(
     params: exploration, 2 ln(1/delta_1), chance of a swap; R_r; sqrt(ridge) D_theta_r; the rule's.
     `contracted`, `value`, `width` and `scores` are filled on the way, `width` with the bonus in it.
     """
-    n, n_rewards, q = scores.size, theta.shape[1], items.shape[0]
+    n, n_rewards = scores.size, theta.shape[1]
     contract_user(user, inverse[0], contracted)
-    metric, turned, combined = np.empty((q, q)), np.empty((n_rewards, q)), np.zeros(q)
-    contract_twice(user, contracted, metric)
-    turn_parameters(user, theta[0], turned)
-    root = np.sqrt(params[_LEVEL] + counters[LOG_DET])
-    bonus = 0.0  # sum_r |g_r| alpha_r: optimistic for either sign of g
-    for r in range(n_rewards):
-        g = direction[n + r]
-        noise, prior = params[_HEAD + r], params[_HEAD + n_rewards + r]
-        bonus += abs(g) * (noise * root + prior)
-        for e in range(q):
-            combined[e] += g * turned[r, e]
-    estimates(combined, metric, items, value, width)
+    bonus = _estimate(user, items, theta, contracted, counters, direction[n:], params, value, width)
     own = params[_HEAD + 2 * n_rewards :]
-    bonus *= params[_EXPLORATION]
     call_rule(
         rule, value, width, bonus, direction[:n], exposed, shown, t, ranking.size, own, scores
     )
@@ -92,6 +80,80 @@ def rank(
     else:
         _around(pinned, scores, ranking)
     return _swapped(params[_RANDOMIZE], draws, pinned, ranking)
+
+
+@kernel
+def _estimate(
+    user: Vector,
+    items: Matrix,
+    theta: Matrix,
+    contracted: Matrix,
+    counters: Vector,
+    weights: Vector,
+    params: Vector,
+    value: Vector,
+    width: Vector,
+) -> float:
+    """value_i = sum_r weights_r theta_r.x_i and width_i = |x_i|; what the widths are worth."""
+    n_rewards, q = theta.shape[1], items.shape[0]
+    metric, turned, combined = np.empty((q, q)), np.empty((n_rewards, q)), np.zeros(q)
+    contract_twice(user, contracted, metric)
+    turn_parameters(user, theta[0], turned)
+    root = np.sqrt(params[_LEVEL] + counters[LOG_DET])
+    bonus = 0.0  # sum_r |g_r| alpha_r: optimistic for either sign of g
+    for r in range(n_rewards):
+        noise, prior = params[_HEAD + r], params[_HEAD + n_rewards + r]
+        bonus += abs(weights[r]) * (noise * root + prior)
+        for e in range(q):
+            combined[e] += weights[r] * turned[r, e]
+    estimates(combined, metric, items, value, width)
+    return float(params[_EXPLORATION] * bonus)
+
+
+@kernel(
+    signature="void(float64[::1], float64[:, ::1], float64[:, :, ::1], float64[:, ::1], "
+    "float64[::1], float64[::1], float64[::1], int64[::1], float64[::1], float64[::1], float64, "
+    "float64[:, ::1])"
+)
+def look_along(
+    user: Vector,
+    items: Matrix,
+    theta: Matrix,
+    contracted: Matrix,
+    counters: Vector,
+    slope: Vector,
+    direction: Vector,
+    ranking: IntVector,
+    value: Vector,
+    doubt: Vector,
+    most: float,
+    seen: Matrix,
+) -> None:
+    """By slot, of <slope, r> where it is looked at: the largest optimistic scores (0 without
+    doubt), and by how much the ranking, and the estimated best one for the direction, are below
+    the largest estimates. `value`: estimates for the direction. most: what users can give at most.
+    """
+    n, k = value.size, ranking.size
+    own, width, scores = np.empty(n), np.empty(n), np.empty(n)
+    best, greedy = np.empty(k, dtype=np.int64), np.empty(k, dtype=np.int64)
+    for i in range(n):
+        scores[i] = value[i] + direction[i]
+    top_k(scores, k, greedy)
+    params = doubt if doubt.size > 0 else np.zeros(_HEAD + 2 * theta.shape[1])
+    bonus = _estimate(user, items, theta, contracted, counters, slope[n:], params, own, width)
+    for i in range(n):
+        scores[i] = own[i] + slope[i]
+    top_k(scores, k, best)
+    for j in range(k):
+        seen[1, j] = scores[best[j]] - scores[ranking[j]]
+        seen[2, j] = scores[best[j]] - scores[greedy[j]]
+        seen[0, j] = 0.0
+    if doubt.size > 0:
+        for i in range(n):
+            scores[i] = min(own[i] + bonus * width[i], most) + slope[i]
+        top_k(scores, k, best)
+        for j in range(k):
+            seen[0, j] = scores[best[j]]
 
 
 @kernel

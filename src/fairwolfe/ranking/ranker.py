@@ -23,7 +23,7 @@ from fairwolfe.oracles.linear_state import refuse
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Choice, IntVector, Matrix, Vector
 from fairwolfe.ranking import observation
-from fairwolfe.ranking.kernels import explain, rank, take_in
+from fairwolfe.ranking.kernels import explain, look_along, rank, take_in
 from fairwolfe.ranking.observation import EXPOSURES, Exposure
 
 __all__ = ["RankEvidence", "RankState", "Ranker", "Reasons", "Settings"]
@@ -146,8 +146,8 @@ class Ranker(Settings):
 
     def _params(self, problem: Problem) -> Vector:
         """Radii of the estimates: rewards of one item have 1/slots of the range of their sum."""
-        n, slots = len(problem.rewards), problem.n_slots or 1
-        low, high = np.array(list(problem.rewards.values())).T / slots
+        n = len(problem.rewards)
+        low, high = self._ends(problem)
         noise = np.full(n, problem.noise) if problem.noise is not None else (high - low) / 2.0
         norms = np.maximum(abs(low), abs(high)) / problem.feature_norm
         if problem.parameter_norm is not None:
@@ -169,8 +169,12 @@ class Ranker(Settings):
         rng: np.random.Generator,
         *,
         estimate: bool = False,
+        look: tuple[Vector, Vector] | None = None,
     ) -> Choice:
-        """Rank the candidates; `direction` has a number for each of them, then for each reward."""
+        """Rank the candidates; `direction` has a number for each of them, then for each reward.
+
+        With `look`, a slope like the direction and the doubt, the choice says what `tally` needs.
+        """
         problem = state.problem
         given = context
         if not isinstance(context, Candidates):
@@ -188,6 +192,7 @@ class Ranker(Settings):
         oracle = state.oracle
         value, width, scores = np.empty(n), np.empty(n), np.empty(n)
         ranking = np.empty(slots, dtype=np.int64)
+        contracted = np.empty((len(given.items), problem.dimension))
         probability = rank(
             given.user,
             given.items,
@@ -202,7 +207,7 @@ class Ranker(Settings):
             state.params,
             given.pinned,
             self.draws(rng, problem, 1)[0],
-            np.empty((len(given.items), problem.dimension)),
+            contracted,
             value,
             width,
             scores,
@@ -218,7 +223,36 @@ class Ranker(Settings):
         parts, plain = np.empty((3, slots)), np.empty(slots, dtype=np.int64)
         reasons = Reasons(parts[0], parts[1], parts[2], plain)
         explain(value, width, scores, ranking, *reasons)
-        return Choice(given.ids[ranking], probability, evidence, reasons)
+        seen = None
+        if look is not None:
+            seen = np.empty((3, slots))
+            slope, doubt = look
+            most = float(np.maximum(*(slope[n:] * self._ends(problem))).sum())
+            args = (given.user, given.items, oracle.theta, contracted, oracle.counters)
+            look_along(*args, slope, g, ranking, value, doubt, most, seen)
+        return Choice(given.ids[ranking], probability, evidence, reasons, seen)
+
+    @staticmethod
+    def _ends(problem: Problem) -> Matrix:
+        """The least and the most of each reward of one item."""
+        return np.array(list(problem.rewards.values())).T / (problem.n_slots or 1)
+
+    def doubt(self, problem: Problem) -> Vector:
+        """What turns estimates into upper bounds; empty where exposure is guessed from clicks."""
+        if self.exposure == "until_last_click":
+            return np.empty(0)
+        whole = self._params(problem)[: 3 + 2 * len(problem.rewards)]
+        whole[0] = 1.0  # whatever the exploration
+        return whole
+
+    def tally(self, seen: Matrix, feedback: Shown) -> Vector:
+        """Of <slope, r>: the largest optimistic value; what the ranking, and the better of it and
+        the greedy one, missed by the estimates. Of the slots that were looked at, as ever.
+        """
+        if seen.shape != (3, feedback.exposed.size):
+            return np.empty(0)
+        top, gap, greedy = seen @ feedback.exposed
+        return np.array([top, gap, min(gap, greedy)])
 
     def _estimate(self, state: RankState, given: Candidates, ranking: IntVector) -> Vector:
         """The reward vector to expect, each slot looked at as often as it has been so far."""
@@ -228,7 +262,7 @@ class Ranker(Settings):
         rows = given.items[:, ranking]
         theta = state.oracle.theta[0].reshape(len(problem.rewards), given.user.size, -1)
         each = np.einsum("a,rae,ek->kr", given.user, theta, rows)
-        low, high = np.array(list(problem.rewards.values())).T / len(ranking)
+        low, high = self._ends(problem)
         total = np.zeros(state.exposed.size + len(problem.rewards))
         total[given.ids[ranking]] = chance
         total[state.exposed.size :] = chance @ np.clip(each, low, high)

@@ -1,6 +1,7 @@
 """From bandits with one reward to bandits with a concave function of several."""
 
 from fairwolfe.reduction.frank_wolfe import FrankWolfe
+from fairwolfe.reduction.live import Live
 from fairwolfe.reduction.molincb import MOLinCB
 
-__all__ = ["FrankWolfe", "MOLinCB"]
+__all__ = ["FrankWolfe", "Live", "MOLinCB"]

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 
 from fairwolfe._compile import kernel
-from fairwolfe.candidates import Catalogue, candidates
+from fairwolfe.candidates import Candidates, Catalogue, candidates
 from fairwolfe.contexts import arms
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Concave, GiniWelfare, Linear
@@ -30,6 +30,8 @@ from fairwolfe.protocols import (
     Vector,
     keeps,
 )
+from fairwolfe.reduction.live import Live, Watch
+from fairwolfe.reduction.windows import Windows
 from fairwolfe.smoothing import Identity, Moreau, Randomized, default_smoothing
 
 __all__ = ["FrankWolfe", "Plan", "State", "average_in"]
@@ -69,6 +71,7 @@ class Plan(NamedTuple):
     smoothing: Identity | Moreau | Randomized
     base: Any
     forget: float
+    watch: Watch
     catalogue: Catalogue | None = None  # of a ranking: the items of the moment
     coordinates: IntVector | None = None  # those that f sees, where items are retired
 
@@ -80,6 +83,12 @@ class Plan(NamedTuple):
         """The coordinates that f sees."""
         return vector if self.coordinates is None else vector[self.coordinates]
 
+    def aligned(self, vector: Vector, given: Candidates) -> Vector:
+        """Of a vector that f sees: the numbers of the candidates, then those of the rewards."""
+        if given.places.size == 0 or self.catalogue is None:
+            return vector
+        return np.concatenate([vector[given.places], vector[self.catalogue.ids.size :]])
+
     def whole(self, vector: Vector) -> Vector:
         """All coordinates, from those that f sees: 0 for the others."""
         if self.coordinates is None:
@@ -90,7 +99,7 @@ class Plan(NamedTuple):
 
 
 class State(NamedTuple):
-    """Sums of the iterate and of the rewards, over how many rounds, and the base's state."""
+    """Sums of the iterate and of the rewards, over how many rounds; the base's; live numbers."""
 
     plan: Plan
     totals: Vector
@@ -99,6 +108,7 @@ class State(NamedTuple):
     direction: Vector  # the running one
     counters: Vector
     base: Any
+    live: Windows
 
     @property
     def t(self) -> int:
@@ -122,6 +132,7 @@ class Trail(NamedTuple):
     base: Any
     rho: Vector | None
     direction: Vector | None
+    live: tuple[int, Vector] | None
 
 
 @dataclass(frozen=True)
@@ -183,7 +194,8 @@ class FrankWolfe:
             )
         totals, earned, clocks, direction = np.zeros((4, problem.n_objectives))
         base = plan.base.init(problem) if catalogue is None else plan.base.init(problem, catalogue)
-        return State(plan, totals, earned, clocks, direction, np.zeros(1), base)
+        live = Windows.start(plan.watch.problem.n_objectives)
+        return State(plan, totals, earned, clocks, direction, np.zeros(1), base, live)
 
     def plan(self, problem: Problem, catalogue: Catalogue | None = None) -> Plan:
         """Everything bound to a problem; to the items of the catalogue, where some are retired."""
@@ -202,7 +214,8 @@ class FrankWolfe:
             base = base.tuned(objective.lipschitz(n))
         forget = 0.0 if self.memory is None else 1.0 - 0.5 ** (1.0 / self.memory)
         smoothed = smoothing.bind(seen, objective)
-        return Plan(problem, objective, smoothed, base, forget, catalogue, coordinates)
+        watch = Watch(seen, objective, smoothed, base, forget)
+        return Plan(problem, objective, smoothed, base, forget, watch, catalogue, coordinates)
 
     def direction(self, state: State, rng: np.random.Generator) -> Vector:
         """grad f_t(z); for Randomized smoothing, its running average."""
@@ -228,7 +241,7 @@ class FrankWolfe:
         spread over the rewards; all on one state they would repeat one direction.
         """
         decision = self._decide(state, context, rng, estimate=True)
-        base, rho, followed = decision.evidence
+        base, rho, followed, _ = decision.evidence
         ahead = state._replace(
             totals=state.totals.copy(),
             earned=state.earned.copy(),
@@ -256,21 +269,24 @@ class FrankWolfe:
         plan = state.plan
         g = self.direction(state, rng)
         optimistic = self.iterate == "optimistic"
-        options = {"estimate": True} if optimistic or estimate else {}
+        options: dict[str, Any] = {"estimate": True} if optimistic or estimate else {}
+        look = plan.watch.look(state.live)
+        aimed = g
         if plan.catalogue is None:
             given: Any = arms(context, plan.problem)
-            aimed = g
         else:
             given = candidates(context, plan.problem, plan.catalogue)
-            aimed = g
-            if given.places.size:
-                aimed = np.concatenate([g[given.places], g[plan.catalogue.ids.size :]])
+            aimed = plan.aligned(g, given)
+            look = None if look is None else (plan.aligned(look[0], given), look[1])
+        if look is not None:
+            options["look"] = look
         choice = plan.base.act(state.base, given, aimed, rng, **options)
         follows = plan.smoothing.averaged or getattr(plan.base, "extended", False)
         trail = Trail(
             choice.evidence,
             choice.evidence.estimate if optimistic else None,
             plan.whole(g) if follows else None,
+            None if choice.seen is None else (state.live.serial, choice.seen),
         )
         # Given a random direction, the base's probability is not that of the action.
         probability = None if plan.smoothing.averaged else choice.probability
@@ -279,9 +295,9 @@ class FrankWolfe:
     def update(self, state: State, decision: Decision, feedback: Any) -> State:
         """Average the reward vector in and let the base learn from it."""
         plan = state.plan
-        evidence, rho, followed = decision.evidence  # a Trail, or the tuple read back from bytes
+        evidence, rho, followed, seen = decision.evidence  # a Trail, or a tuple read from bytes
         choice = Choice(decision.action, decision.probability, evidence)
-        seen = None
+        shown = None
         if plan.catalogue is None:
             reward = finite_vector("the reward", feedback)
             if reward.size != plan.problem.n_objectives:
@@ -290,7 +306,7 @@ class FrankWolfe:
                     f"the order {', '.join(plan.problem.rewards)}"
                 )
         else:
-            seen, reward = plan.base.reward(state.base, choice, feedback)
+            shown, reward = plan.base.reward(state.base, choice, feedback)
             if followed is not None and followed.size < reward.size:
                 # Items were added since: what is followed for them stays as it is.
                 old, new = followed.size - len(plan.problem.rewards), plan.problem.n_items
@@ -300,18 +316,26 @@ class FrankWolfe:
         strange = rho is not None and rho.shape != reward.shape
         if strange or (followed is not None and followed.shape != reward.shape):
             raise InvalidInput(f"the evidence of decision {decision.id!r} is of another problem")
+        earned = reward if shown is None else shown
+        seen = plan.watch.tally(state.live, seen, earned, decision.id)
         g = state.direction if followed is None else followed
-        if seen is None:
+        if shown is None:
             base = plan.base.update(state.base, choice, g, reward)
         else:
-            base = plan.base.learn(state.base, choice, seen)
+            base = plan.base.learn(state.base, choice, shown)
         rho = reward if rho is None else rho
         average_in(
             reward, rho, plan.forget, state.totals, state.earned, state.clocks, state.counters
         )
         if followed is not None:
             state.direction[:] = g
+        if seen is not None and state.live.add(seen, plan.seen(reward)):
+            plan.watch.gather(state.live, state.iterate, plan.age(state.t))
         return state if base is state.base else state._replace(base=base)
+
+    def live(self, state: State, delta: float = 0.05, trusted: bool = True) -> Live:
+        """How far from the best reachable value; see `Live` and docs/live.md."""
+        return state.plan.watch.report(state.live, state.average, state.t, delta, trusted)
 
     def with_objective(self, objective: Concave) -> FrankWolfe:
         """The same policy for another f; a state carries over, since f is not part of it."""

@@ -38,6 +38,7 @@ def add_items(policy: FrankWolfe, state: State, features: Matrix) -> State:
         longer(state.direction),
         state.counters.copy(),
         base,
+        state.live.anew(plan.watch.problem.n_objectives),
     )
 
 
@@ -54,7 +55,9 @@ def retire_items(policy: FrankWolfe, state: State, ids: IntVector) -> State:
         )
     retired = state.base.retired.copy()
     retired[ids] = 1.0
-    return rebound(policy, state._replace(base=state.base._replace(retired=retired)))
+    left_over = rebound(policy, state._replace(base=state.base._replace(retired=retired)))
+    n = left_over.plan.watch.problem.n_objectives
+    return left_over._replace(live=state.live.anew(n))
 
 
 def keep_items(policy: FrankWolfe, state: State, features: Any) -> State:

@@ -18,6 +18,7 @@ from fairwolfe.oracles import LinearOracle, Ridge
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Decision, Matrix, Vector
 from fairwolfe.reduction.frank_wolfe import FrankWolfe, State
+from fairwolfe.reduction.live import Live
 from fairwolfe.selection import argmax, project_on_simplex
 from fairwolfe.smoothing import Identity
 
@@ -131,6 +132,10 @@ class MOLinCB:
     def update(self, state: State, decision: Decision, feedback: Any) -> State:
         """Average the reward vector in and learn from it."""
         return self.shell.update(state, decision, feedback)
+
+    def live(self, state: State, delta: float = 0.05, trusted: bool = True) -> Live:
+        """How far from the best reachable value."""
+        return self.shell.live(state, delta, trusted)
 
     def with_objective(self, objective: Concave) -> MOLinCB:
         """The same policy for another f."""

@@ -18,23 +18,21 @@ finitely many steps up to rounding.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from fairwolfe._compile import kernel
-from fairwolfe.objectives import Concave, Linear
-from fairwolfe.objectives.concave import GRADIENT, Program, call_gradient
+from fairwolfe.objectives import Concave
+from fairwolfe.objectives.concave import call_gradient
+from fairwolfe.objectives.leaves import Leaves
 from fairwolfe.protocols import Matrix, Vector
 from fairwolfe.selection import project_on_simplex
 
-__all__ = ["Found", "Leaves", "Support", "close", "majorant", "maximise", "rounding", "set_widths"]
+__all__ = ["Found", "Support", "close", "majorant", "maximise", "rounding", "set_widths"]
 
 Support = Callable[[Vector], tuple[float, Vector]]
 
-_HEADER = 8  # numbers per leaf in the params of `stacked`
 _WIDTH = 0.1  # of the envelope, in units of (spread of the vertices)/(slope)
 _CLOSING = 0.5  # how much nearer a round of multipliers should bring y and A s
 _CLOSED = 1e-6  # near enough, in units of the spread of the vertices
@@ -42,28 +40,6 @@ _STEPS = 3000  # corrective steps between two vertices, at most
 _ACCURACY = 0.1  # of a corrective step, relative to what the next vertex can bring
 _FINE_CALLS = 100
 _ROUNDING = 1e-13  # of a certificate, relative to the numbers it is the sum of
-
-
-@kernel(signature=GRADIENT)
-def stacked(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -> None:
-    """c_i grad f_i block by block, each smoothed with its own width. params: number of leaves; for
-    each its address, c, width, start, size, first and one past the last of its params, scratch.
-    """
-    for k in range(np.int64(params[0])):
-        head = params[1 + _HEADER * k : 1 + _HEADER * (k + 1)]
-        scale, start, size = head[1], np.int64(head[3]), np.int64(head[4])
-        own = params[np.int64(head[5]) : np.int64(head[6])]
-        block = out[start : start + size]
-        call_gradient(
-            np.int64(head[0]),
-            z[start : start + size],
-            step * scale * head[2],
-            own,
-            work[np.int64(head[7]) :],
-            block,
-        )
-        for i in range(size):
-            block[i] *= scale
 
 
 @kernel(
@@ -150,76 +126,6 @@ def _scores(
         for i in range(size):
             total += g[i] * vertices[a, i]
         out[a] = total
-
-
-class Leaves:
-    """f as a function F of y = A s that is a sum over blocks of y, one for each leaf."""
-
-    def __init__(self, objective: Concave, n: int) -> None:
-        pieces = [piece for piece in objective.split(n) if piece[0] > 0.0]
-        if not pieces:
-            pieces = list(Linear((0.0,) * n).split(n))
-        self.matrix = sparse.csr_array(sparse.vstack([matrix for _, _, matrix in pieces]))
-        self.scales = [scale for scale, _, _ in pieces]
-        self.leaves = [leaf for _, leaf, _ in pieces]
-        ends = np.cumsum([0, *(matrix.shape[0] for _, _, matrix in pieces)]).tolist()
-        self.blocks = [slice(a, b) for a, b in pairwise(ends)]
-        self.program = self._program()
-        self.work = self.program.work()
-        # How far the proximal point is, per unit of gradient; a leaf without one stays where it is.
-        self.reach = np.zeros(ends[-1])
-        self.widen([1.0] * len(self.leaves))
-
-    @property
-    def smoothable(self) -> bool:
-        """Whether every leaf has a proximal map or a gradient that needs no smoothing."""
-        return all(leaf.has_prox or leaf.smooth for leaf in self.leaves)
-
-    def _program(self) -> Program:
-        heads: list[float] = [float(len(self.leaves))]
-        tail: list[Vector] = []
-        place, scratch = 1 + _HEADER * len(self.leaves), 0
-        for scale, leaf, block in zip(self.scales, self.leaves, self.blocks, strict=True):
-            size = block.stop - block.start
-            own = leaf.program(size)
-            end = place + own.params.size
-            heads += [own.address, scale, 1.0, block.start, size, place, end, scratch]
-            tail.append(own.params)
-            place, scratch = end, scratch + own.work_size
-        failures = [getattr(leaf, "failures", None) for leaf in self.leaves]
-        kept = tuple(failure for failure in failures if failure is not None)
-        return Program(stacked.address, np.concatenate([heads, *tail]), scratch, kept)
-
-    def widen(self, widths: list[float]) -> None:
-        """Set the width of the envelope of each leaf."""
-        for k, (leaf, block) in enumerate(zip(self.leaves, self.blocks, strict=True)):
-            self.program.params[1 + _HEADER * k + 2] = widths[k]
-            self.reach[block] = widths[k] if leaf.has_prox else 0.0
-
-    def value(self, y: Vector) -> float:
-        """F(y)."""
-        parts = zip(self.scales, self.leaves, self.blocks, strict=True)
-        return sum((scale * leaf._value(y[block]) for scale, leaf, block in parts), 0.0)
-
-    def touch(self, y: Vector) -> tuple[Vector, Vector]:
-        """The gradient g of the envelope at y, and the point where g is a supergradient of F."""
-        g = self.program.gradient(y, 1.0, self.work)
-        return g, y + self.reach * g
-
-    def costs(self, y: Vector, g: Vector, p: Vector) -> Vector:
-        """What the envelope of each leaf adds to it at y, where `touch` gave g and p."""
-        parts = zip(self.scales, self.leaves, self.blocks, strict=True)
-        return np.array(
-            [
-                scale * (leaf._value(p[block]) - leaf._value(y[block]))
-                + float(g[block] @ (y[block] - p[block]))
-                for scale, leaf, block in parts
-            ]
-        )
-
-    def norms(self, vector: Vector) -> list[float]:
-        """The 2-norm of each block."""
-        return [float(np.linalg.norm(vector[block])) for block in self.blocks]
 
 
 class Found(NamedTuple):
@@ -313,14 +219,13 @@ def close(value: float, upper_bound: float, tolerance: float) -> bool:
 
 
 def majorant(f: Leaves, g: Vector, p: Vector) -> tuple[float, Vector]:
-    """(c, d) such that f(s) <= c + <d, s> for every s, where g is a supergradient of F at p."""
-    value = f.value(p)
+    """`Leaves.majorant` with room for rounding; inf where nothing is touched."""
+    value, intercept, slope = f.majorant(g, p)
     # Where F is -inf (a user's function without a proximal map may be) nothing is touched.
-    slope: Vector = f.matrix.T @ g
     if not np.isfinite(value):
         return np.inf, slope
     # p is the sum of a point and reach times g, and no more exact than these.
-    return value - float(g @ p) + rounding(value, g, np.abs(p) + f.reach * np.abs(g)), slope
+    return intercept + rounding(value, g, np.abs(p) + f.reach * np.abs(g)), slope
 
 
 def rounding(value: float, g: Vector, p: Vector) -> float:

@@ -11,9 +11,10 @@ import numpy as np
 from fairwolfe.environments.rankings import RankingArrays
 from fairwolfe.errors import InvalidInput, NumericalFailure
 from fairwolfe.objectives import Concave
+from fairwolfe.objectives.leaves import Leaves
 from fairwolfe.protocols import Environment, Vector
 from fairwolfe.simulation import multipliers, planes, sweeps
-from fairwolfe.simulation.multipliers import Found, Leaves, Support, close
+from fairwolfe.simulation.multipliers import Found, Support, close
 from fairwolfe.simulation.sampled import Sample, enclose
 from fairwolfe.streams import stream
 

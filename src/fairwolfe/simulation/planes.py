@@ -19,8 +19,9 @@ from scipy.optimize import linprog
 
 from fairwolfe.errors import NumericalFailure
 from fairwolfe.objectives import Concave
+from fairwolfe.objectives.leaves import Leaves
 from fairwolfe.protocols import Matrix, Vector
-from fairwolfe.simulation.multipliers import Found, Leaves, Support, close, rounding, set_widths
+from fairwolfe.simulation.multipliers import Found, Support, close, rounding, set_widths
 
 __all__ = ["maximise"]
 

@@ -25,8 +25,9 @@ from fairwolfe._compile import fma, kernel
 from fairwolfe.environments.rankings import RankingArrays, best_ranking, item_mean
 from fairwolfe.objectives import Concave
 from fairwolfe.objectives.concave import call_gradient
+from fairwolfe.objectives.leaves import Leaves
 from fairwolfe.protocols import IntVector, Matrix, Vector
-from fairwolfe.simulation.multipliers import Leaves, close, majorant, rounding, set_widths
+from fairwolfe.simulation.multipliers import close, majorant, rounding, set_widths
 
 __all__ = ["Swept", "maximise"]
 

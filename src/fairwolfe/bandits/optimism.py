@@ -1,0 +1,117 @@
+"""Optimism: confidence widths on top of estimates, and what they say beyond the choice."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fairwolfe._compile import fma, kernel
+from fairwolfe.linalg import LOG_DET, combine_rows, scores, widths
+from fairwolfe.oracles.linear_state import noise_scales, parameter_norms
+from fairwolfe.problem import Problem
+from fairwolfe.protocols import Matrix, Vector
+from fairwolfe.selection import argmax
+
+__all__ = ["add_bonus", "add_extended_bonus", "outlook", "shared_doubt"]
+
+
+def shared_doubt(problem: Problem, ridge: float, delta: float, exploration: float = 1.0) -> Vector:
+    """The params of `add_bonus`: exploration, 2 ln(1/delta_1); R_i; sqrt(ridge) D_theta_i.
+
+    With exploration 1 the scores are upper bounds with probability 1 - delta, at all times.
+    """
+    head = [exploration, 2.0 * math.log(2.0 * problem.n_objectives / delta)]
+    prior = math.sqrt(ridge) * parameter_norms(problem)
+    return np.concatenate([head, noise_scales(problem), prior])
+
+
+@kernel
+def add_bonus(
+    direction: Vector,
+    inverse: Matrix,
+    counters: Vector,
+    features: Matrix,
+    per_arm: bool,
+    params: Vector,
+    out: Vector,
+    width: Vector,
+) -> None:
+    """out[a] += (sum_i |g_i| alpha_i) width[a], width[a] = |x_a|_{V^-1}."""
+    n = direction.size
+    noise, prior = params[2 : 2 + n], params[2 + n : 2 + 2 * n]
+    root = np.sqrt(params[1] + counters[LOG_DET])
+    bonus = 0.0  # (sum_i |g_i| alpha_i): optimistic for either sign of g
+    for i in range(n):
+        bonus += abs(direction[i]) * (noise[i] * root + prior[i])
+    bonus *= params[0]
+    widths(inverse, features, per_arm, width)
+    for a in range(out.size):
+        out[a] += bonus * width[a]
+
+
+@kernel
+def add_extended_bonus(
+    direction: Vector,
+    inverse: Matrix,
+    counters: Vector,
+    features: Matrix,
+    params: Vector,
+    out: Vector,
+) -> None:
+    """The same on g (x) x; params: exploration, 2 ln(1/delta_1), R, sqrt(ridge) D_theta.
+
+    |g (x) x| in the norm of V^-1 is |x| in that of M = (g (x) I)' V^-1 (g (x) I): one contraction
+    to d x d a round, then the widths cost K d^2.
+    """
+    n, d = direction.size, features.shape[1]
+    contracted = np.zeros((1, d, d))
+    rows = np.empty((d, n * d))
+    combine_rows(direction, inverse[0].reshape((n, d * n * d)), rows.reshape(d * n * d))
+    for j in range(d):
+        for i in range(n):
+            for k in range(d):
+                contracted[0, j, k] = fma(direction[i], rows[j, i * d + k], contracted[0, j, k])
+    width = np.empty(out.size)
+    widths(contracted, features, False, width)
+    bonus = params[0] * (params[2] * np.sqrt(params[1] + counters[LOG_DET]) + params[3])
+    for a in range(out.size):
+        out[a] += bonus * width[a]
+
+
+@kernel
+def outlook(
+    slope: Vector,
+    direction: Vector,
+    theta: Matrix,
+    inverse: Matrix,
+    counters: Vector,
+    features: Matrix,
+    per_arm: bool,
+    extended: bool,
+    arm: int,
+    doubt: Vector,
+    out: Vector,
+) -> None:
+    """out: of <slope, r>, the largest optimistic score (0 if doubt is empty), and by how much the
+    estimate of the arm, and that of the better of the arm and of the estimated best for the
+    direction, are below the largest estimate.
+    """
+    values = np.empty(theta.shape[0] if per_arm else features.shape[0])
+    estimates = theta
+    if extended:
+        estimates = theta[0, 0].reshape((1, direction.size, features.shape[1]))
+    scores(direction, estimates, features, per_arm, values)
+    greedy = argmax(values)
+    scores(slope, estimates, features, per_arm, values)
+    best = values.max()
+    out[0] = 0.0
+    out[1] = best - values[arm]
+    out[2] = best - max(values[arm], values[greedy])
+    if doubt.size > 0:
+        if extended:
+            add_extended_bonus(slope, inverse, counters, features, doubt, values)
+        else:
+            width = np.empty(values.size)
+            add_bonus(slope, inverse, counters, features, per_arm, doubt, values, width)
+        out[0] = values.max()

@@ -1,0 +1,130 @@
+"""`Leaves`: an expression as the sum of its leaves, and the affine majorants that they give.
+
+f(s) = sum_i c_i f_i(M_i s), leaf by leaf, is F(y) with y = A s, and F has a proximal map block by
+block. For supergradients g of F at p, f(s) <= F(p) - <g, p> + <A' g, s> for every s: whoever knows
+max_s <A' g, s> over a set has a bound on f there.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from scipy import sparse
+
+from fairwolfe._compile import kernel
+from fairwolfe.objectives.concave import GRADIENT, Concave, Program, call_gradient
+from fairwolfe.objectives.linear import Linear
+from fairwolfe.protocols import Vector
+
+__all__ = ["Leaves"]
+
+_HEADER = 8  # numbers per leaf in the params of `stacked`
+
+
+@kernel(signature=GRADIENT)
+def stacked(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -> None:
+    """c_i grad f_i block by block, each smoothed with its own width. params: number of leaves; for
+    each its address, c, width, start, size, first and one past the last of its params, scratch.
+    """
+    for k in range(np.int64(params[0])):
+        head = params[1 + _HEADER * k : 1 + _HEADER * (k + 1)]
+        scale, start, size = head[1], np.int64(head[3]), np.int64(head[4])
+        own = params[np.int64(head[5]) : np.int64(head[6])]
+        block = out[start : start + size]
+        call_gradient(
+            np.int64(head[0]),
+            z[start : start + size],
+            step * scale * head[2],
+            own,
+            work[np.int64(head[7]) :],
+            block,
+        )
+        for i in range(size):
+            block[i] *= scale
+
+
+class Leaves:
+    """f as a function F of y = A s that is a sum over blocks of y, one for each leaf.
+
+    >>> from fairwolfe.objectives import Minimum
+    >>> f = Leaves(Minimum(), 2)
+    >>> touched, intercept, slope = f.majorant(*f.touch(np.array([0.0, 0.5])))
+    >>> touched, intercept, slope.tolist()
+    (0.75, 0.0, [0.75, 0.25])
+    """
+
+    def __init__(self, objective: Concave, n: int) -> None:
+        pieces = [piece for piece in objective.split(n) if piece[0] > 0.0]
+        if not pieces:
+            pieces = list(Linear((0.0,) * n).split(n))
+        self.matrix = sparse.csr_array(sparse.vstack([matrix for _, _, matrix in pieces]))
+        self.turned = sparse.csr_array(self.matrix.T)
+        self.scales = [scale for scale, _, _ in pieces]
+        self.leaves = [leaf for _, leaf, _ in pieces]
+        ends = np.cumsum([0, *(matrix.shape[0] for _, _, matrix in pieces)]).tolist()
+        self.blocks = [slice(a, b) for a, b in pairwise(ends)]
+        self.program = self._program()
+        self.work = self.program.work()
+        # How far the proximal point is, per unit of gradient; a leaf without one stays where it is.
+        self.reach = np.zeros(ends[-1])
+        self.widen([1.0] * len(self.leaves))
+
+    @property
+    def smoothable(self) -> bool:
+        """Whether every leaf has a proximal map or a gradient that needs no smoothing."""
+        return all(leaf.has_prox or leaf.smooth for leaf in self.leaves)
+
+    def _program(self) -> Program:
+        heads: list[float] = [float(len(self.leaves))]
+        tail: list[Vector] = []
+        place, scratch = 1 + _HEADER * len(self.leaves), 0
+        for scale, leaf, block in zip(self.scales, self.leaves, self.blocks, strict=True):
+            size = block.stop - block.start
+            own = leaf.program(size)
+            end = place + own.params.size
+            heads += [own.address, scale, 1.0, block.start, size, place, end, scratch]
+            tail.append(own.params)
+            place, scratch = end, scratch + own.work_size
+        failures = [getattr(leaf, "failures", None) for leaf in self.leaves]
+        kept = tuple(failure for failure in failures if failure is not None)
+        return Program(stacked.address, np.concatenate([heads, *tail]), scratch, kept)
+
+    def widen(self, widths: list[float]) -> None:
+        """Set the width of the envelope of each leaf."""
+        for k, (leaf, block) in enumerate(zip(self.leaves, self.blocks, strict=True)):
+            self.program.params[1 + _HEADER * k + 2] = widths[k]
+            self.reach[block] = widths[k] if leaf.has_prox else 0.0
+
+    def value(self, y: Vector) -> float:
+        """F(y)."""
+        parts = zip(self.scales, self.leaves, self.blocks, strict=True)
+        return sum((scale * leaf._value(y[block]) for scale, leaf, block in parts), 0.0)
+
+    def touch(self, y: Vector, step: float = 1.0) -> tuple[Vector, Vector]:
+        """The gradient g of the envelope at y, and the point where g is a supergradient of F.
+
+        `step` multiplies the widths; 0 stands for F itself.
+        """
+        g = self.program.gradient(y, step, self.work)
+        return g, y + step * self.reach * g
+
+    def majorant(self, g: Vector, p: Vector) -> tuple[float, float, Vector]:
+        """F(p), and a and b with f(s) <= a + <b, s> for all s, for a supergradient g of F at p."""
+        touched = self.value(p)
+        return touched, touched - float(g @ p), self.turned @ g
+
+    def costs(self, y: Vector, g: Vector, p: Vector) -> Vector:
+        """What the envelope of each leaf adds to it at y, where `touch` gave g and p."""
+        parts = zip(self.scales, self.leaves, self.blocks, strict=True)
+        return np.array(
+            [
+                scale * (leaf._value(p[block]) - leaf._value(y[block]))
+                + float(g[block] @ (y[block] - p[block]))
+                for scale, leaf, block in parts
+            ]
+        )
+
+    def norms(self, vector: Vector) -> list[float]:
+        """The 2-norm of each block."""
+        return [float(np.linalg.norm(vector[block])) for block in self.blocks]

@@ -1,0 +1,230 @@
+"""Live numbers against the truth: the guarantee holds, the interval covers, and both can fail."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fairwolfe.bandits import LinUCB, SquareCB
+from fairwolfe.contexts import arms
+from fairwolfe.environments import Finite, Mehrotra
+from fairwolfe.objectives import Concave, Linear, Minimum
+from fairwolfe.problem import Problem
+from fairwolfe.protocols import Vector
+from fairwolfe.reduction import FrankWolfe, Live
+from fairwolfe.reduction.live import Watch
+from fairwolfe.reduction.windows import Windows
+from fairwolfe.simulation import optimum
+from fairwolfe.streams import stream
+from tests.theory.worlds import A1, A2, DISTANCE
+
+MUSIC = Mehrotra(n_arms=20, n_objectives=3, n_features=5)
+# Two arms that say nothing about each other, the worse one first: who is greedy stays with it.
+PATIENCE = Finite([[[1.0, 0.0], [0.0, 1.0]]], (1.0,), theta=[[0.4, 0.7], [0.1, 0.2]])
+MOSTLY_FIRST = Linear((0.8, 0.2))
+
+WORLDS: dict[str, tuple[Any, Concave]] = {
+    "A1": (A1, DISTANCE),
+    "A2": (A2, Minimum()),
+    "A1, below": (A1, replace(DISTANCE, target=-0.5)),  # -.5 - z on all rewards
+    "patience": (PATIENCE, MOSTLY_FIRST),
+    "music": (MUSIC, MUSIC.objective()),
+}
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What is known at some time of a run."""
+
+    live: Live
+    bound: float  # the guarantee, also where it says no more than the ranges
+
+
+def watched(
+    world: str, base: Any, seed: int, times: tuple[int, ...], trusted: bool = True
+) -> list[Moment]:
+    """A run, looked at now and then."""
+    environment, f = WORLDS[world]
+    problem: Problem = environment.problem()
+    tables = environment.init(stream(seed, "world"))
+    rewards, n = environment.reward_program(tables), problem.n_objectives
+    policy = FrankWolfe(f, base)
+    state, rng = policy.init(problem), stream(seed, "policy")
+    contexts, noise = stream(seed, "contexts"), stream(seed, "noise")
+    moments: list[Moment] = []
+    for begin in range(0, max(times), 500):
+        features, tags = environment.draw_contexts(tables, contexts, 500)
+        drawn = environment.draw_noise(noise, 500)
+        for i in range(min(500, max(times) - begin)):
+            decision = policy.act(state, arms(features[i], problem), rng)
+            arm: Any = decision.action
+            reward = rewards.answer(arm, int(tags[i]), features[i], drawn[i], n)[1]
+            state = policy.update(state, decision, reward)
+            if state.t in times:
+                live = policy.live(state, trusted=trusted)
+                moments.append(Moment(live, state.live.bound(0.05)))
+    return moments
+
+
+@cache
+def best(world: str, seed: int = 0) -> float:
+    """f*; only the music world depends on the seed."""
+    found = optimum(*WORLDS[world], seed=seed, tolerance=1e-6)
+    assert found.gap < 1e-5
+    return found.upper_bound
+
+
+# --- at most --------------------------------------------------------------------------------------
+
+TIMES = (250, 500, 1000, 2000, 4000, 8000)
+
+
+@pytest.mark.parametrize("world", ["A1", "A2"])
+@pytest.mark.parametrize("base", [LinUCB(), SquareCB(gamma0=30.0)], ids=["LinUCB", "SquareCB"])
+def test_the_guarantee_holds_and_closes(world: str, base: Any) -> None:
+    moments = watched(world, base, 0, TIMES)
+    bounds = np.array([moment.bound for moment in moments])
+    assert (bounds >= best(world)).all()
+    ahead = bounds - np.array([moment.live.value for moment in moments])
+    if world == "A1":  # the slope at the optimum is 0: all of it is certificates, at once
+        assert ahead.max() < 0.01  # .002
+        assert [moment.live.at_most for moment in moments] == [None] * len(TIMES)
+    else:
+        # From .5 to .09, by a fifth or more from one time to the next.
+        assert (ahead[1:] < 0.9 * ahead[:-1]).all()
+        assert ahead[-1] < 0.3 * ahead[0]
+        assert moments[-1].live.at_most == bounds[-1]  # of at most 1 by the ranges, .5 in truth
+
+
+def holds(world: str, seeds: int, times: tuple[int, ...]) -> None:
+    """In all runs: the margin is far larger than what 90 % would need."""
+    for seed in range(seeds):
+        for moment in watched(world, LinUCB(exploration=0.5), seed, times):
+            assert moment.bound >= best(world)
+            assert moment.live.at_most is None or moment.live.at_most >= best(world)
+
+
+@pytest.mark.parametrize("world", ["A1", "A2"])
+def test_the_guarantee_holds_in_all_runs(world: str) -> None:
+    holds(world, 15, (300, 600))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", ["A1", "A2"])
+def test_the_guarantee_holds_in_two_hundred_runs(world: str) -> None:
+    holds(world, 200, (500, 1500))
+
+
+class Timid(LinUCB):
+    """Believes in a tenth of the widths."""
+
+    def doubt(self, problem: Problem) -> Vector:
+        doubt = super().doubt(problem)
+        doubt[0] *= 0.1
+        return doubt
+
+
+def test_a_tenth_of_the_widths_guarantees_nothing() -> None:
+    # The other arm is never played. Full widths know that it may be better; a tenth does not.
+    f_star = best("patience")
+    for seed in range(3):
+        whole, tenth = (
+            watched("patience", base, seed, (1000,))[0].bound
+            for base in (LinUCB(exploration=0.0), Timid(exploration=0.0))
+        )
+        assert tenth < f_star - 0.1  # .39 of .6
+        assert whole >= f_star
+
+
+def test_the_wrong_sign_guarantees_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Watch.certificate
+
+    def wrong(self: Watch, z: Vector, step: float) -> tuple[float, Vector]:
+        intercept, slope = right(self, z, step)
+        return intercept, -slope
+
+    monkeypatch.setattr(Watch, "certificate", wrong)
+    for moment in watched("A2", LinUCB(), 0, (1000, 2000)):
+        assert moment.bound < best("A2") - 0.3  # -.2: the least, of the opposite
+
+
+def test_without_its_intercepts_it_guarantees_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Watch.certificate
+    # f is -.5 - z on all rewards: the slope alone says nothing of the height.
+    honest = watched("A1, below", LinUCB(), 0, (2000,))[0].bound
+    monkeypatch.setattr(Watch, "certificate", lambda self, z, step: (-0.6, right(self, z, step)[1]))
+    broken = watched("A1, below", LinUCB(), 0, (2000,))[0].bound
+    assert honest >= best("A1, below") > broken
+
+
+# --- about ----------------------------------------------------------------------------------------
+
+
+def covered(world: str, base: Any, seeds: int, times: tuple[int, ...]) -> tuple[Vector, Vector]:
+    """The share of runs whose interval holds f*, and the mean of (about - f*)/(half length)."""
+    inside, off = np.zeros((2, seeds, len(times)))
+    for seed in range(seeds):
+        f_star = best(world, seed if world == "music" else 0)
+        moments = watched(world, base, seed, times, trusted=world != "music")
+        for i, moment in enumerate(moments):
+            live = moment.live
+            assert live.about is not None
+            assert live.low is not None
+            assert live.high is not None
+            inside[seed, i] = live.low <= f_star <= live.high
+            off[seed, i] = (live.about - f_star) / (live.about - live.low)
+    return inside.mean(axis=0), off.mean(axis=0)
+
+
+ABOUT = [("A2", LinUCB()), ("music", LinUCB(exploration=0.1, ridge=0.1))]
+
+
+@pytest.mark.parametrize(("world", "base"), ABOUT, ids=["A2", "music"])
+def test_the_interval_covers_in_most_runs(world: str, base: Any) -> None:
+    share, off = covered(world, base, 15, (2000,))
+    assert share[0] >= 0.7  # of .95, with a standard error of .06
+    assert abs(off[0]) < 0.7  # in half lengths, of which one run has a standard deviation of .5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("world", "base"), ABOUT, ids=["A2", "music"])
+def test_the_interval_covers_as_often_as_it_says(world: str, base: Any) -> None:
+    share, off = covered(world, base, 100, (5000, 10_000))
+    assert ((share >= 0.9) & (share <= 0.98)).all()  # A2 .96, .97; music .96, .93
+    assert (abs(off) < 0.4).all()
+
+
+class Blind(Concave):
+    """Sees no gap between a certificate and f."""
+
+    def _value(self, z: Vector) -> float:
+        return np.inf
+
+    def lipschitz(self, n: int) -> float:
+        return 0.0
+
+
+def test_the_gap_of_the_certificates_is_part_of_the_interval() -> None:
+    # In A1 f has its kink where it is best, so that certificates are above f* by far more than the
+    # standard error of anything: 30 times as much. The gap is seen, and covers it.
+    environment, f = WORLDS["A1"]
+    policy, problem = FrankWolfe(f, LinUCB()), environment.problem()
+    state, rng = policy.init(problem), stream(0, "policy")
+    tables = environment.init(rng)
+    for t in range(3000):
+        context = environment.context(tables, t, rng)
+        decision = policy.act(state, context, rng)
+        reward = environment.feedback(tables, context, decision.action, rng)
+        state = policy.update(state, decision, reward)
+    about, half = state.live.estimate(f, 0.05)
+    assert abs(about - best("A1")) <= half
+    assert half < 0.01
+    blind = Windows(*state.live)
+    for window in (blind.now, blind.before):
+        window.numbers[5] = 0.0  # what the directions missed
+    about, half = blind.estimate(Blind(), 0.05)
+    assert about - best("A1") > 3.0 * half
