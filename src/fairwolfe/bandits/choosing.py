@@ -206,7 +206,8 @@ class LinearBandit(ABC):
             arm = self.choose(*args)
         else:
             seen = np.empty(3)
-            arm = choose_and_look(self.choose.address, *args, self.extended, *look, seen)
+            more: tuple[Any, ...] = (self.extended, *look, seen)
+            arm = choose_and_look(self.choose.address, *args, *more)
         if arm < 0:
             refuse(estimates.counters)
         block = arm if given.per_arm else 0
