@@ -28,6 +28,7 @@ from fairwolfe.objectives import (
     TwoSided,
     Welfare,
 )
+from fairwolfe.objectives.leaves import Leaves
 from fairwolfe.protocols import Vector
 from fairwolfe.simulation import multipliers, optimum, sweeps
 from fairwolfe.streams import stream
@@ -212,7 +213,7 @@ def test_bounds_are_valid_however_early_it_stops(name: str) -> None:
 def test_certificates_hold_at_any_width(name: str, width: float) -> None:
     """A proximal point is a sum that may cancel: the bound has room for what rounding does."""
     f = objectives(50)[name].bind(MUSIC.problem())
-    leaves = multipliers.Leaves(f, 51)
+    leaves = Leaves(f, 51)
     rng = stream(0, "points", name)
     for _ in range(20):
         y = leaves.matrix @ rng.uniform(0.01, 0.2, 51)
