@@ -66,6 +66,7 @@ def test_the_optimum_is_that_of_a_linear_programme(seed: int) -> None:
     whole = np.hstack([np.kron(np.eye(contexts), np.ones(arms)), np.zeros((contexts, 1))])
     solved = linprog(cost, rewards, np.zeros(n), whole, np.ones(contexts), bounds=(0.0, 1.0))
     best = optimum(SMALL, Minimum(), seed=seed)
+    assert solved.fun is not None
     assert best.value - 1e-7 <= -solved.fun <= best.upper_bound + 1e-7
     assert best.gap <= 1e-6
 
@@ -85,6 +86,8 @@ def test_built_in_policies_are_compiled() -> None:
     fast = simulate(policy, SMALL, 200, seed=1, record_actions=True)
     plain = simulate(policy, SMALL, 200, seed=1, record_actions=True, compiled=False)
     assert fast.compiled
+    assert fast.actions is not None
+    assert plain.actions is not None
     assert np.array_equal(fast.actions, plain.actions)
 
 
