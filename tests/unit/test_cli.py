@@ -285,13 +285,31 @@ def test_demo_into_an_impossible_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs("matplotlib")
+def test_demo_plays_four_ranking_policies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from fairwolfe.lab import fair_ranking
+
+    run = fair_ranking.run
+    monkeypatch.setattr(fair_ranking, "run", lambda progress: run(2000, 2, 1, progress))
+    monkeypatch.setenv("COLUMNS", "200")
+    result = fairwolfe("demo", "--out", str(tmp_path))
+    assert result.exit_code == 0
+    for name in fair_ranking.policies():
+        assert name in result.stdout
+    assert "% of clicks lifts the bottom half of items from" in result.stdout
+    assert (tmp_path / "fair-ranking.png").read_bytes().startswith(b"\x89PNG")
+    said = json.loads(fairwolfe("demo", "--json", "--out", str(tmp_path)).stdout)
+    assert [row["policy"] for row in said["policies"]][0] == "FW-LinUCBRank"
+    assert all(0.0 < row["below_best_percent"] < 60.0 for row in said["policies"])
+
+
+@pytest.mark.needs("matplotlib")
 def test_demo_plays_five_policies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from fairwolfe.lab import music
 
     run = music.run
     monkeypatch.setattr(music, "run", lambda progress: run(200, 3, 1, progress))
     monkeypatch.setenv("COLUMNS", "200")
-    result = fairwolfe("demo", "--out", str(tmp_path))
+    result = fairwolfe("demo", "music", "--out", str(tmp_path))
     assert result.exit_code == 0
     for name in music.policies():
         assert name in result.stdout

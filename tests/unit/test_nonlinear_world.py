@@ -66,7 +66,8 @@ def test_the_optimum_is_that_of_a_linear_programme(seed: int) -> None:
     whole = np.hstack([np.kron(np.eye(contexts), np.ones(arms)), np.zeros((contexts, 1))])
     solved = linprog(cost, rewards, np.zeros(n), whole, np.ones(contexts), bounds=(0.0, 1.0))
     best = optimum(SMALL, Minimum(), seed=seed)
-    assert best.value - 1e-7 <= -float(solved.fun or 0.0) <= best.upper_bound + 1e-7
+    assert solved.fun is not None
+    assert best.value - 1e-7 <= -solved.fun <= best.upper_bound + 1e-7
     assert best.gap <= 1e-6
 
 

@@ -225,7 +225,7 @@ def test_a_decision_of_another_problem_under_the_same_name() -> None:
                 0,
                 decision.action,
                 1.0,
-                ((np.ones(9), np.ones((K, Q)), ()), None, None),
+                ((np.ones(9), np.ones((K, Q)), ()), None, None, None),
             ),
             r"a user of shape \(9,\) and items of shape \(3, 3\)",
         ),
