@@ -298,7 +298,7 @@ def test_demo_plays_four_ranking_policies(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert "% of clicks lifts the bottom half of items from" in result.stdout
     assert (tmp_path / "fair-ranking.png").read_bytes().startswith(b"\x89PNG")
     said = json.loads(fairwolfe("demo", "--json", "--out", str(tmp_path)).stdout)
-    assert [row["policy"] for row in said["policies"]][0] == "FW-LinUCBRank"
+    assert said["policies"][0]["policy"] == "FW-LinUCBRank"
     assert all(0.0 < row["below_best_percent"] < 60.0 for row in said["policies"])
 
 
