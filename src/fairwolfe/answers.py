@@ -146,12 +146,12 @@ class Answers:
         return bool(((given < self.low) | (given > self.high))[given != 0.0].any())
 
     def _fill(self, column: Vector, slots: dict[int, int], name: str, earned: Any) -> None:
-        """Rewards of one name: item -> number, or the items that earned as much as one can."""
+        """Rewards of one name: item -> number, or the items that earned 1."""
         if isinstance(earned, Mapping):
             ids, values = whole_ids(name, earned.keys()), list(earned.values())
         else:
             ids = whole_ids("clicked" if name == "clicks" else name, earned)
-            values = [self.high[self.names.index(name)]] * ids.size
+            values = [1.0] * ids.size
         places = self._slots(slots, ids, name)
         try:
             column[places] = values
