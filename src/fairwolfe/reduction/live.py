@@ -176,7 +176,7 @@ class Watch:
             if seen[0] != windows.serial:
                 return None
             numbers: Vector = self.base.tally(seen[1], feedback)
-            if numbers.shape == (3,) and numbers.dtype == np.float64:
+            if numbers.shape == _NOTHING.shape and numbers.dtype == _NOTHING.dtype:
                 return numbers
         raise InvalidInput(f"the evidence of decision {what!r} is of another policy: {seen!r:.60}")
 
