@@ -55,9 +55,9 @@ from fairwolfe.linalg import LOG_DET
 from fairwolfe.objectives import GiniEquality, TwoSided
 from fairwolfe.objectives.concave import call_gradient
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank, LinUCBRank, UnbiasedLinUCBRank
+from fairwolfe.ranking.kernels import call_rule
 from fairwolfe.ranking.observation import settle
 from fairwolfe.ranking.policies import alone
-from fairwolfe.ranking.ranker import call_rule
 from fairwolfe.selection import top_k
 from fairwolfe.simulation.compiled_rankings import CompiledRankings
 from fairwolfe.simulation.streams import Streams

@@ -14,7 +14,7 @@ import numpy as np
 from fairwolfe.candidates import whole_ids
 from fairwolfe.errors import InvalidInput, did_you_mean
 from fairwolfe.feedback import Shown
-from fairwolfe.limits import INSIDE, NOT_FINITE, place_in_box
+from fairwolfe.limits import INSIDE, NOT_FINITE, any_outside, place_in_box
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import IntVector, Vector
 
@@ -31,8 +31,7 @@ class Answers:
         self.low, self.high = problem.low, problem.high
         self.names = tuple(problem.rewards)
         if problem.n_slots:  # a slot earns its share of the range of the sum
-            ranges = np.array(list(problem.rewards.values())) / problem.n_slots
-            self.low, self.high = np.ascontiguousarray(ranges.T)
+            self.low, self.high = problem.slot_ranges
 
     # --- arms ---------------------------------------------------------------------------------
 
@@ -143,7 +142,7 @@ class Answers:
             return False
         if given.ndim != 2 or given.shape[1] != self.low.size:
             return False
-        return bool(((given < self.low) | (given > self.high))[given != 0.0].any())
+        return any_outside(np.ascontiguousarray(given), self.low, self.high)
 
     def _fill(self, column: Vector, slots: dict[int, int], name: str, earned: Any) -> None:
         """Rewards of one name: item -> number, or the items that earned 1."""

@@ -11,6 +11,7 @@ __all__ = [
     "INSIDE",
     "NOT_FINITE",
     "OUTSIDE",
+    "any_outside",
     "largest_square_norm",
     "largest_square_product",
     "place_in_box",
@@ -56,3 +57,14 @@ def place_in_box(point: Vector, low: Vector, high: Vector) -> int:
         if point[i] < low[i] or point[i] > high[i]:
             place = np.int64(OUTSIDE)
     return int(place)
+
+
+@kernel(signature="boolean(float64[:, ::1], float64[::1], float64[::1])")
+def any_outside(rows: Matrix, low: Vector, high: Vector) -> bool:
+    """Whether a number of a row is outside [low, high]; 0, of what was not looked at, never is."""
+    for j in range(rows.shape[0]):
+        for i in range(rows.shape[1]):
+            value = rows[j, i]
+            if value != 0.0 and (value < low[i] or value > high[i]):
+                return True
+    return False

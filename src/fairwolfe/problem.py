@@ -211,6 +211,12 @@ class Problem:
         exposures = np.ones(self.n_items or 0)
         return np.concatenate([exposures, [high for _, high in self.rewards.values()]])
 
+    @cached_property
+    def slot_ranges(self) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+        """Of a ranking: the least and the most that each reward of one slot can be, (2, R)."""
+        ranges = np.array(list(self.rewards.values()), dtype=np.float64)
+        return np.ascontiguousarray(ranges.T / (self.n_slots or 1))
+
     def coordinate(self, reward: str) -> int:
         """Where a user-side reward stands in the reward vector."""
         if reward not in self.rewards:

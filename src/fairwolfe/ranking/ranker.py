@@ -147,7 +147,7 @@ class Ranker(Settings):
     def _params(self, problem: Problem) -> Vector:
         """Radii of the estimates: rewards of one item have 1/slots of the range of their sum."""
         n = len(problem.rewards)
-        low, high = self._ends(problem)
+        low, high = problem.slot_ranges
         noise = np.full(n, problem.noise) if problem.noise is not None else (high - low) / 2.0
         norms = np.maximum(abs(low), abs(high)) / problem.feature_norm
         if problem.parameter_norm is not None:
@@ -227,15 +227,10 @@ class Ranker(Settings):
         if look is not None:
             seen = np.empty((3, slots))
             slope, doubt = look
-            most = float(np.maximum(*(slope[n:] * self._ends(problem))).sum())
+            most = float((slope[n:] * problem.slot_ranges).max(axis=0).sum())
             args = (given.user, given.items, oracle.theta, contracted, oracle.counters)
             look_along(*args, slope, g, ranking, value, doubt, most, seen)
         return Choice(given.ids[ranking], probability, evidence, reasons, seen)
-
-    @staticmethod
-    def _ends(problem: Problem) -> Matrix:
-        """The least and the most of each reward of one item."""
-        return np.array(list(problem.rewards.values())).T / (problem.n_slots or 1)
 
     def doubt(self, problem: Problem) -> Vector:
         """What turns estimates into upper bounds; empty where exposure is guessed from clicks."""
@@ -262,7 +257,7 @@ class Ranker(Settings):
         rows = given.items[:, ranking]
         theta = state.oracle.theta[0].reshape(len(problem.rewards), given.user.size, -1)
         each = np.einsum("a,rae,ek->kr", given.user, theta, rows)
-        low, high = self._ends(problem)
+        low, high = problem.slot_ranges
         total = np.zeros(state.exposed.size + len(problem.rewards))
         total[given.ids[ranking]] = chance
         total[state.exposed.size :] = chance @ np.clip(each, low, high)
