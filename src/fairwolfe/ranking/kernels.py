@@ -112,8 +112,7 @@ def _estimate(
 
 @kernel(
     signature="void(float64[::1], float64[:, ::1], float64[:, :, ::1], float64[:, ::1], "
-    "float64[::1], float64[::1], float64[::1], int64[::1], float64[::1], float64[::1], float64, "
-    "float64[:, ::1])"
+    "float64[::1], float64[::1], int64[::1], float64[::1], float64, float64[:, ::1])"
 )
 def look_along(
     user: Vector,
@@ -122,32 +121,25 @@ def look_along(
     contracted: Matrix,
     counters: Vector,
     slope: Vector,
-    direction: Vector,
     ranking: IntVector,
-    value: Vector,
     doubt: Vector,
     most: float,
     seen: Matrix,
 ) -> None:
     """By slot, of <slope, r> where it is looked at: the largest optimistic scores (0 without
-    doubt), and by how much the ranking, and the estimated best one for the direction, are below
-    the largest estimates. `value`: estimates for the direction. most: what users can give at most.
+    doubt), and by how much the ranking is below the largest estimates. most: of an item's rewards.
     """
-    n, k = value.size, ranking.size
+    n, k = items.shape[1], ranking.size
     own, width, scores = np.empty(n), np.empty(n), np.empty(n)
-    best, greedy = np.empty(k, dtype=np.int64), np.empty(k, dtype=np.int64)
-    for i in range(n):
-        scores[i] = value[i] + direction[i]
-    top_k(scores, k, greedy)
+    best = np.empty(k, dtype=np.int64)
     params = doubt if doubt.size > 0 else np.zeros(_HEAD + 2 * theta.shape[1])
     bonus = _estimate(user, items, theta, contracted, counters, slope[n:], params, own, width)
     for i in range(n):
         scores[i] = own[i] + slope[i]
     top_k(scores, k, best)
     for j in range(k):
-        seen[1, j] = scores[best[j]] - scores[ranking[j]]
-        seen[2, j] = scores[best[j]] - scores[greedy[j]]
         seen[0, j] = 0.0
+        seen[1, j] = scores[best[j]] - scores[ranking[j]]
     if doubt.size > 0:
         for i in range(n):
             scores[i] = min(own[i] + bonus * width[i], most) + slope[i]

@@ -225,11 +225,11 @@ class Ranker(Settings):
         explain(value, width, scores, ranking, *reasons)
         seen = None
         if look is not None:
-            seen = np.empty((3, slots))
+            seen = np.empty((2, slots))
             slope, doubt = look
             most = float((slope[n:] * problem.slot_ranges).max(axis=0).sum())
             args = (given.user, given.items, oracle.theta, contracted, oracle.counters)
-            look_along(*args, slope, g, ranking, value, doubt, most, seen)
+            look_along(*args, slope, ranking, doubt, most, seen)
         return Choice(given.ids[ranking], probability, evidence, reasons, seen)
 
     def doubt(self, problem: Problem) -> Vector:
@@ -241,13 +241,16 @@ class Ranker(Settings):
         return whole
 
     def tally(self, seen: Matrix, feedback: Shown) -> Vector:
-        """Of <slope, r>: the largest optimistic value; what the ranking, and the better of it and
-        the greedy one, missed by the estimates. Of the slots that were looked at, as ever.
+        """Of <slope, r>: the largest optimistic value, and what the ranking missed by the
+        estimates, of the slots that were looked at.
+
+        Unlike arms, what exploring missed is part of the gap to f*: exposures are shared, and what
+        a greedy ranking gains along a slope f does not gain.
         """
-        if seen.shape != (3, feedback.exposed.size):
+        if seen.shape != (2, feedback.exposed.size):
             return np.empty(0)
-        top, gap, greedy = seen @ feedback.exposed
-        return np.array([top, gap, min(gap, greedy)])
+        top, gap = seen @ feedback.exposed
+        return np.array([top, gap, gap])
 
     def _estimate(self, state: RankState, given: Candidates, ranking: IntVector) -> Vector:
         """The reward vector to expect, each slot looked at as often as it has been so far."""
