@@ -55,7 +55,7 @@ def simulate(
     compiled: None is the compiled loop where every part has one, with a warning that names the
         part where not; False is the plain loop; True raises where it cannot be compiled
     record_actions: keep the actions in the trace
-    scalar_regret: False saves the best ranking for each direction, a quarter of the time of a run
+    scalar_regret: False saves the best ranking for each direction, some of the time of a run
         with thousands of items; the scalar regrets of a ranking are then NaN
     progress: called with the number of rounds played since its last call
 
