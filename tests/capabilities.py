@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -48,13 +49,24 @@ def _fma() -> bool:
     return bool(binding.get_host_cpu_features().get("fma", False))
 
 
+def browser() -> str | None:
+    """The command of a Chromium, which can draw a page without a screen."""
+    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
+
+
 CAPABILITIES = {
+    "browser": Capability(
+        lambda: browser() is not None, "Install chromium (apt install chromium)."
+    ),
     "cvxpy": Capability(_module("cvxpy"), "Install cvxpy (make setup)."),
     "fma-cpu": Capability(_fma, "Run on a processor with fused multiply-add (FMA3 or ARMv8)."),
+    "implicit": Capability(_module("implicit"), "Install implicit (make setup)."),
     "lastfm data": Capability(
         _data("lastfm"), "Set FAIRWOLFE_DATA to the folder that holds the lastfm folder."
     ),
     "matplotlib": Capability(_module("matplotlib"), "Install matplotlib (make setup)."),
+    "pyarrow": Capability(_module("pyarrow"), "Install pyarrow (make setup)."),
+    "ray": Capability(_module("ray"), "Install ray (make setup)."),
     "scikit-learn": Capability(_module("sklearn"), "Install scikit-learn (make setup)."),
     "vowpalwabbit": Capability(_module("vowpalwabbit"), "Install vowpalwabbit (make setup)."),
 }
