@@ -1,0 +1,81 @@
+"""`Curves`: the runs of one experiment as arrays, a row for each seed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairwolfe.errors import InvalidInput, did_you_mean
+from fairwolfe.protocols import IntVector, Matrix, Vector
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Curves"]
+
+_QUANTITIES = ("value", "observed", "utility", "gini", "bottom_half", "top_decile")
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """Over the checkpoints `t`: ``runs[label][quantity]`` is (seeds, checkpoints).
+
+    Rows of two labels are of the same seeds, so differences are paired.
+    """
+
+    t: IntVector
+    runs: Mapping[str, Mapping[str, Matrix]]
+
+    @classmethod
+    def of(cls, frame: pd.DataFrame) -> Curves:
+        """From the rows of `lab.read`: labels are the policies', with their grid parameters.
+
+        Seeds that some label lacks are left out, so that the rest stays paired.
+        """
+        seeds = set.intersection(*(set(part["seed"]) for _, part in frame.groupby("label")))
+        kept = frame[frame["seed"].isin(seeds)]
+        runs: dict[str, dict[str, Matrix]] = {}
+        for label, part in kept.groupby("label", sort=False):
+            present = [q for q in _QUANTITIES if q in part and part[q].notna().all()]
+            runs[str(label)] = {
+                quantity: part.pivot_table(index="seed", columns="t", values=quantity).to_numpy()
+                for quantity in present
+            }
+        return cls(np.sort(kept["t"].unique()), runs)
+
+    def over_time(self, label: str, quantity: str = "value") -> Matrix:
+        """(seeds, checkpoints)."""
+        if label not in self.runs:
+            raise InvalidInput(f"there are no runs of {label!r}; {did_you_mean(label, self.runs)}")
+        return self.runs[label][quantity]
+
+    def at(self, label: str, t: float = np.inf, quantity: str = "value") -> Vector:
+        """At the last checkpoint up to t, one number a seed."""
+        return self.over_time(label, quantity)[:, self._last(t)]
+
+    def best(self, label: str, t: float = np.inf) -> Vector:
+        """The largest value up to t, one number a seed."""
+        return self.over_time(label)[:, : self._last(t) + 1].max(axis=1)
+
+    def peak(self, label: str) -> Vector:
+        """When the largest value was reached, one time a seed."""
+        found: Any = self.t[self.over_time(label).argmax(axis=1)].astype(np.float64)
+        return np.asarray(found, dtype=np.float64)
+
+    def settled(self, label: str, share: float = 0.99) -> Vector:
+        """The first checkpoint with that share of the final value, one time a seed."""
+        values = self.over_time(label)
+        near = values >= values[:, -1:] - (1.0 - share) * np.abs(values[:, -1:])
+        return self.t[near.argmax(axis=1)].astype(np.float64)
+
+    def lead(self, label: str, start: float = 1.0) -> Vector:
+        """The share of checkpoints from `start` on at which a label is highest, by seed."""
+        rivals = np.max([self.over_time(other) for other in self.runs if other != label], axis=0)
+        later = self.t >= start
+        return np.mean((self.over_time(label) > rivals)[:, later], axis=1)
+
+    def _last(self, t: float) -> int:
+        return max(int(np.searchsorted(self.t, t, side="right")) - 1, 0)
