@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from fairwolfe.errors import InvalidInput
-from fairwolfe.lab import claims
-from fairwolfe.lab.claims import CLAIMS, FAIR, FLOOR, PLAIN, UNBIASED, judge
+from fairwolfe.lab import judges
+from fairwolfe.lab.claims import CLAIMS, Claim, judge
 from fairwolfe.lab.curves import Curves
+from fairwolfe.lab.judges import FAIR, FLOOR, PLAIN, UNBIASED
 from fairwolfe.lab.verdicts import Finding, above, all_of, inside
 from fairwolfe.protocols import Matrix, Vector
 
@@ -19,12 +20,12 @@ SEEDS = 6
 T = np.unique(np.geomspace(1, 5e6, 140).round().astype(np.int64))
 T[np.abs(T - 100).argmin()], T[np.abs(T - 1000).argmin()] = 100, 1000
 ARMS = (
-    claims.MOLINCB,
-    claims.SQUARE,
-    claims.SQUARE_MORE,
-    claims.LINUCB,
-    claims.LINUCB_MORE,
-    claims.GREEDY,
+    judges.MOLINCB,
+    judges.SQUARE,
+    judges.SQUARE_MORE,
+    judges.LINUCB,
+    judges.LINUCB_MORE,
+    judges.GREEDY,
 )
 
 
@@ -48,8 +49,8 @@ def curves(quantity: str = "value", **values: Vector) -> Curves:
 
 
 def arms(**ends: float) -> Curves:
-    levels = dict.fromkeys(ARMS, 1.5) | {claims.SQUARE_MORE: 1.45, claims.LINUCB_MORE: 1.2}
-    levels |= {getattr(claims, name): end for name, end in ends.items()}
+    levels = dict.fromkeys(ARMS, 1.5) | {judges.SQUARE_MORE: 1.45, judges.LINUCB_MORE: 1.2}
+    levels |= {getattr(judges, name): end for name, end in ends.items()}
     return Curves(T, {label: {"value": noisy(rising(end, 1.0))} for label, end in levels.items()})
 
 
@@ -129,10 +130,10 @@ CASES: dict[str, tuple[tuple[Curves, ...], tuple[Curves, ...]]] = {
 }
 
 
-def verdict(claim: claims.Claim, results: tuple[Curves, ...]) -> str:
+def verdict(claim: Claim, results: tuple[Curves, ...]) -> str:
     (row,) = judge(dict(zip(claim.needs, results, strict=True)), [claim])
     assert set(row) == {
-        *("id", "figure", "sentence", "where", "statistic"),
+        *("id", "sentence", "where", "statistic"),
         *("estimate", "low", "high", "verdict"),
     }
     assert row["low"] <= row["estimate"] <= row["high"]
@@ -140,7 +141,7 @@ def verdict(claim: claims.Claim, results: tuple[Curves, ...]) -> str:
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: f"{claim.id} {claim.where}")
-def test_a_claim_holds_where_it_must_and_not_where_it_must_not(claim: claims.Claim) -> None:
+def test_a_claim_holds_where_it_must_and_not_where_it_must_not(claim: Claim) -> None:
     if claim.id == "T1":
         policy = {"regret-ranking": FAIR}.get(claim.where)
         names = [policy] if policy else ["FW-LinUCB", "FW-SquareCB"]
