@@ -29,7 +29,15 @@ if TYPE_CHECKING:
     from fairwolfe.errors import FairwolfeError
     from fairwolfe.problem import Problem
     from fairwolfe.reduction import FrankWolfe, MOLinCB
-    from fairwolfe.simulation import bounds, compare, known, optimum, simulate
+    from fairwolfe.simulation import (
+        bounds,
+        compare,
+        known,
+        metrics,
+        optimum,
+        simulate,
+        tradeoff,
+    )
 
 __all__ = [
     "Agent",
@@ -47,6 +55,7 @@ __all__ = [
     "environments",
     "errors",
     "known",
+    "metrics",
     "objectives",
     "optimum",
     "oracles",
@@ -56,6 +65,7 @@ __all__ = [
     "simulate",
     "simulation",
     "smoothing",
+    "tradeoff",
 ]
 
 # Names are imported when they are used: `import fairwolfe` stays fast.
@@ -71,6 +81,7 @@ _PLACES = {
     "known": "fairwolfe.simulation",
     "optimum": "fairwolfe.simulation",
     "simulate": "fairwolfe.simulation",
+    "tradeoff": "fairwolfe.simulation",
 }
 
 
@@ -81,8 +92,8 @@ def __getattr__(name: str) -> Any:
         return version("fairwolfe")
     if name in _PLACES:
         return getattr(import_module(_PLACES[name]), name)
-    if name == "bounds":
-        return import_module("fairwolfe.simulation.bounds")
+    if name in ("bounds", "metrics"):
+        return import_module(f"fairwolfe.simulation.{name}")
     if name in __all__:
         return import_module(f"fairwolfe.{name}")
     raise AttributeError(f"module 'fairwolfe' has no attribute {name!r}")
