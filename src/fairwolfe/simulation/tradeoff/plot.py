@@ -73,7 +73,15 @@ def _draw_frontier(found: TradeOff, ax: Axes) -> None:
         return
     gini = np.linspace(ordered[0, 0], ordered[-1, 0], 400)
     lower, upper = found.frontier.lower(values), found.frontier.upper(values)
-    ax.fill_between(gini, lower, upper, color="0.82", linewidth=0, zorder=0, label="the best possible is in here")
+    ax.fill_between(
+        gini,
+        lower,
+        upper,
+        color="0.82",
+        linewidth=0,
+        zorder=0,
+        label="the best possible is in here",
+    )
     ax.plot(gini, lower, color="0.35", linewidth=1.2, zorder=1, label="can be reached")
 
 

@@ -29,7 +29,7 @@ def sentences(found: TradeOff) -> list[str]:
     chosen = fair[knee(fair)]
     return [
         *_price(fair, chosen, what),
-        *_frontier(chosen, what),
+        *_frontier(found, chosen, what),
         *_baseline(floors, chosen, what),
         *_smallest(found, what),
         *_end(fair, what),
@@ -76,11 +76,11 @@ def _price(fair: list[Row], chosen: Row, what: str) -> list[str]:
     return said
 
 
-def _frontier(chosen: Row, what: str) -> list[str]:
+def _frontier(found: TradeOff, chosen: Row, what: str) -> list[str]:
     missing = max(chosen["below_frontier_percent"], 0.0)
     return [
-        f"That is at most {missing:.1f} % below the most {what} that any policy as fair can have "
-        "(certified)."
+        f"That is at most {missing:.1f} % below the most {what} of any policy that is as fair by "
+        f"{type(found.items).__name__} (certified)."
     ]
 
 
