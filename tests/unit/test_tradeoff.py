@@ -82,7 +82,12 @@ def test_optima_of_a_world_of_tables_are_found_once(monkeypatch: pytest.MonkeyPa
     asked: list[Any] = []
     module = plan.__globals__
     real = module["optimum"]
-    monkeypatch.setitem(module, "optimum", lambda *given: asked.append(given) or real(*given))
+
+    def counted(*given: Any) -> Any:
+        asked.append(given)
+        return real(*given)
+
+    monkeypatch.setitem(module, "optimum", counted)
     made = plan(FiniteRanking.b1(), betas=(0.0, 1.0), floors=(), horizon=20, seeds=3)
     assert len(made.run().best[1.0]) == 3
     assert len(asked) == 2
@@ -204,7 +209,7 @@ def test_a_point_of_both_curves_says_nothing() -> None:
     floors = np.array([[0.6, 1.0], [0.4, 0.7], [0.2, 0.6]])
     assert _smallest(fair, floors) == pytest.approx(0.25)
     assert np.isnan(_smallest(fair, fair))
-    assert np.isnan(_smallest(fair, floors + [5.0, 0.0]))
+    assert np.isnan(_smallest(fair, floors + np.array([5.0, 0.0])))
     assert np.isnan(_smallest(fair, np.empty((0, 2))))
 
 
@@ -265,7 +270,7 @@ def test_it_can_be_kept(found: TradeOff) -> None:
 
 @pytest.mark.needs("matplotlib")
 def test_the_figure_shows_every_point_and_names_it(found: TradeOff, tmp_path: Path) -> None:
-    ax = plot(found)
+    ax: Any = plot(found)
     lines = {line.get_label(): line for line in ax.get_lines()}
     drawn = {name: lines[name] for name in lines if not str(name).startswith("_")}
     assert {"can be reached"} <= set(drawn)
@@ -285,9 +290,8 @@ def test_the_figure_shows_every_point_and_names_it(found: TradeOff, tmp_path: Pa
 
 @pytest.mark.needs("matplotlib")
 def test_labels_do_not_overlap(found: TradeOff) -> None:
-    ax = plot(found)
-    figure = ax.figure
-    figure.draw_without_rendering()
+    ax: Any = plot(found)
+    ax.figure.draw_without_rendering()
     boxes = [text.get_window_extent() for text in ax.texts]
     for i, one in enumerate(boxes):
         assert not any(one.overlaps(other) for other in boxes[i + 1 :])
@@ -333,7 +337,7 @@ def test_the_command_as_json(tmp_path: Path) -> None:
         "--objective", "nash",
     )  # fmt: skip
     assert result.exit_code == 0, result.output
-    said = json.loads(result.stdout, parse_constant=lambda text: pytest.fail(text))
+    said = json.loads(result.stdout, parse_constant=pytest.fail)
     kept = json.loads((out / "tradeoff.json").read_text())
     assert kept == {key: said[key] for key in ("table", "sentences", "seeds")}
     assert len(said["table"]) == 6
@@ -352,7 +356,7 @@ def test_the_command_as_json(tmp_path: Path) -> None:
         (["factor_model", "--floors", "0.9"], "10 slots cannot show each of 50 items"),
         (["factor_model", "--objective", "fair"], "the objective is 'fair'"),
         (["factor_model", "--user-column", "who"], "--user-column is for tables"),
-        (["factor_model", "--items", "5"], "position_weights"),
+        (["factor_model", "--items", "5"], "10 position weights and 5 items"),
     ],
 )
 def test_bad_input_is_one_sentence_and_nothing_is_written(

@@ -67,21 +67,14 @@ def plot(found: TradeOff, ax: Axes | None = None) -> Axes:
 def _draw_frontier(found: TradeOff, ax: Axes) -> None:
     curve = found.curve(result.BEST).mean(axis=0)
     ordered = curve[np.argsort(curve[:, 0])]
-    values = _objective_of(found, np.linspace(ordered[0, 0], ordered[-1, 0], 400))
+    gini = np.linspace(ordered[0, 0], ordered[-1, 0], 400)
+    values = _objective_of(found, gini)
     if values is None:
         ax.plot(*ordered.T, color="0.35", linewidth=1.2, zorder=1, label="best for this objective")
         return
-    gini = np.linspace(ordered[0, 0], ordered[-1, 0], 400)
     lower, upper = found.frontier.lower(values), found.frontier.upper(values)
-    ax.fill_between(
-        gini,
-        lower,
-        upper,
-        color="0.82",
-        linewidth=0,
-        zorder=0,
-        label="the best possible is in here",
-    )
+    band = "the best possible is in here"
+    ax.fill_between(gini, lower, upper, color="0.82", linewidth=0, zorder=0, label=band)
     ax.plot(gini, lower, color="0.35", linewidth=1.2, zorder=1, label="can be reached")
 
 
