@@ -30,7 +30,15 @@ if TYPE_CHECKING:
     from fairwolfe.errors import FairwolfeError
     from fairwolfe.problem import Problem
     from fairwolfe.reduction import FrankWolfe, MOLinCB
-    from fairwolfe.simulation import bounds, compare, known, optimum, simulate
+    from fairwolfe.simulation import (
+        bounds,
+        compare,
+        known,
+        metrics,
+        optimum,
+        simulate,
+        tradeoff,
+    )
 
 __all__ = [
     "Agent",
@@ -49,6 +57,7 @@ __all__ = [
     "errors",
     "known",
     "lab",
+    "metrics",
     "objectives",
     "optimum",
     "oracles",
@@ -58,6 +67,7 @@ __all__ = [
     "simulate",
     "simulation",
     "smoothing",
+    "tradeoff",
 ]
 
 # Names are imported when they are used: `import fairwolfe` stays fast.
@@ -73,6 +83,7 @@ _PLACES = {
     "known": "fairwolfe.simulation",
     "optimum": "fairwolfe.simulation",
     "simulate": "fairwolfe.simulation",
+    "tradeoff": "fairwolfe.simulation",
 }
 
 
@@ -83,8 +94,8 @@ def __getattr__(name: str) -> Any:
         return version("fairwolfe")
     if name in _PLACES:
         return getattr(import_module(_PLACES[name]), name)
-    if name == "bounds":
-        return import_module("fairwolfe.simulation.bounds")
+    if name in ("bounds", "metrics"):
+        return import_module(f"fairwolfe.simulation.{name}")
     if name in __all__:
         return import_module(f"fairwolfe.{name}")
     raise AttributeError(f"module 'fairwolfe' has no attribute {name!r}")

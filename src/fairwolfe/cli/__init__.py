@@ -15,6 +15,7 @@ from fairwolfe.cli.check import check
 from fairwolfe.cli.demo import demo
 from fairwolfe.cli.listing import list_command
 from fairwolfe.cli.run import run
+from fairwolfe.cli.tradeoff import tradeoff
 from fairwolfe.errors import FairwolfeError, did_you_mean
 
 __all__ = ["commands", "main"]
@@ -58,5 +59,5 @@ def commands() -> None:
     """Contextual bandits with concave rewards, and fair ranking."""
 
 
-for _command in (check, demo, list_command, run):
+for _command in (check, demo, list_command, run, tradeoff):
     commands.add_command(_command)

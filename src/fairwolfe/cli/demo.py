@@ -53,7 +53,7 @@ def _demo_ranking(out: Path, as_json: bool) -> None:
     print_rows(
         {
             "policy": "{policy}",
-            "clicks": "{clicks:.3f}",
+            "clicks": "{utility:.3f}",
             "Gini": "{gini:.3f}",
             "bottom half": "{bottom_half:.0%}",
             "f": "{value:.4f}",

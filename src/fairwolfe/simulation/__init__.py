@@ -5,5 +5,16 @@ from fairwolfe.simulation.known import known
 from fairwolfe.simulation.optimum import Optimum, optimum
 from fairwolfe.simulation.rollout import simulate
 from fairwolfe.simulation.trace import Trace
+from fairwolfe.simulation.tradeoff import TradeOff, tradeoff
 
-__all__ = ["Comparison", "Optimum", "Trace", "compare", "known", "optimum", "simulate"]
+__all__ = [
+    "Comparison",
+    "Optimum",
+    "Trace",
+    "TradeOff",
+    "compare",
+    "known",
+    "optimum",
+    "simulate",
+    "tradeoff",
+]

@@ -13,9 +13,10 @@ import numpy as np
 from fairwolfe.errors import InvalidInput, MissingExtra
 from fairwolfe.objectives import Concave
 from fairwolfe.protocols import Matrix, Vector
-from fairwolfe.simulation.plots import COLOURS, LINES, value_axes
+from fairwolfe.simulation.metrics.exposure import lorenz
+from fairwolfe.simulation.plots import COLOURS, LINES, lorenz_axes, value_axes
 from fairwolfe.simulation.rollout import simulate
-from fairwolfe.simulation.trace import Trace
+from fairwolfe.simulation.trace import FAIRNESS, Trace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,6 +36,10 @@ class Comparison:
         """f over time, a row for each seed."""
         return np.array([trace.value for trace in self.traces[name]])
 
+    def last(self, name: str, measure: str = "value") -> Vector:
+        """A measure of the traces, such as "gini", at the horizon, a number for each seed."""
+        return np.array([getattr(trace, measure)[-1] for trace in self.traces[name]])
+
     def below_best(self, name: str, best: Iterable[Any]) -> Matrix:
         """How far f is below the optimum of its seed, in percent of it, a row for each seed."""
         tops = _tops(best)[:, None]
@@ -47,7 +52,8 @@ class Comparison:
     def table(self, best: Iterable[Any] | None = None) -> list[dict[str, Any]]:
         """A row for each policy: f at the horizon with its 95 % interval, microseconds a round.
 
-        With the optima of the seeds, also the mean distance to them in percent.
+        With the optima of the seeds, also the mean distance to them in percent. Rankings have the
+        means of utility, gini, bottom_half and top_decile too.
         """
         tops = None if best is None else tuple(best)
         rows = []
@@ -57,6 +63,8 @@ class Comparison:
             row: dict[str, Any] = {"policy": name, "value": mean, "low": low, "high": high}
             if tops is not None:
                 row["below_best_percent"] = float(self.below_best(name, tops)[:, -1].mean())
+            if traces[0].problem.n_items is not None:
+                row |= {key: float(self.last(name, key).mean()) for key in FAIRNESS}
             rounds = sum(int(trace.t[-1]) for trace in traces)
             row["us_per_round"] = 1e6 * sum(trace.seconds for trace in traces) / rounds
             rows.append(row)
@@ -113,6 +121,17 @@ class Comparison:
         ax.legend(frameon=False, loc="upper right" if scale == "below" else "lower right")
         return ax
 
+    def plot_lorenz(self, ax: Axes | None = None) -> Axes:
+        """Who is seen: Lorenz curves of exposure at the horizon, the means over seeds."""
+        ax = lorenz_axes(ax)
+        for i, (name, traces) in enumerate(self.traces.items()):
+            traces[0].require_ranking("a Lorenz curve")
+            curves = [lorenz(trace.average[-1, : trace.problem.n_items]) for trace in traces]
+            items, below = np.mean(curves, axis=0)
+            colour, dashes = COLOURS[i % len(COLOURS)], LINES[i % len(LINES)]
+            ax.plot(100 * items, 100 * below, color=colour, linestyle=dashes, label=name)
+        return ax
+
 
 def _tops(best: Iterable[Any]) -> Vector:
     return np.array([float(getattr(b, "value", b)) for b in best])
@@ -138,13 +157,15 @@ def compare(
     jobs: int = 1,
     *,
     checkpoints: Any = None,
+    scalar_regret: bool = True,
     progress: Callable[[int], None] | None = None,
 ) -> Comparison:
     """Run every policy on every seed; a number of seeds means 0, 1, ...
 
     Runs of one seed meet the same world, contexts and noise, so differences are paired. `jobs`
     threads run at once (the compiled loop releases the interpreter). Ctrl-C returns the seeds
-    that every policy has finished; if there is none, KeyboardInterrupt goes on.
+    that every policy has finished; if there is none, KeyboardInterrupt goes on. `checkpoints` and
+    `scalar_regret` are those of `simulate`.
 
     >>> from fairwolfe.bandits import LinUCB, Uniform
     >>> from fairwolfe.environments import Mehrotra
@@ -170,7 +191,16 @@ def compare(
             if progress is not None:
                 progress(n)
 
-        return simulate(policy, environment, horizon, seed, objective, checkpoints, progress=tick)
+        return simulate(
+            policy,
+            environment,
+            horizon,
+            seed,
+            objective,
+            checkpoints,
+            scalar_regret=scalar_regret,
+            progress=tick,
+        )
 
     futures: dict[tuple[int, str], Future[Trace]] = {}
     with ThreadPoolExecutor(jobs) as pool:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "LINES", "new_figure", "require_matplotlib", "value_axes"]
+__all__ = ["COLOURS", "LINES", "lorenz_axes", "new_figure", "require_matplotlib", "value_axes"]
 
 # Okabe and Ito's colours, told apart by the colour-blind; the line styles tell them apart in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -54,4 +54,17 @@ def value_axes(ax: Axes | None, best: Any = None) -> Axes:
             va="bottom",
             color="0.35",
         )
+    return ax
+
+
+def lorenz_axes(ax: Axes | None) -> Axes:
+    """Axes for Lorenz curves in percent, with the diagonal of equality."""
+    if ax is None:
+        ax = new_figure(4.8, 4.2).add_subplot()
+    ax.plot([0, 100], [0, 100], color="0.6", linewidth=1.0)
+    ax.annotate("all equal", (62, 66), color="0.4", rotation=38, ha="center")
+    ax.axvline(50, color="0.85", linewidth=1.0, zorder=0)
+    ax.set_xlabel("items, least exposed first, in percent")
+    ax.set_ylabel("their share of all exposure, in percent")
+    ax.spines[["top", "right"]].set_visible(False)
     return ax

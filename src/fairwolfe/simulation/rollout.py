@@ -121,14 +121,16 @@ def simulate(
     scalars = np.array([r[3] for r in records]).reshape(-1, 3)
     if not scalar_regret:
         scalars[:] = np.nan
-    shape = (-1, environment.problem().n_objectives)
+    problem = environment.problem()
+    shape = (-1, problem.n_objectives)
     return Trace(
         t=np.array([r[0] for r in records], dtype=np.int64),
         average=np.array([r[1] for r in records]).reshape(shape),
         average_observed=np.array([r[2] for r in records]).reshape(shape),
         scalar_regret=scalars[:, 0] - scalars[:, 2],
         scalar_pseudo_regret=scalars[:, 0] - scalars[:, 1],
-        objective=measured.bind(environment.problem()),
+        objective=measured.bind(problem),
+        problem=problem,
         seed=seed,
         seconds=time.perf_counter() - began,
         compiled=fast,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,13 +10,18 @@ import numpy as np
 
 from fairwolfe.errors import InvalidInput, MissingExtra
 from fairwolfe.objectives import Concave
+from fairwolfe.problem import Problem
 from fairwolfe.protocols import IntVector, Matrix, Vector
+from fairwolfe.simulation.metrics.exposure import bottom_share, gini_index, top_share
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["Trace", "checkpoint_grid"]
+__all__ = ["FAIRNESS", "Trace", "checkpoint_grid"]
+
+FAIRNESS = ("utility", "gini", "bottom_half", "top_decile")
+"""What a trace of rankings measures besides f."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +31,9 @@ class Trace:
     `average` is of the *expected* rewards of the actions taken (the paper's measure), and `value`
     is f of it; `average_observed` and `observed` are of the rewards seen. `scalar_regret` is the
     sum over rounds of max_a <g, mu a> - <g, r>, `scalar_pseudo_regret` the same with mu a_t for r.
+
+    Runs with rankings also have measures of fairness, all of the expected rewards: `utility`,
+    `gini`, `bottom_half` and `top_decile`.
     """
 
     t: IntVector
@@ -33,6 +42,7 @@ class Trace:
     scalar_regret: Vector
     scalar_pseudo_regret: Vector
     objective: Concave
+    problem: Problem
     seed: int
     seconds: float
     compiled: bool
@@ -48,6 +58,40 @@ class Trace:
     def observed(self) -> Vector:
         """f of the average observed reward at every checkpoint."""
         return np.array([self.objective.value(z) for z in self.average_observed])
+
+    @property
+    def utility(self) -> Vector:
+        """Rankings: the sum of the user-side rewards, such as clicks a ranking."""
+        self.require_ranking("utility")
+        total: Vector = self.average[:, self.problem.n_items :].sum(axis=1)
+        return total
+
+    @property
+    def gini(self) -> Vector:
+        """Rankings: the Gini index of the exposures of the items."""
+        return self._of_exposures("gini", gini_index)
+
+    @property
+    def bottom_half(self) -> Vector:
+        """Rankings: the share of exposure that the least exposed half of the items has."""
+        return self._of_exposures("bottom_half", bottom_share)
+
+    @property
+    def top_decile(self) -> Vector:
+        """Rankings: the share of exposure that the most exposed tenth of the items has."""
+        return self._of_exposures("top_decile", top_share)
+
+    def _of_exposures(self, name: str, measure: Callable[[Vector], float]) -> Vector:
+        self.require_ranking(name)
+        return np.array([measure(z[: self.problem.n_items]) for z in self.average])
+
+    def require_ranking(self, name: str) -> None:
+        """Refuse what only rankings have."""
+        if self.problem.n_items is None:
+            raise InvalidInput(
+                f"{name} is a measure of rankings, and this run was in a world with arms; see "
+                "value and average"
+            )
 
     def regret(self, best: Any) -> Vector:
         """f* - f(average observed reward); `best` is an Optimum or a number."""
@@ -65,6 +109,8 @@ class Trace:
             "observed": self.observed,
             "scalar_regret": self.scalar_regret,
         }
+        if self.problem.n_items is not None:
+            columns |= {name: getattr(self, name) for name in FAIRNESS}
         for i in range(self.average.shape[1]):
             columns[f"average_{i}"] = self.average[:, i]
         return pd.DataFrame(columns).assign(seed=self.seed)
