@@ -200,10 +200,13 @@ def test_two_findings_hold_only_together() -> None:
     assert combined("undecided", "does not hold") == "does not hold"
 
 
+EMPTY = {"scalar_pseudo_regret": np.nan, "policy.base.ridge": 0.1}
+
+
 def test_curves_from_a_frame_are_paired_by_seed() -> None:
     pd = pytest.importorskip("pandas")
     rows = [
-        {"label": label, "seed": seed, "t": t, "value": seed + t / 100.0}
+        {"label": label, "seed": seed, "t": t, "value": seed + t / 100.0} | EMPTY
         for label, seeds in (("a", (0, 1, 2)), ("b", (2, 1)))
         for seed in seeds
         for t in (1, 10, 100)
@@ -211,6 +214,20 @@ def test_curves_from_a_frame_are_paired_by_seed() -> None:
     made = Curves.of(pd.DataFrame(rows))
     assert made.t.tolist() == [1, 10, 100]
     assert made.at("a", 50).tolist() == made.at("b", 10).tolist() == [1.1, 2.1]
+
+
+def test_points_of_a_grid_have_labels_of_their_own() -> None:
+    pd = pytest.importorskip("pandas")
+    rows = [
+        {"label": "a", "seed": seed, "t": 1, "value": beta} | EMPTY | {"policy.f.beta": beta}
+        for beta in (0.0, 0.5)
+        for seed in (0, 1)
+    ]
+    made = Curves.of(pd.DataFrame(rows))
+    assert {label: made.at(label).tolist() for label in made.runs} == {
+        "a beta=0": [0.0, 0.0],
+        "a beta=0.5": [0.5, 0.5],
+    }
 
 
 def test_an_unknown_label_is_refused() -> None:

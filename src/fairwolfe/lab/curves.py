@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Curves"]
 
-_QUANTITIES = ("value", "observed", "utility", "gini", "bottom_half", "top_decile")
+_QUANTITIES = (
+    "value",
+    "observed",
+    "utility",
+    "gini",
+    "bottom_half",
+    "top_decile",
+    "mean_pseudo_regret",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,20 +39,26 @@ class Curves:
 
     @classmethod
     def of(cls, frame: pd.DataFrame) -> Curves:
-        """From the rows of `lab.read`: labels are the policies', with their grid parameters.
+        """From the rows of `lab.read`; a label of a grid is followed by its parameters.
 
         Seeds that some label lacks are left out, so that the rest stays paired.
         """
-        seeds = set.intersection(*(set(part["seed"]) for _, part in frame.groupby("label")))
-        kept = frame[frame["seed"].isin(seeds)]
+        frame = frame.assign(mean_pseudo_regret=frame["scalar_pseudo_regret"] / frame["t"])
+        parts = {
+            name: part
+            for label, rows in frame.groupby("label", sort=False)
+            for name, part in _by_parameters(str(label), rows)
+        }
+        seeds = set.intersection(*(set(part["seed"]) for part in parts.values()))
         runs: dict[str, dict[str, Matrix]] = {}
-        for label, part in kept.groupby("label", sort=False):
-            present = [q for q in _QUANTITIES if q in part and part[q].notna().all()]
-            runs[str(label)] = {
-                quantity: part.pivot_table(index="seed", columns="t", values=quantity).to_numpy()
-                for quantity in present
+        for name, part in parts.items():
+            kept = part[part["seed"].isin(seeds)]
+            runs[name] = {
+                quantity: kept.pivot_table(index="seed", columns="t", values=quantity).to_numpy()
+                for quantity in _QUANTITIES
+                if quantity in kept and kept[quantity].notna().all()
             }
-        return cls(np.sort(kept["t"].unique()), runs)
+        return cls(np.sort(frame["t"].unique()), runs)
 
     def over_time(self, label: str, quantity: str = "value") -> Matrix:
         """(seeds, checkpoints)."""
@@ -79,3 +93,16 @@ class Curves:
 
     def _last(self, t: float) -> int:
         return max(int(np.searchsorted(self.t, t, side="right")) - 1, 0)
+
+
+def _by_parameters(label: str, rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The points of the grid of one label: "label beta=0.1"."""
+    dotted = [column for column in rows if "." in str(column)]
+    varied = [column for column in dotted if rows[column].nunique(dropna=False) > 1]
+    if not varied:
+        yield label, rows
+        return
+    for values, part in rows.groupby(varied, sort=False, dropna=False):
+        pairs = zip(varied, values, strict=True)
+        settings = (f"{str(column).rpartition('.')[2]}={value:g}" for column, value in pairs)
+        yield f"{label} {', '.join(settings)}", part

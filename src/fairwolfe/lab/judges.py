@@ -12,15 +12,7 @@ import numpy as np
 from fairwolfe.lab.curves import Curves
 from fairwolfe.lab.verdicts import Finding, above, all_of, inside
 from fairwolfe.protocols import Matrix, Vector
-
-
-def smallest_gap(fg, fu, g, u):
-    low, high = max(fg.min(), g.min()), min(fg.max(), g.max())
-    grid = np.union1d(fg, g)
-    grid = grid[(grid >= low) & (grid <= high)]
-    a, b = np.argsort(fg), np.argsort(g)
-    return float((np.interp(grid, fg[a], fu[a]) - np.interp(grid, g[b], u[b])).min())
-
+from fairwolfe.simulation.tradeoff.result import smallest_gap
 
 MOLINCB = "MOLinCB"
 SQUARE, SQUARE_MORE = "FW-SquareCB 1e4", "FW-SquareCB 1e3"  # more exploration with 1e3
@@ -180,9 +172,8 @@ def points(curves: Curves, policy: str) -> tuple[Vector, Matrix, Matrix]:
 
 def more_utility(curves: Curves) -> Finding:
     """FW's curve lies above FairLearn's on the common range of the Gini index."""
-    _, *fair = points(curves, FAIR)
-    _, *floors = points(curves, FLOOR)
-    sample = [smallest_gap(f, u, g, v) for f, u, g, v in zip(*fair, *floors, strict=True)]
+    both = (np.stack(points(curves, policy)[1:], axis=2) for policy in (FAIR, FLOOR))
+    sample = [smallest_gap(fair, floors) for fair, floors in zip(*both, strict=True)]
     name = "smallest utility(FW) - utility(FairLearn) at equal Gini index"
     return above(name, np.array(sample))
 

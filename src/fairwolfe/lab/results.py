@@ -67,6 +67,7 @@ def table(run: Run, trace: Trace, problem: Problem, seconds: Mapping[int, float]
         "value": trace.value,
         "observed": trace.observed,
         "scalar_regret": trace.scalar_regret,
+        "scalar_pseudo_regret": trace.scalar_pseudo_regret,
         "seconds": [seconds[t] for t in trace.t.tolist()],
     }
     if problem.n_items is not None:

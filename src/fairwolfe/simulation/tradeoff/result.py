@@ -22,7 +22,7 @@ from fairwolfe.simulation.tradeoff.frontier import Frontier
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["BEST", "FAIR", "FLOOR", "Difference", "TradeOff", "name_of"]
+__all__ = ["BEST", "FAIR", "FLOOR", "Difference", "TradeOff", "name_of", "smallest_gap"]
 
 FAIR, FLOOR, BEST = "FW-LinUCBRank", "FairLearnRank", "best possible"
 
@@ -150,7 +150,7 @@ class TradeOff:
         (beta = 0 and a floor of 0 are one and the same policy) is left out: there it is 0.
         """
         pairs = zip(self.curve(FAIR), self.curve(FLOOR), strict=True)
-        each = np.array([_smallest(one, other) for one, other in pairs])
+        each = np.array([smallest_gap(one, other) for one, other in pairs])
         if np.isnan(each).any():
             raise InvalidInput(
                 "the two curves have no range of the Gini index in common; give more betas and "
@@ -191,7 +191,7 @@ def _each(measure: Callable[[Vector], float], rows: Matrix) -> Vector:
     return np.array([measure(np.ascontiguousarray(row)) for row in rows])
 
 
-def _smallest(one: Matrix, other: Matrix) -> float:
+def smallest_gap(one: Matrix, other: Matrix) -> float:
     """The smallest difference of two interpolated curves at their points; NaN without any."""
     if one.size == 0 or other.size == 0:
         return float("nan")
