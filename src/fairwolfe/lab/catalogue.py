@@ -8,6 +8,7 @@ from importlib.resources import files
 from typing import Literal
 
 from fairwolfe.errors import InvalidInput, MissingData, did_you_mean
+from fairwolfe.lab import judges
 from fairwolfe.lab.experiment import Experiment
 
 __all__ = ["FIGURES", "STUDIES", "Figure", "Study", "figures", "studies_of"]
@@ -54,6 +55,7 @@ class Figure:
     kind: Literal["dynamics", "objectives", "trade-off", "regret", "sweep"]
     studies: tuple[str, ...]
     caption: str
+    labels: tuple[str, ...] | None = None  # those drawn; None is all
 
 
 STUDIES = {
@@ -87,6 +89,7 @@ FIGURES = {
             ("arms-50-5", "arms-50-20"),
             "Multi-armed CBCR: objective values in the worlds of Mehrotra et al. (2020), K = 50 "
             "arms, D = 5 and 20 rewards (Figure 1, left).",
+            (judges.SQUARE, judges.LINUCB, judges.LINUCB_MORE, judges.MOLINCB),
         ),
         Figure(
             "lastfm-50",

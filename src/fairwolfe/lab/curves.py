@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Curves"]
 
-_QUANTITIES = (
+_FAIRNESS = ("utility", "gini", "bottom_half", "top_decile")
+_QUANTITIES = ("value", "observed", "mean_pseudo_regret", *_FAIRNESS)
     "value",
     "observed",
     "utility",

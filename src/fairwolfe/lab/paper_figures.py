@@ -1,0 +1,170 @@
+"""The figures of the paper, drawn from our runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairwolfe.lab.catalogue import Figure
+from fairwolfe.lab.curves import Curves
+from fairwolfe.lab.judges import FAIR, FLOOR, points
+from fairwolfe.protocols import Matrix
+from fairwolfe.simulation.compare import interval
+from fairwolfe.simulation.plots import COLOURS, LINES, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Picture
+
+__all__ = ["Best", "draw"]
+
+MARKS = "osD^vPX*"
+
+Best = Mapping[str, Any]
+"""Study -> what any policy can reach there: a value of f, or points (Gini index, utility)."""
+
+
+def draw(figure: Figure, results: Mapping[str, Curves], best: Best) -> Picture:
+    """One picture: a panel for each study, or a row of three."""
+    present = [name for name in figure.studies if name in results]
+    if figure.kind == "objectives":
+        picture = new_figure(11.5, 3.1 * len(present))
+        grid = picture.subplots(len(present), 3, squeeze=False, sharex=True)
+        for row, name in zip(grid, present, strict=True):
+            _objectives(row, name, results[name], best.get(name))
+    else:
+        picture = new_figure(max(5.2, 4.4 * min(len(present), 4)), 3.8)
+        panel = _PANELS[figure.kind]
+        for ax, name in zip(picture.subplots(1, len(present), squeeze=False)[0], present):
+            panel(ax, results[name], best.get(name), figure.labels)
+            ax.set_title(name, loc="left", fontsize=10)
+            ax.spines[["top", "right"]].set_visible(False)
+    _legend(picture)
+    return picture
+
+
+def _legend(picture: Picture) -> None:
+    """One legend under all panels: they share their lines."""
+    found = {}
+    for ax in picture.axes:
+        found |= dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
+    picture.legend(
+        found.values(), found, loc="outside lower center", ncols=min(len(found), 4), frameon=False
+    )
+
+
+def _line(ax: Axes, t: Any, values: Matrix, i: int, label: str | None) -> None:
+    bands = np.array([interval(column) for column in values.T])
+    colour, dashes = COLOURS[i % len(COLOURS)], LINES[i % len(LINES)]
+    ax.plot(
+        t,
+        bands[:, 0],
+        color=colour,
+        linestyle=dashes,
+        label=label,
+        marker=MARKS[i % len(MARKS)],
+        markevery=(2 * i, max(len(t) // 6, 1)),
+        markersize=4,
+    )
+    ax.fill_between(t, bands[:, 1], bands[:, 2], color=colour, alpha=0.15, linewidth=0)
+
+
+def _dynamics(ax: Axes, curves: Curves, best: Any, labels: tuple[str, ...] | None) -> None:
+    for i, label in enumerate(labels or curves.runs):
+        _line(ax, curves.t, curves.over_time(label), i, label)
+    if best is not None:
+        ax.axhline(best, color="0.35", linewidth=1.0, label="best possible")
+    _time(ax, curves)
+    ax.set_ylabel("f of the average expected reward")
+
+
+def _time(ax: Axes, curves: Curves) -> None:
+    ax.set_xscale("log")
+    ax.set_xlabel("round")
+    # The first rounds are noise, and would set the scale of the rest.
+    ax.set_xlim(10.0 if curves.t[-1] > 1e3 else 1.0, curves.t[-1])
+    shown = np.concatenate([v["value"][:, curves.t >= 10].ravel() for v in curves.runs.values()])
+    low, high = np.quantile(shown, 0.02), shown.max()
+    ax.set_ylim(low - 0.05 * (high - low), high + 0.06 * (high - low))
+
+
+def _objectives(row: Any, name: str, curves: Curves, best: Any) -> None:
+    quantities: dict[str, Callable[[str], Matrix]] = {
+        "utility": lambda label: curves.over_time(label, "utility"),
+        "beta x item objective": lambda label: (
+            curves.over_time(label) - curves.over_time(label, "utility")
+        ),
+        "f": curves.over_time,
+    }
+    for ax, (title, of) in zip(row, quantities.items(), strict=True):
+        for i, label in enumerate(curves.runs):
+            _line(ax, curves.t, of(label), i, label)
+        ax.set_xscale("log")
+        ax.set_xlim(10.0, curves.t[-1])
+        ax.set_title(f"{name}: {title}", loc="left", fontsize=10)
+        ax.spines[["top", "right"]].set_visible(False)
+    if best is not None:
+        row[-1].axhline(best, color="0.35", linewidth=1.0, label="best possible")
+    for ax in row:
+        ax.set_xlabel("round")
+
+
+def _trade_off(ax: Axes, curves: Curves, best: Any, labels: Any) -> None:
+    for i, policy in enumerate((FAIR, FLOOR)):
+        settings, gini, utility = points(curves, policy)
+        x, y = gini.mean(axis=0), utility.mean(axis=0)
+        ax.plot(x, y, color=COLOURS[i], linestyle=LINES[i], marker=MARKS[i], label=policy)
+        for setting, *place in zip(settings, x, y, strict=True):
+            ax.annotate(
+                f"{setting:g}",
+                place,
+                xytext=(4, 4 if i == 0 else -10),
+                textcoords="offset points",
+                fontsize=8,
+                color=COLOURS[i],
+            )
+    if best is not None:
+        ax.plot(*np.asarray(best).T, color="0.35", linewidth=1.0, label="best possible")
+    ax.set_xlabel("inequality of exposure (Gini index)")
+    ax.set_ylabel("user utility (clicks a ranking)")
+
+
+def _regret(ax: Axes, curves: Curves, best: Any, labels: Any) -> None:
+    late = curves.t >= 100
+    t = curves.t[late]
+    for i, label in enumerate(curves.runs):
+        gaps = curves.over_time(label, "mean_pseudo_regret")[:, late]
+        _line(ax, t, np.maximum(gaps, 1e-7), i, label)
+    first = max(v["mean_pseudo_regret"][:, late][:, 0].mean() for v in curves.runs.values())
+    ax.plot(t, first * np.sqrt(t[0] / t), color="0.35", linewidth=1.0, label="slope -1/2")
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlabel("round")
+    ax.set_ylabel("mean scalar pseudo-regret")
+
+
+def _sweep(ax: Axes, curves: Curves, best: Any, labels: Any) -> None:
+    """f at the horizon by the one parameter of the grid."""
+    settings = {float(label.partition("=")[2]): label for label in curves.runs}
+    order = sorted(settings)
+    name = next(iter(curves.runs)).rpartition(" ")[2].partition("=")[0]
+    bands = np.array([interval(curves.at(settings[value])) for value in order])
+    ax.errorbar(
+        order,
+        bands[:, 0],
+        yerr=np.abs(bands[:, 1:].T - bands[:, 0]),
+        color=COLOURS[0],
+        marker=MARKS[0],
+        capsize=3,
+        label=FAIR,
+    )
+    ax.set_xscale("symlog" if order[0] == 0.0 else "log")
+    ax.set_xlabel(name)
+    ax.set_ylabel("f at the horizon")
+    if best is not None:
+        ax.axhline(best, color="0.35", linewidth=1.0, label="best possible")
+
+
+_PANELS = {"dynamics": _dynamics, "trade-off": _trade_off, "regret": _regret, "sweep": _sweep}
