@@ -18,14 +18,6 @@ __all__ = ["Curves"]
 
 _FAIRNESS = ("utility", "gini", "bottom_half", "top_decile")
 _QUANTITIES = ("value", "observed", "mean_pseudo_regret", *_FAIRNESS)
-    "value",
-    "observed",
-    "utility",
-    "gini",
-    "bottom_half",
-    "top_decile",
-    "mean_pseudo_regret",
-)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ import numpy as np
 
 from fairwolfe.lab.catalogue import Figure
 from fairwolfe.lab.curves import Curves
+from fairwolfe.lab.figures import MARKERS, Picture
 from fairwolfe.lab.judges import FAIR, FLOOR, points
 from fairwolfe.protocols import Matrix
 from fairwolfe.simulation.compare import interval
@@ -16,11 +17,9 @@ from fairwolfe.simulation.plots import COLOURS, LINES, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Picture
+    from matplotlib.figure import Figure as Canvas
 
 __all__ = ["Best", "draw"]
-
-MARKS = "osD^vPX*"
 
 Best = Mapping[str, Any]
 """Study -> what any policy can reach there: a value of f, or points (Gini index, utility)."""
@@ -37,15 +36,17 @@ def draw(figure: Figure, results: Mapping[str, Curves], best: Best) -> Picture:
     else:
         picture = new_figure(max(5.2, 4.4 * min(len(present), 4)), 3.8)
         panel = _PANELS[figure.kind]
-        for ax, name in zip(picture.subplots(1, len(present), squeeze=False)[0], present):
+        (axes,) = picture.subplots(1, len(present), squeeze=False)
+        for ax, name in zip(axes, present, strict=True):
             panel(ax, results[name], best.get(name), figure.labels)
             ax.set_title(name, loc="left", fontsize=10)
             ax.spines[["top", "right"]].set_visible(False)
     _legend(picture)
-    return picture
+    shown = ", ".join(present)
+    return Picture(figure.name, figure.caption, f"Panels: {shown}. {figure.caption}", picture)
 
 
-def _legend(picture: Picture) -> None:
+def _legend(picture: Canvas) -> None:
     """One legend under all panels: they share their lines."""
     found = {}
     for ax in picture.axes:
@@ -64,7 +65,7 @@ def _line(ax: Axes, t: Any, values: Matrix, i: int, label: str | None) -> None:
         color=colour,
         linestyle=dashes,
         label=label,
-        marker=MARKS[i % len(MARKS)],
+        marker=MARKERS[i % len(MARKERS)],
         markevery=(2 * i, max(len(t) // 6, 1)),
         markersize=4,
     )
@@ -115,7 +116,7 @@ def _trade_off(ax: Axes, curves: Curves, best: Any, labels: Any) -> None:
     for i, policy in enumerate((FAIR, FLOOR)):
         settings, gini, utility = points(curves, policy)
         x, y = gini.mean(axis=0), utility.mean(axis=0)
-        ax.plot(x, y, color=COLOURS[i], linestyle=LINES[i], marker=MARKS[i], label=policy)
+        ax.plot(x, y, color=COLOURS[i], linestyle=LINES[i], marker=MARKERS[i], label=policy)
         for setting, *place in zip(settings, x, y, strict=True):
             ax.annotate(
                 f"{setting:g}",
@@ -156,7 +157,7 @@ def _sweep(ax: Axes, curves: Curves, best: Any, labels: Any) -> None:
         bands[:, 0],
         yerr=np.abs(bands[:, 1:].T - bands[:, 0]),
         color=COLOURS[0],
-        marker=MARKS[0],
+        marker=MARKERS[0],
         capsize=3,
         label=FAIR,
     )

@@ -1,0 +1,111 @@
+"""`fairwolfe reproduce`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from fairwolfe.cli.printing import as_json, make_folder, print_files, print_json, print_table
+from fairwolfe.cli.run import INTERRUPTED, TIME, shares_done
+
+if TYPE_CHECKING:
+    from fairwolfe.lab.reproduce import Reproduction
+
+__all__ = ["reproduce"]
+
+
+@click.command(epilog="Example: fairwolfe reproduce lastfm-50 --quick")
+@click.argument("figures", nargs=-1, metavar="[FIGURE]...")
+@click.option("--quick", is_flag=True, help="Fewer seeds, shorter horizons: some minutes.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Where results and report are written.  [default: out/reproduce, out/quick]",
+)
+@click.option("--resume", is_flag=True, help="Play what is missing in DIR, and what failed.")
+@click.option("--for", "seconds", type=TIME, metavar="TIME", help="Stop after 90s, 10m, 2h.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Runs at once.  [default: the cores]")
+@click.option("--on", type=click.Choice(["local", "ray"]), default="local", show_default=True)
+@click.option("--address", help="Of a running Ray cluster; without it one is started here.")
+@click.option(
+    "--page",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Also write the report as Markdown, with its figures in a folder beside it.",
+)
+@as_json
+@click.pass_context
+def reproduce(
+    ctx: click.Context,
+    figures: tuple[str, ...],
+    quick: bool,
+    out: Path | None,
+    resume: bool,
+    seconds: float | None,
+    jobs: int | None,
+    on: Literal["local", "ray"],
+    address: str | None,
+    page: Path | None,
+    as_json: bool,
+) -> None:
+    """Play the paper's experiments, and say of every claim whether it holds.
+
+    FIGURE is one of arms, lastfm-50, lastfm-50-tradeoff, lastfm-50-objectives,
+    lastfm-2k-objectives, lastfm-2k-tradeoff, arms-appendix, regret, anytime, smoothing, beta0,
+    exploration, delay; without it all are played. Ctrl-C and --for leave a folder that --resume
+    completes. Exit code 0 whatever holds; 1: some runs failed; 2: bad input; 130: Ctrl-C.
+    """
+    from fairwolfe.lab import reproduce as of_paper
+    from fairwolfe.lab.reproduction_page import number, summary, write_page, write_report
+    from fairwolfe.simulation.plots import require_matplotlib
+
+    require_matplotlib()
+    planned = of_paper.plan(figures, quick)
+    folder = out or Path("out") / ("quick" if quick else "reproduce")
+    make_folder(folder)
+    work = {name: study.work(experiment) for name, (study, experiment, _) in planned.items()}
+    with shares_done(work) as progress:
+        found = of_paper.reproduce(
+            figures,
+            folder,
+            quick=quick,
+            resume=resume,
+            seconds=seconds,
+            jobs=jobs,
+            on=on,
+            address=address,
+            progress=progress,
+        )
+    files = write_report(found)
+    if page is not None:
+        files += write_page(found, page)
+    if as_json:
+        print_json({"claims": found.claims(), "report": str(files[0])})
+    else:
+        print_table(
+            ("claim", "where", "measured", "estimate", "95 % interval", "verdict"),
+            (
+                (
+                    row["id"],
+                    row["where"],
+                    row["statistic"],
+                    number(row["estimate"]),
+                    f"{number(row['low'])} to {number(row['high'])}",
+                    row["verdict"],
+                )
+                for row in found.claims()
+            ),
+        )
+        print_files(files[:2], summary(found))
+    for failure in found.failed:
+        click.echo(f"failed: {failure}", err=True)
+    ctx.exit(_code(found))
+
+
+def _code(found: Reproduction) -> int:
+    if found.stopped == "interrupted":
+        return INTERRUPTED
+    return 1 if found.failed else 0
