@@ -27,6 +27,11 @@ class Study:
     name: str
     quick_horizon: int
     quick_seeds: int
+    us_per_round: float  # about, to say how much time is left
+
+    def work(self, experiment: Experiment) -> float:
+        """About how many seconds of one core its runs take."""
+        return 1e-6 * self.us_per_round * experiment.spec.horizon * len(experiment.runs())
 
     @property
     def text(self) -> str:
@@ -61,22 +66,25 @@ class Figure:
 STUDIES = {
     study.name: study
     for study in (
-        *(Study(f"arms-{K}-{D}", 1_000, 10) for K in (50, 200) for D in (5, 20)),
-        Study("lastfm-50", 200_000, 3),
-        Study("lastfm-50-tradeoff", 100_000, 2),
-        Study("lastfm-50-gini", 200_000, 3),
-        Study("lastfm-50-equal", 200_000, 3),
-        Study("lastfm-50-welfare", 200_000, 3),
-        Study("lastfm-2k-gini", 50_000, 2),
-        Study("lastfm-2k-welfare", 50_000, 2),
-        Study("lastfm-2k-tradeoff", 30_000, 2),
-        Study("regret-arms", 30_000, 5),
-        Study("regret-ranking", 30_000, 5),
-        *(Study(f"anytime-{T}", T, 10) for T in (1_000, 10_000, 100_000)),
-        Study("smoothing", 10_000, 3),
-        Study("beta0", 50_000, 2),
-        Study("exploration", 50_000, 2),
-        Study("delay", 3_000, 2),
+        Study("arms-50-5", 1_000, 10, 10),
+        Study("arms-50-20", 1_000, 10, 15),
+        Study("arms-200-5", 1_000, 10, 30),
+        Study("arms-200-20", 1_000, 10, 40),
+        Study("lastfm-50", 200_000, 3, 15),
+        Study("lastfm-50-tradeoff", 100_000, 2, 15),
+        Study("lastfm-50-gini", 200_000, 3, 15),
+        Study("lastfm-50-equal", 200_000, 3, 15),
+        Study("lastfm-50-welfare", 200_000, 3, 15),
+        Study("lastfm-2k-gini", 50_000, 2, 50),
+        Study("lastfm-2k-welfare", 50_000, 2, 50),
+        Study("lastfm-2k-tradeoff", 30_000, 2, 50),
+        Study("regret-arms", 30_000, 5, 3),
+        Study("regret-ranking", 30_000, 5, 5),
+        *(Study(f"anytime-{T}", T, 10, 3) for T in (1_000, 10_000, 100_000)),
+        Study("smoothing", 10_000, 3, 5),
+        Study("beta0", 50_000, 2, 15),
+        Study("exploration", 50_000, 2, 15),
+        Study("delay", 3_000, 2, 300),
     )
 }
 

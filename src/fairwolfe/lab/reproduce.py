@@ -71,7 +71,9 @@ class Reproduction:
     def claims(self) -> list[dict[str, Any]]:
         """A row for each claim that can be judged, with the figure that it is about."""
         rows = judge(self.curves)
-        places = {study: figure.name for figure in reversed(self.figures) for study in figure.studies}
+        places = {
+            study: figure.name for figure in reversed(self.figures) for study in figure.studies
+        }
         for row in rows:
             last = row["where"].rpartition(" and ")[2]
             row["figure"] = places[last]
@@ -86,7 +88,9 @@ class Reproduction:
                 yield draw(figure, self.curves, best)
 
 
-def plan(names: tuple[str, ...] = (), quick: bool = False) -> dict[str, tuple[Study, Experiment, bool]]:
+def plan(
+    names: tuple[str, ...] = (), quick: bool = False
+) -> dict[str, tuple[Study, Experiment, bool]]:
     """The studies behind the figures, checked; nothing is played yet."""
     found = {}
     for study in studies_of(figures(names)):
@@ -173,7 +177,9 @@ def _best(played: Played) -> Any:
         objective = build(cell.settings, cell.label)
         f = getattr(objective.policy, "objective", None)
         if f is not None:
-            found.append(np.mean([_point(optimum(world, f, seed), world) for seed in seeds], axis=0))
+            found.append(
+                np.mean([_point(optimum(world, f, seed), world) for seed in seeds], axis=0)
+            )
     points = np.array(found)
     return points[np.argsort(points[:, 0])]
 

@@ -146,7 +146,9 @@ def _html(found: Reproduction, pictures: Sequence[Picture]) -> str:
         tag("p", "Contextual bandits with concave rewards, and fair ranking.", class_="lead"),
         bullets(summary(found)),
         tag("h2", "Every claim"),
-        table("Verdicts over seeds, paired; thresholds fixed before any run.", _HEAD, _rows(found), 4),
+        table(
+            "Verdicts over seeds, paired; thresholds fixed before any run.", _HEAD, _rows(found), 4
+        ),
         tag("h2", "Figures"),
         tag("div", *map(figure, pictures), class_="figures wide"),
         tag("h2", "What was played"),
