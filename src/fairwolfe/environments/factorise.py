@@ -7,6 +7,7 @@ import math
 import warnings
 import zipfile
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -76,9 +77,7 @@ def scaled(factors: Factors) -> Factors:
 
 
 def _key(counts: Any, settings: Settings) -> str:
-    from fairwolfe import __version__
-
-    found = hashlib.sha256(repr((__version__, counts.shape, tuple(settings))).encode())
+    found = hashlib.sha256(repr((version("fairwolfe"), counts.shape, tuple(settings))).encode())
     for part, kind in ((counts.indptr, "<i8"), (counts.indices, "<i8"), (counts.data, "<f8")):
         found.update(part.astype(kind).tobytes())
     return found.hexdigest()
@@ -87,7 +86,7 @@ def _key(counts: Any, settings: Settings) -> str:
 def _read(file: Path, shape: tuple[int, int], n: int) -> Factors | None:
     """What the cache holds; None if it is not there or spoilt."""
     try:
-        with np.load(file, allow_pickle=False) as arrays:
+        with open(file, "rb") as opened, np.load(opened, allow_pickle=False) as arrays:
             found = Factors(arrays["users"], arrays["items"])
     except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile):
         return None

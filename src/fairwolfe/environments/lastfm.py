@@ -17,7 +17,18 @@ from fairwolfe.environments.position_weights import dcg
 from fairwolfe.errors import InvalidInput, MissingData
 from fairwolfe.folders import cache_folder
 
-__all__ = ["FILE", "LICENCE", "SHA256", "URL", "LastFM2k", "LastFM50", "find", "is_published"]
+__all__ = [
+    "FILE",
+    "LICENCE",
+    "SHA256",
+    "URL",
+    "LastFM2k",
+    "LastFM50",
+    "find",
+    "places",
+    "present",
+    "target",
+]
 
 URL = "https://files.grouplens.org/datasets/hetrec2011/hetrec2011-lastfm-2k.zip"
 FILE = "user_artists.dat"
@@ -38,26 +49,35 @@ def places() -> list[Path]:
     return [root / "lastfm" / FILE for root in (*roots, cache_folder())]
 
 
-def is_published(file: Path) -> bool:
-    """Whether a file is the published one, byte for byte."""
+def target(root: Path | None) -> Path:
+    """Where a download goes: into its folder under `root`, or under the user's cache."""
+    return (root or cache_folder()) / "lastfm" / FILE
+
+
+def present(root: Path | None = None) -> Path | None:
+    """The published file where it would be looked for, or under `root`; None if it is not there."""
+    candidates = places() if root is None else [target(root)]
+    return next((file for file in candidates if file.is_file() and _published(file)), None)
+
+
+def _published(file: Path) -> bool:
     return hashlib.sha256(file.read_bytes()).hexdigest() == SHA256
 
 
 def find() -> Path:
     """The file on this machine; nothing is ever downloaded by this."""
-    found = next((file for file in places() if file.is_file()), None)
-    if found is None:
-        looked = " or ".join(map(str, places()))
-        raise MissingData(
-            f"the Last.fm data is not at {looked}; download it with `fairwolfe data lastfm`, or "
-            "set FAIRWOLFE_DATA to the folder that holds its folder lastfm"
-        )
-    if not is_published(found):
+    if (found := present()) is not None:
+        return found
+    if spoilt := [file for file in places() if file.is_file()]:
         raise InvalidInput(
-            f"{found} is not the published file: its sha256 is not {SHA256[:12]}...; download it "
-            "again with `fairwolfe data lastfm`, or use it as a table of your own with Listening"
+            f"{spoilt[0]} is not the published file: its sha256 is not {SHA256[:12]}...; download "
+            "it with `fairwolfe data lastfm`, or use it as a table of your own with Listening"
         )
-    return found
+    looked = " or ".join(map(str, places()))
+    raise MissingData(
+        f"the Last.fm data is not at {looked}; download it with `fairwolfe data lastfm`, or set "
+        "FAIRWOLFE_DATA to the folder that holds its folder lastfm"
+    )
 
 
 @dataclass(frozen=True)

@@ -149,10 +149,13 @@ def _parsed(layout: _Layout) -> Plays:
             strings_can_be_null=False,
         ),
     )
-    found = Gathering()
+    found, rows = Gathering(), 0
     for batch in reader:
         users, items = (_codes(found, side, batch.column(side)) for side in (0, 1))
         found.add(users, items, _counts(batch))
+        rows += len(batch)
+    if not rows:
+        raise _Bad
     return found.finish(columns.notes, text=True)
 
 
@@ -246,10 +249,10 @@ def _frame(frame: Any, names: Names) -> Plays:
     except arrow.ArrowException as error:
         raise InvalidInput(f"the table cannot be read: {error}") from error
     # pandas hands its index over as one more column.
-    own = [title for title in table.schema.names if not title.startswith("__index_level_")]
-    schema = table.select(own).schema
+    titles = table.schema.names
+    table = table.select([i for i, t in enumerate(titles) if not t.startswith("__index_level_")])
     return _typed(
-        "the table", schema, names, lambda titles: table.select(titles).to_batches(_BATCH)
+        "the table", table.schema, names, lambda titles: table.select(titles).to_batches(_BATCH)
     )
 
 
