@@ -278,8 +278,11 @@ def _table(name: str, values: Any) -> Table:
 def extremes(turned: Matrix, items: Matrix) -> tuple[float, float]:
     """The smallest and the largest mean, a block of users at a time."""
     size = max(1, _BLOCK // len(items))
-    blocks = [turned[i : i + size] @ items.T for i in range(0, len(turned), size)]
-    return min(float(b.min()) for b in blocks), max(float(b.max()) for b in blocks)
+    least, most = math.inf, -math.inf
+    for i in range(0, len(turned), size):
+        means = turned[i : i + size] @ items.T
+        least, most = min(least, float(means.min())), max(most, float(means.max()))
+    return least, most
 
 
 def _affine(
