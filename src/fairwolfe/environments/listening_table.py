@@ -41,6 +41,8 @@ def read_file(path: str, names: Names) -> Plays:
         raise InvalidInput(f"{path} cannot be read: {error.strerror}") from error
     if not start:
         raise InvalidInput(f"{path} is empty; give a header and at least one row")
+    if start.startswith((b"\x1f\x8b", b"PK\x03\x04")):
+        raise InvalidInput(f"{path} is compressed; unpack it, and give the table itself")
     return _parquet(path, names) if start == b"PAR1" else _text(path, names)
 
 
@@ -78,7 +80,7 @@ def _arrow() -> Any:
         import pyarrow
     except ImportError as error:
         raise MissingExtra(
-            "reading a file needs pyarrow, which is not installed: pip install 'fairwolfe[data]'"
+            "reading a table needs pyarrow, which is not installed: pip install 'fairwolfe[data]'"
         ) from error
     return pyarrow
 
