@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from fairwolfe.cli.check import check
+from fairwolfe.cli.data import data
 from fairwolfe.cli.demo import demo
 from fairwolfe.cli.listing import list_command
 from fairwolfe.cli.tradeoff import tradeoff
@@ -58,5 +59,5 @@ def commands() -> None:
     """Contextual bandits with concave rewards, and fair ranking."""
 
 
-for _command in (check, demo, list_command, tradeoff):
+for _command in (check, data, demo, list_command, tradeoff):
     commands.add_command(_command)
