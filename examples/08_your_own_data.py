@@ -67,6 +67,15 @@ price = 1 - best.average[-1] / most.average[-1]
 print(f"{best.value:.4f} <= f* <= {best.upper_bound:.4f}, at {100 * price:.1f} % fewer clicks")
 
 # %%
+# What fairness costs
+# -------------------
+#
+# For several beta at once, in words; ``fairwolfe tradeoff plays.csv`` does the same from a shell.
+
+trade = fw.tradeoff(world, "gini", betas=(0, 0.05, 0.2, 1), floors=(), horizon=10_000, seeds=1)
+print(*trade.sentences(), sep="\n")
+
+# %%
 # What is learnt
 # --------------
 #
@@ -81,9 +90,8 @@ learnt = {
     for name, policy in policies.items()
 }
 for name, trace in learnt.items():
-    exposure = np.sort(trace.average[-1][:-1])
-    reached, half = trace.value[-1] / best.value, exposure[:20].sum() / exposure.sum()
-    print(f"{name:20} {trace.average[-1][-1]:.3f} clicks, {100 * reached:.1f} % of f*", end="; ")
+    reached, half = trace.value[-1] / best.value, trace.bottom_half[-1]
+    print(f"{name:20} {trace.utility[-1]:.3f} clicks, {100 * reached:.1f} % of f*", end="; ")
     print(f"the less seen half of the songs has {100 * half:.0f} % of the exposure")
 
 # %%
