@@ -8,10 +8,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,6 +17,7 @@ from numpy.typing import NDArray
 
 from fairwolfe import expressions
 from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput
+from fairwolfe.folders import whole_file
 from fairwolfe.protocols import Stored
 
 __all__ = ["FORMAT", "VERSION", "arrays_of", "filled", "policy_of", "read", "write"]
@@ -101,35 +100,12 @@ def _tell_restored(state: Any) -> None:
 def write(
     path: str | os.PathLike[str], text: Mapping[str, Any], arrays: Mapping[str, Array]
 ) -> None:
-    """Write the file beside its place, flush it to the disk, then put it there in one move."""
-    target = os.path.realpath(path)
-    folder, name = os.path.split(target)
-    spare = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.part")
-    try:
-        with open(spare, "xb") as file:
-            with zipfile.ZipFile(file, "w") as archive:
-                archive.writestr(_TEXT, json.dumps(text, indent=1, default=np.ndarray.tolist))
-                for key, array in arrays.items():
-                    with archive.open(f"{key}.npy", "w", force_zip64=True) as member:
-                        np.lib.format.write_array(member, array, allow_pickle=False)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(spare, target)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(spare)
-        raise
-    _sync_folder(folder)
-
-
-def _sync_folder(folder: str) -> None:
-    """Make the move itself durable, where folders can be opened (not on Windows)."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    """Write the file whole, or not at all."""
+    with whole_file(path) as file, zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(_TEXT, json.dumps(text, indent=1, default=np.ndarray.tolist))
+        for key, array in arrays.items():
+            with archive.open(f"{key}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]]:
