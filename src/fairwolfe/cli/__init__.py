@@ -14,6 +14,7 @@ import click
 from fairwolfe.cli.check import check
 from fairwolfe.cli.demo import demo
 from fairwolfe.cli.listing import list_command
+from fairwolfe.cli.report import report
 from fairwolfe.cli.run import run
 from fairwolfe.errors import FairwolfeError, did_you_mean
 
@@ -58,5 +59,5 @@ def commands() -> None:
     """Contextual bandits with concave rewards, and fair ranking."""
 
 
-for _command in (check, demo, list_command, run):
+for _command in (check, demo, list_command, report, run):
     commands.add_command(_command)

@@ -22,7 +22,7 @@ from fairwolfe.lab.local import Engine, Event, play_all
 from fairwolfe.problem import whole_number
 from fairwolfe.simulation.compare import interval
 
-__all__ = ["Sweep", "pending", "run"]
+__all__ = ["Sweep", "microseconds", "pending", "run"]
 
 Progress = Callable[[Run, int], None]
 
@@ -64,7 +64,7 @@ class Sweep:
                 if played.ngroups:
                     mean, low, high = interval(played["value"].last().to_numpy())
                     row |= {"seeds": played.ngroups, "value": mean, "low": low, "high": high}
-                    row["us_per_round"] = _microseconds(played)
+                    row["us_per_round"] = microseconds(played)
             rows.append(row)
         return rows
 
@@ -143,7 +143,7 @@ def run(
     return Sweep(experiment, folder, chosen, stopped, missing)
 
 
-def _microseconds(played: Any) -> float:
+def microseconds(played: Any) -> float:
     """Of a round; what comes before the first checkpoint is mostly the loading of kernels."""
     first, last = played[["t", "seconds"]].first(), played[["t", "seconds"]].last()
     if (first["t"] == last["t"]).any():
