@@ -391,3 +391,47 @@ def test_the_estimate_of_what_a_delay_costs() -> None:
         cost(horizon=100, delay=-1, **given)
     with pytest.raises(fw.errors.OutsideAssumptions):
         cost(problem=MUSIC, objective=MUSIC.objective(), horizon=100, delay=1)
+
+
+# --- in a spec of the lab ---------------------------------------------------------------------
+
+
+def built(service: Any) -> Any:
+    from fairwolfe.lab.build import build
+    from fairwolfe.lab.grid import Settings
+
+    settings = Settings(
+        environment={"name": "mehrotra"},
+        objective={"name": "minimum"},
+        policy={"name": "frank-wolfe", "base": {"name": "linucb"}},
+        horizon=10,
+        checkpoints=None,
+        options={"service": service},
+    )
+    return build(settings).options["service"]
+
+
+def test_a_spec_may_hold_a_service() -> None:
+    assert built({"delay": 100, "refresh": 5}) == Service(delay=100, refresh=5)
+    assert built({"replicas": 3, "merge": 9}) == Service(replicas=3, merge=9)
+    slow = {"name": "geometric", "mean": 50}
+    law = {"name": "by-outcome", "click": slow, "no_click": 100}
+    expected = delays.ByOutcome(click=delays.Geometric(50), no_click=100)
+    assert built({"delay": law}) == Service(delay=expected)
+    assert built({"delay": {"name": "fairwolfe.simulation.delays:Uniform", "low": 1, "high": 2}})
+
+
+@pytest.mark.parametrize(
+    ("service", "sentence"),
+    [
+        (100, "options.service is 100"),
+        ({"delays": 3}, "options.service.delays is no parameter"),
+        ({"delay": {"name": "weekly"}}, "options.service.delay.name is 'weekly'"),
+        ({"delay": {"mean": 3}}, "options.service.delay.name is None"),
+        ({"delay": {"name": "geometric"}}, "options.service.delay.mean is missing"),
+        ({"delay": -1}, "options.service: delay is -1"),
+    ],
+)
+def test_a_service_in_a_spec_is_refused_by_its_path(service: Any, sentence: str) -> None:
+    with pytest.raises(InvalidInput, match=sentence):
+        built(service)

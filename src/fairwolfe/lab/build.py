@@ -17,6 +17,7 @@ from fairwolfe.objectives import Concave
 from fairwolfe.protocols import Environment, Policy, keeps
 from fairwolfe.ranking import Ranker
 from fairwolfe.registry import KINDS, import_class, load, names
+from fairwolfe.simulation.service import Service
 from fairwolfe.simulation.trace import checkpoint_grid
 
 __all__ = ["OPTIONS", "Parts", "build", "checked"]
@@ -37,8 +38,33 @@ def _flag(value: Any, path: str) -> bool:
     return value
 
 
+_LAWS = {"constant": "Constant", "geometric": "Geometric", "uniform": "Uniform"}
+_LAWS["by-outcome"] = "ByOutcome"
+
+
+def _law(value: Any, path: str) -> Any:
+    """A delay: a number of rounds, or a table with the name of a law."""
+    if not isinstance(value, dict):
+        return value
+    name = value.get("name")
+    if not (isinstance(name, str) and (name in _LAWS or ":" in name)):
+        raise InvalidInput(
+            f"{path}.name is {name!r}; give one of {', '.join(_LAWS)}, or module:Class"
+        )
+    inner = {key: _law(one, f"{path}.{key}") for key, one in value.items() if key != "name"}
+    return inner | {"name": name if ":" in name else f"fairwolfe.simulation.delays:{_LAWS[name]}"}
+
+
+def _service(value: Any, path: str) -> Service:
+    if not isinstance(value, dict):
+        raise InvalidInput(f"{path} is {shown(value)}; give a table, such as {{ delay = 100 }}")
+    table = {key: _law(one, f"{path}.{key}") for key, one in value.items()}
+    made: Service = _object(table | {"name": "fairwolfe.simulation:Service"}, path, ())
+    return made
+
+
 # Keywords of `simulate` that a spec may set: how the value of each is checked or built.
-OPTIONS: dict[str, Callable[[Any, str], Any]] = {"scalar_regret": _flag}
+OPTIONS: dict[str, Callable[[Any, str], Any]] = {"scalar_regret": _flag, "service": _service}
 
 
 def build(settings: Settings, label: str = "policy") -> Parts:

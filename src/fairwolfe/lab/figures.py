@@ -10,7 +10,9 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -31,7 +33,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 _FEW = 3  # lines whose bands can be told apart
 _PLAIN = 7  # so many lines are told apart by colour and dashes alone
 _WIDTH, _HEIGHT = 4.3, 3.2  # inches: text stays readable on a telephone
-_TITLE_CHARACTERS = 44
+_CHARACTERS = 44  # of a name in a legend, in one line
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,9 +49,10 @@ class Picture:
         """As PNG and as SVG."""
         png, svg = (folder / f"{self.name}.{kind}" for kind in ("png", "svg"))
         self.figure.savefig(png, dpi=160)
-        svg.write_text(self.svg(), encoding="utf-8")
+        svg.write_text(self.svg, encoding="utf-8")
         return [png, svg]
 
+    @cached_property
     def svg(self) -> str:
         """Text stays text, and two runs give the same bytes."""
         import matplotlib as mpl
@@ -61,8 +64,7 @@ class Picture:
 
     def inline(self) -> str:
         """The SVG element alone, for a page: its ids are its own, its black is the page's ink."""
-        svg = self.svg()
-        svg = svg[svg.index("<svg") :]
+        svg = self.svg[self.svg.index("<svg") :]
         svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
         svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{self.name}-", svg)
         return svg.replace("#000000", "currentColor")
@@ -110,7 +112,7 @@ def pictures(groups: Sequence[Group]) -> Drawn:
 
 
 def _values(group: Group, name: str) -> Picture:
-    figure = new_figure(_WIDTH, _height(group.lines))
+    figure = new_figure(_WIDTH, _height(line.name for line in group.lines))
     ax = value_axes(figure.add_subplot())
     _curves(ax, group, ((line, line.bands()) for line in group.lines))
     final = ", ".join(f"{line.name} {line.final.mean():.4g}" for line in group.lines)
@@ -125,7 +127,7 @@ def _values(group: Group, name: str) -> Picture:
 
 
 def _behind(group: Group, name: str) -> Picture:
-    figure = new_figure(_WIDTH, _height(group.lines))
+    figure = new_figure(_WIDTH, _height(line.name for line in group.lines))
     ax = value_axes(figure.add_subplot())
 
     def gaps() -> Iterable[tuple[Line, Matrix]]:
@@ -171,7 +173,7 @@ def _curves(ax: Axes, group: Group, bands: Iterable[tuple[Line, Matrix]]) -> Non
 
 
 def _lorenz(group: Group, name: str) -> Picture:
-    figure = new_figure(_WIDTH, _height(group.lines))
+    figure = new_figure(_WIDTH, _height(line.name for line in group.lines))
     ax = figure.add_subplot()
     handles = []
     for i, line in enumerate(group.lines):
@@ -230,18 +232,18 @@ def _trade_off(groups: Sequence[Group], name: str) -> Picture:
     )
 
 
-def _height(lines: Sequence[Any]) -> float:
-    """Room for a legend with a row for each line."""
-    return _HEIGHT + 0.19 * len(lines)
+def _height(names: Iterable[str]) -> float:
+    """Room for a legend below the axes."""
+    return _HEIGHT + 0.19 * sum(_wrapped(name).count("\n") + 1 for name in names)
 
 
 def _legend(ax: Axes, handles: Sequence[tuple[Any, str]]) -> None:
-    """Below the axes, where names of any length have room."""
+    """Below the axes, where long names have room."""
     figure: Any = ax.figure
     legend = figure.legend(
         [handle for handle, _ in handles],
         # A name that begins with _ is left out by matplotlib.
-        ["\N{ZERO WIDTH SPACE}" + _cut(name) for _, name in handles],
+        ["\N{ZERO WIDTH SPACE}" + _wrapped(name) for _, name in handles],
         loc="outside lower left",
         frameon=False,
         fontsize=9,
@@ -252,5 +254,5 @@ def _legend(ax: Axes, handles: Sequence[tuple[Any, str]]) -> None:
         text.set_parse_math(False)  # a label may hold a $
 
 
-def _cut(name: str) -> str:
-    return name if len(name) <= _TITLE_CHARACTERS else f"{name[:_TITLE_CHARACTERS]}..."
+def _wrapped(name: str) -> str:
+    return fill(name, _CHARACTERS)

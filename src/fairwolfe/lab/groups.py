@@ -1,7 +1,7 @@
 """Results made comparable: lines of one world and one f form a group.
 
-Values of f can be compared where the environment, the measured objective, the horizon and the
-options are the same; what differs inside a group are the policies and their parameters.
+Values of f can be compared where the environment, the measured objective and the horizon are the
+same; what differs inside a group are the policies, their parameters, and how they are served.
 """
 
 from __future__ import annotations
@@ -206,20 +206,19 @@ def _shared(cell: Cell) -> dict[str, Any]:
     return {
         "environment": one.environment,
         "objective": one.objective,
-        "options": one.options,
         "horizon": one.horizon,
     }
 
 
 def _titles(cells: list[Cell]) -> list[str]:
     """What tells groups from each other."""
-    facts = [{path: canonical(value) for path, value in flat(_shared(cell))} for cell in cells]
+    facts = [{path: _told(value) for path, value in flat(_shared(cell))} for cell in cells]
     paths = dict.fromkeys(path for fact in facts for path in fact)
     differ = [path for path in paths if len({fact.get(path) for fact in facts}) > 1]
     short = _short(differ)
     titles = []
     for fact in facts:
-        told = [f"{short[path]} = {_plain(fact[path])}" for path in differ if path in fact]
+        told = [f"{short[path]} = {fact[path]}" for path in differ if path in fact]
         titles.append(", ".join(told))
     return titles
 
@@ -232,14 +231,23 @@ def _short(paths: list[str]) -> dict[str, str]:
     }
 
 
-def _plain(text: str) -> str:
-    return text.strip('"')
+def _told(value: Any) -> str:
+    """A value of a grid for people: a table by its name and what it holds."""
+    if isinstance(value, dict):
+        inside = ", ".join(f"{key} {_told(one)}" for key, one in value.items() if key != "name")
+        name = str(value.get("name", ""))
+        return f"{name} ({inside})" if name and inside else name or inside
+    return canonical(value).strip('"')
 
 
 def _line(cell: Cell, rows: pd.DataFrame, n_items: int | None) -> Line:
-    own = {path: value for path, value in cell.chosen.items() if path.startswith("policy.")}
+    own = {
+        path: value
+        for path, value in cell.chosen.items()
+        if path.startswith(("policy.", "options."))
+    }
     short = _short(list(own))
-    told = [f"{short[path]} = {_plain(canonical(value))}" for path, value in own.items()]
+    told = [f"{short[path]} = {_told(value)}" for path, value in own.items()]
     table = rows.pivot_table(index="seed", columns="t", values="value", dropna=False)
     last = rows[rows["t"] == rows["t"].max()].set_index("seed").loc[table.index]
     return Line(

@@ -22,7 +22,7 @@ from fairwolfe.lab.local import Engine, Event, play_all
 from fairwolfe.problem import whole_number
 from fairwolfe.simulation.compare import interval
 
-__all__ = ["Sweep", "microseconds", "pending", "run"]
+__all__ = ["Sweep", "pending", "run"]
 
 Progress = Callable[[Run, int], None]
 
