@@ -134,6 +134,10 @@ def test_only_common_seeds_are_paired() -> None:
     rows = {row["policy"]: row for row in group.rows()}
     assert rows["two"]["behind"] == pytest.approx(0.5)
     assert rows["three"]["behind"] is None
+    single = Group("", "", (one, line("four", (2, 9), [1.0, 1.1])))
+    last = single.rows()[1]
+    assert (last["behind"], last["behind_low"]) == (2.0, None)  # one seed in common: no interval
+    assert "four cannot be told apart" in single.sentences()[1]
     assert len(pictures([group]).groups[0]) == 2
 
 

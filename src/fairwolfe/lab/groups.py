@@ -28,8 +28,6 @@ __all__ = ["Group", "Line", "groups_of"]
 
 Interval = tuple[float, float, float]
 
-_FEWEST = 2  # seeds of an interval
-
 
 @dataclass(frozen=True, eq=False)
 class Line:
@@ -109,7 +107,7 @@ class Group:
             gaps = self.behind(line)
             behind: tuple[float | None, ...] = (None, None, None)
             if line is not self.best and len(gaps):
-                behind = interval(gaps[:, -1])
+                behind = interval(gaps[:, -1]) if len(gaps) > 1 else (gaps[0, -1], None, None)
             row |= dict(zip(("behind", "behind_low", "behind_high"), behind, strict=True))
             row |= {name: numbers[0] for name, numbers in line.fairness.items()}
             found.append(row | {"seeds": len(line.seeds), "us_per_round": line.us_per_round})
@@ -120,19 +118,20 @@ class Group:
         """Places after the point: two digits of the narrowest interval that is compared."""
         rows = self.rows()
         ends = [
-            (row["behind_low"], row["behind_high"]) for row in rows if row["behind"] is not None
+            (row["behind_low"], row["behind_high"]) for row in rows if row["behind_low"] is not None
         ]
-        halves = [0.5 * (high - low) for low, high in ends or [(r["low"], r["high"]) for r in rows]]
-        narrow = min((half for half in halves if half > 0.0), default=1e-3)
-        return int(np.clip(1 - np.floor(np.log10(narrow)), 0, 6))
+        ends = ends or [(row["low"], row["high"]) for row in rows]
+        return max((_digits(low, high) for low, high in ends if high > low), default=4)
 
     def number(self, value: float) -> str:
         """A value of f, or a difference of two."""
         return f"{value:.{self.digits}f}"
 
-    def span(self, low: float, high: float) -> str:
-        """An interval of f, or of differences."""
-        return f"{self.number(low)} to {self.number(high)}"
+    @staticmethod
+    def span(low: float, high: float) -> str:
+        """An interval, with as many digits as it has to tell."""
+        digits = _digits(low, high)
+        return f"{low:.{digits}f} to {high:.{digits}f}"
 
     def sentences(self) -> list[str]:
         """What the rows say, in words."""
@@ -143,8 +142,7 @@ class Group:
             f"{self.number(first['value'])}{known if first['seeds'] > 1 else ''}."
         ]
         clear = [row for row in others if row["behind_low"] is not None and row["behind_low"] > 0.0]
-        near = [row for row in others if row not in clear or row["seeds"] < _FEWEST]
-        clear = [row for row in clear if row not in near]
+        near = [row for row in others if row not in clear]
         if clear:
             one, more = clear[0], len(clear) - 1
             rest = {0: "", 1: "; the other one by more"}.get(more, f"; the other {more} by more")
@@ -170,6 +168,12 @@ class Group:
         if unfair is not fair:
             text += f", with {unfair['policy']} {100 * unfair['bottom_half']:.0f} %"
         return text + "."
+
+
+def _digits(low: float, high: float) -> int:
+    """Places after the point that show two digits of half of an interval."""
+    half = max(0.5 * (high - low), 1e-5)
+    return int(np.clip(1 - np.floor(np.log10(half)), 0, 6))
 
 
 def _listed(names: Sequence[str]) -> str:

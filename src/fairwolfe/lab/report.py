@@ -154,14 +154,11 @@ class Report:
         head += ["user side", "Gini index", "bottom half"] if fair else []
         rows = []
         for row in group.rows():
-            several = row["seeds"] > 1
             cells = [row["policy"], group.number(row["value"])]
-            cells.append(group.span(row["low"], row["high"]) if several else "")
-            if row["behind"] is None:
-                cells += ["", ""]
-            else:
-                cells.append(group.number(row["behind"]))
-                cells.append(group.span(row["behind_low"], row["behind_high"]) if several else "")
+            cells.append(group.span(row["low"], row["high"]) if row["seeds"] > 1 else "")
+            cells.append("" if row["behind"] is None else group.number(row["behind"]))
+            ends = (row["behind_low"], row["behind_high"])
+            cells.append("" if None in ends else group.span(*ends))
             if fair:
                 cells += [f"{row['utility']:.4g}", f"{row['gini']:.3f}"]
                 cells.append(f"{100 * row['bottom_half']:.0f} %")
