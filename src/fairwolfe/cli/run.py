@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -97,10 +98,12 @@ def run(
     from fairwolfe import lab
 
     import_from_here()
-    experiment = lab.load(file)
+    # What modules of the user's and Ray print must not mix with the table or the JSON.
+    with redirect_stdout(sys.stderr):
+        experiment = lab.load(file)
     folder = out or Path("out") / experiment.name
     wanted = lab.pending(experiment, folder, seeds)
-    with _progress(wanted) as progress:
+    with redirect_stdout(sys.stderr), _progress(wanted) as progress:
         swept = lab.run(
             experiment,
             folder,
@@ -129,7 +132,7 @@ def _document(swept: Sweep) -> dict[str, Any]:
         "folder": str(swept.out),
         "stopped": swept.stopped,
         "missing": len(swept.missing),
-        "failed": {run.id: str(path) for run, path in swept.failed.items()},
+        "failed": {failed.run.id: str(failed.file) for failed in swept.failed},
         "warnings": swept.warnings(),
         "policies": swept.table(),
     }
@@ -153,8 +156,8 @@ def _print_sweep(swept: Sweep, resuming: str) -> None:
     )
     for text, count in swept.warnings().items():
         click.echo(f"{count} run{'s' * (count > 1)} warned: {text}", err=True)
-    for failed, path in swept.failed.items():
-        click.echo(f"failed: {failed.label}, seed {failed.seed}: {path}", err=True)
+    for failed in swept.failed:
+        click.echo(f"failed: {failed.run.label}, seed {failed.run.seed}: {failed.file}", err=True)
     if swept.missing:
         why = {"interrupted": "interrupted", "time": "the time is up", None: "some runs failed"}
         click.echo(
