@@ -15,6 +15,8 @@ from fairwolfe.cli.check import check
 from fairwolfe.cli.data import data
 from fairwolfe.cli.demo import demo
 from fairwolfe.cli.listing import list_command
+from fairwolfe.cli.report import report
+from fairwolfe.cli.run import run
 from fairwolfe.cli.tradeoff import tradeoff
 from fairwolfe.errors import FairwolfeError, did_you_mean
 
@@ -59,5 +61,5 @@ def commands() -> None:
     """Contextual bandits with concave rewards, and fair ranking."""
 
 
-for _command in (check, data, demo, list_command, tradeoff):
+for _command in (check, data, demo, list_command, report, run, tradeoff):
     commands.add_command(_command)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from fairwolfe.cli.printing import as_json, console, print_json, print_table
+from fairwolfe.cli.printing import as_json, console, import_from_here, print_json, print_table
 from fairwolfe.errors import FairwolfeError, InvalidInput, did_you_mean
 
 if TYPE_CHECKING:
@@ -61,10 +60,7 @@ def check(ctx: click.Context, subject: str, as_json: bool) -> None:
 def _outcomes(subject: str) -> list[Outcome]:
     from fairwolfe import checks
 
-    # As with `python -m`: what stands in the current directory can be imported.
-    here = os.getcwd()
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    import_from_here()
     try:
         return list(checks.outcomes(_class_of(subject)))
     except FairwolfeError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "as_json",
     "console",
+    "import_from_here",
     "make_folder",
     "out_option",
     "print_files",
@@ -36,6 +38,13 @@ out_option = click.option(
     metavar="DIR",
     help="Where the figures are written.",
 )
+
+
+def import_from_here() -> None:
+    """As with `python -m`: what stands in the current directory can be imported."""
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
 
 
 def make_folder(out: Path) -> None:

@@ -1,0 +1,233 @@
+"""`run`: play what is missing of an experiment, here or on Ray, into a folder of results."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from fairwolfe.errors import InvalidInput, did_you_mean
+from fairwolfe.folders import whole_file
+from fairwolfe.lab import results
+from fairwolfe.lab.experiment import Experiment, Run
+from fairwolfe.lab.local import Engine, Event, play_all
+from fairwolfe.problem import whole_number
+from fairwolfe.simulation.compare import interval
+
+__all__ = ["Failure", "Sweep", "pending", "run"]
+
+Progress = Callable[[Run, int], None]
+
+
+class Failure(NamedTuple):
+    """A run that failed, and the file that tells why."""
+
+    run: Run
+    file: Path
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What a folder holds of an experiment after `run`, and why `run` ended.
+
+    `stopped` is None where every run was tried, "interrupted" after Ctrl-C, "time" where the
+    time was up. `missing` are the runs that have no result, `failed` those of them that have a
+    file with the reason.
+    """
+
+    experiment: Experiment
+    out: Path
+    seeds: tuple[int, ...]
+    stopped: Literal["interrupted", "time"] | None
+    missing: tuple[Run, ...]
+
+    @property
+    def failed(self) -> tuple[Failure, ...]:
+        """The runs that failed, with the reasons."""
+        found = (Failure(run, _failure(self.out, run.id)) for run in self.missing)
+        return tuple(one for one in found if one.file.exists())
+
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each policy and point of the grid: f at the horizon with its 95 % interval."""
+        rows: list[dict[str, Any]] = []
+        frame: Any = None
+        with suppress(InvalidInput):  # nothing is finished yet
+            frame = results.read(self.out)
+            frame = frame[frame["seed"].isin(self.seeds)]
+        for cell in self.experiment.cells:
+            row: dict[str, Any] = {"label": cell.label, **cell.chosen, "seeds": 0}
+            row |= dict.fromkeys(("value", "low", "high", "us_per_round"))
+            if frame is not None:
+                mine = frame["run"].str.startswith(f"{cell.settings.id}-")
+                played = frame[mine & (frame["label"] == cell.label)].groupby("seed")
+                if played.ngroups:
+                    mean, low, high = interval(played["value"].last().to_numpy())
+                    row |= {"seeds": played.ngroups, "value": mean, "low": low, "high": high}
+                    row["us_per_round"] = microseconds(played)
+            rows.append(row)
+        return rows
+
+    def warnings(self) -> dict[str, int]:
+        """What the runs of the folder warned of, and how many did."""
+        return dict(
+            Counter(text for facts in results.facts(self.out) for text in facts["warnings"])
+        )
+
+
+def pending(
+    experiment: Experiment, out: str | os.PathLike[str], seeds: Iterable[int] | None = None
+) -> tuple[Run, ...]:
+    """The runs that a folder does not hold yet."""
+    results.require_arrow()
+    done = results.finished(Path(out))
+    return tuple(run for run in experiment.runs(seeds) if run.id not in done)
+
+
+def run(
+    experiment: Experiment,
+    out: str | os.PathLike[str],
+    *,
+    jobs: int | None = None,
+    on: Literal["local", "ray"] = "local",
+    address: str | None = None,
+    seeds: int | Iterable[int] | None = None,
+    resume: bool = False,
+    seconds: float | None = None,
+    progress: Progress | None = None,
+) -> Sweep:
+    """Play the runs of an experiment that a folder does not hold yet.
+
+    A run that fails leaves its traceback in ``out/failed`` and the others go on. Ctrl-C, the end
+    of the time and even the death of this process leave a folder that `resume` completes; the
+    numbers are those of a sweep that was never interrupted, bit for bit.
+
+    Parameters
+    ----------
+    out: the folder; `spec.toml`, `runs/` and `failed/` are written there
+    jobs: how many runs at once; None is one for each core, on Ray what the cluster has room for
+    on: "local" processes, or "ray"
+    address: of a running Ray cluster; None starts one on this machine
+    seeds: a number, for 0, 1, ..., or a list, in place of the spec's
+    resume: go on in a folder that holds results of an experiment of the same name. Its spec may
+        have changed: runs that are still asked for are kept.
+    seconds: stop after that time
+    progress: called with a run and the number of its rounds played since the last call
+    """
+    results.require_arrow()
+    chosen = _seeds(experiment, seeds)
+    if jobs is not None:
+        whole_number("jobs", jobs)
+    if seconds is not None and not seconds > 0.0:
+        raise InvalidInput(f"seconds is {seconds!r}; give a number above 0, or None")
+    if on not in ("local", "ray"):
+        raise InvalidInput(f"on is {on!r}; {did_you_mean(on, ('local', 'ray'))}")
+    if address is not None and on == "local":
+        raise InvalidInput(f"address is {address!r}, and runs are local; say on='ray' too")
+    experiment.check()
+    folder = Path(out)
+    deadline = None if seconds is None else time.monotonic() + seconds
+    _prepare(folder, experiment, resume)
+    wanted = pending(experiment, folder, chosen)
+    stopped: Literal["interrupted", "time"] | None = None
+    if wanted:
+        events = _engine(on, address)(wanted, jobs, deadline)
+        try:
+            with closing(events):
+                _keep(events, folder, progress)
+        except KeyboardInterrupt:
+            stopped = "interrupted"
+    missing = pending(experiment, folder, chosen)
+    if stopped is None and any(not _failure(folder, run.id).exists() for run in missing):
+        stopped = "time"
+    return Sweep(experiment, folder, chosen, stopped, missing)
+
+
+def microseconds(played: Any) -> float:
+    """Of a round; what comes before the first checkpoint is mostly the loading of kernels."""
+    first, last = played[["t", "seconds"]].first(), played[["t", "seconds"]].last()
+    if (first["t"] == last["t"]).any():
+        first = 0.0 * first
+    rate = (last["seconds"] - first["seconds"]) / (last["t"] - first["t"])
+    return 1e6 * float(rate.median())
+
+
+def _engine(on: str, address: str | None) -> Engine:
+    if on == "local":
+        return play_all
+    from fairwolfe.lab.ray_backend import engine
+
+    return engine(address)
+
+
+def _keep(events: Iterator[Event], folder: Path, progress: Progress | None) -> None:
+    """Write what comes, as it comes."""
+    told: Counter[str] = Counter()
+    for event in events:
+        played = event.content if event.kind == "rounds" else 0
+        if event.kind == "done":
+            results.write(folder, event.run.id, event.content)
+            _failure(folder, event.run.id).unlink(missing_ok=True)
+        elif event.kind == "failed":
+            _write_failure(folder, event.run, event.content)
+        if event.kind != "rounds":
+            played = event.run.settings.horizon - told[event.run.id]
+        told[event.run.id] += played
+        if progress is not None:
+            progress(event.run, played)
+
+
+def _failure(folder: Path, run_id: str) -> Path:
+    return folder / "failed" / f"{run_id}.txt"
+
+
+def _write_failure(folder: Path, run: Run, reason: str) -> None:
+    settings = json.dumps(msgspec.to_builtins(run.settings), indent=2)
+    text = f"{run.label}, seed {run.seed}\n\n{reason}\n{settings}\n"
+    with whole_file(_failure(folder, run.id)) as file:
+        file.write(text.encode())
+
+
+def _seeds(experiment: Experiment, seeds: int | Iterable[int] | None) -> tuple[int, ...]:
+    if seeds is None:
+        return experiment.spec.numbers()
+    chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+    sound = all(isinstance(s, int) and not isinstance(s, bool) and s >= 0 for s in chosen)
+    if not chosen or not sound or len(set(chosen)) < len(chosen):
+        raise InvalidInput(
+            f"seeds is {seeds!r}; give how many, or different whole numbers of at least 0"
+        )
+    return chosen
+
+
+def _prepare(folder: Path, experiment: Experiment, resume: bool) -> None:
+    """Make the folder, or refuse one that holds something else."""
+    spec = folder / "spec.toml"
+    if spec.exists():
+        held = results.experiment_of(folder)
+        if held.name != experiment.name:
+            raise InvalidInput(
+                f"{folder} holds the experiment {held.name!r}, not {experiment.name!r}; give "
+                "another folder"
+            )
+        if not resume:
+            raise InvalidInput(
+                f"{folder} holds results of {held.name!r} already; resume them (--resume), or give "
+                "another folder"
+            )
+    elif folder.is_dir() and any(folder.iterdir()):
+        raise InvalidInput(f"{folder} holds other files; give a folder that is new or empty")
+    try:
+        for place in ("runs", "failed"):
+            (folder / place).mkdir(parents=True, exist_ok=True)
+        with whole_file(spec) as file:
+            file.write(experiment.text.encode())
+    except OSError as error:
+        raise InvalidInput(f"{folder} cannot be written to: {error.strerror}") from error
