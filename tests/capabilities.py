@@ -74,15 +74,18 @@ CAPABILITIES = {
 
 # Names of the registry whose examples() need something of the machine.
 _NEEDED_BY = {
-    "extended": "vowpalwabbit",
-    "sklearn": "scikit-learn",
-    "vowpal-wabbit": "vowpalwabbit",
+    "extended": ["vowpalwabbit"],
+    "lastfm-2k": ["implicit", "lastfm data", "pyarrow"],
+    "lastfm-50": ["implicit", "lastfm data", "pyarrow"],
+    "listening": ["implicit"],
+    "sklearn": ["scikit-learn"],
+    "vowpal-wabbit": ["vowpalwabbit"],
 }
 
 
 def marks_of(name: str) -> list[pytest.MarkDecorator]:
     """The marks of a test that plays the examples of a name of the registry."""
-    return [pytest.mark.needs(_NEEDED_BY[name])] if name in _NEEDED_BY else []
+    return [pytest.mark.needs(*_NEEDED_BY[name])] if name in _NEEDED_BY else []
 
 
 @cache

@@ -88,7 +88,7 @@ def _between(text: str, block: Block, after: Block) -> str:
     return text[block.end : text.rindex("```", 0, after.start)]
 
 
-@pytest.mark.needs("matplotlib", "scikit-learn")
+@pytest.mark.needs("implicit", "matplotlib", "pyarrow", "scikit-learn")
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_an_example_runs_and_writes_only_where_it_is_told(example: Path, tmp_path: Path) -> None:
     work, out = tmp_path / "work", tmp_path / "out"
@@ -190,7 +190,7 @@ def test_the_sources_cite_only_what_a_reader_has() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.needs("matplotlib", "scikit-learn")
+@pytest.mark.needs("implicit", "matplotlib", "pyarrow", "scikit-learn")
 def test_the_documentation_builds_without_a_warning(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html"]
     command += ["-d", str(tmp_path / "trees"), str(DOCS), str(tmp_path / "html")]

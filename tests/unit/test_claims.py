@@ -44,7 +44,7 @@ def falling(top: float, when: float, end: float) -> Vector:
     return np.asarray(np.where(x < 0.0, top + 0.2 * x, np.maximum(top - 0.1 * x, end)))
 
 
-def curves(quantity: str = "value", **values: Vector) -> Curves:
+def curves(values: Mapping[str, Any], quantity: str = "value") -> Curves:
     return Curves(T, {label: {quantity: noisy(curve)} for label, curve in values.items()})
 
 
@@ -89,11 +89,11 @@ LOW = rankings(rising(0.4), rising(3.0))
 
 
 def slopes(policy: str, exponent: float) -> Curves:
-    return curves("mean_pseudo_regret", **{policy: T**exponent})
+    return curves({policy: T**exponent}, "mean_pseudo_regret")
 
 
 def smoothings(apart: float) -> Curves:
-    return curves(**{"anytime": rising(1.0 + apart), "fixed horizon": rising(1.0)})
+    return curves({"anytime": rising(1.0 + apart), "fixed horizon": rising(1.0)})
 
 
 # id -> (results on which it must hold, results on which it must not), one for each need.

@@ -28,7 +28,7 @@ from fairwolfe.ranking import FairLearnRank, FWLinUCBRank
 from fairwolfe.simulation import TradeOff, metrics, simulate
 from fairwolfe.simulation.tradeoff import item_objective, plan
 from fairwolfe.simulation.tradeoff.plot import draw, plot
-from fairwolfe.simulation.tradeoff.result import BEST, FAIR, FLOOR, _smallest
+from fairwolfe.simulation.tradeoff.result import BEST, FAIR, FLOOR, smallest_gap
 from fairwolfe.simulation.tradeoff.words import knee
 
 WORLD = FactorModel(12, 9, dcg(3), n_factors=3)
@@ -193,24 +193,24 @@ def test_an_objective_without_value_at_nothing_is_no_obstacle() -> None:
 # --- the difference of two curves -------------------------------------------------------------
 
 
-def test_the_smallest_difference_is_that_of_a_fine_grid() -> None:
+def test_thesmallest_gap_difference_is_that_of_a_fine_grid() -> None:
     rng = np.random.default_rng(1)
     for _ in range(20):
         one, other = (np.column_stack([rng.random(n), rng.random(n)]) for n in (5, 7))
         first, second = (points[points[:, 0].argsort()] for points in (one, other))
         grid = np.linspace(max(first[0, 0], second[0, 0]), min(first[-1, 0], second[-1, 0]), 20_001)
         fine = (np.interp(grid, *first.T) - np.interp(grid, *second.T)).min()
-        assert _smallest(one, other) == pytest.approx(fine, abs=0.02)
-        assert _smallest(one, other) <= fine + 1e-12
+        assert smallest_gap(one, other) == pytest.approx(fine, abs=0.02)
+        assert smallest_gap(one, other) <= fine + 1e-12
 
 
 def test_a_point_of_both_curves_says_nothing() -> None:
     fair = np.array([[0.6, 1.0], [0.2, 0.9]])
     floors = np.array([[0.6, 1.0], [0.4, 0.7], [0.2, 0.6]])
-    assert _smallest(fair, floors) == pytest.approx(0.25)
-    assert np.isnan(_smallest(fair, fair))
-    assert np.isnan(_smallest(fair, floors + np.array([5.0, 0.0])))
-    assert np.isnan(_smallest(fair, np.empty((0, 2))))
+    assert smallest_gap(fair, floors) == pytest.approx(0.25)
+    assert np.isnan(smallest_gap(fair, fair))
+    assert np.isnan(smallest_gap(fair, floors + np.array([5.0, 0.0])))
+    assert np.isnan(smallest_gap(fair, np.empty((0, 2))))
 
 
 def test_no_beta_and_no_floor_are_the_same_policy(found: TradeOff) -> None:
@@ -220,7 +220,7 @@ def test_no_beta_and_no_floor_are_the_same_policy(found: TradeOff) -> None:
 def test_the_difference_is_that_of_every_seed(found: TradeOff) -> None:
     smallest = found.difference()
     pairs = zip(found.curve(FAIR), found.curve(FLOOR), strict=True)
-    assert smallest.each.tolist() == [_smallest(one, other) for one, other in pairs]
+    assert smallest.each.tolist() == [smallest_gap(one, other) for one, other in pairs]
     assert smallest.mean == pytest.approx(smallest.each.mean())
     assert smallest.low <= smallest.mean <= smallest.high
 

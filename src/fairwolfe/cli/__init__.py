@@ -12,8 +12,11 @@ from typing import Any
 import click
 
 from fairwolfe.cli.check import check
+from fairwolfe.cli.data import data
 from fairwolfe.cli.demo import demo
 from fairwolfe.cli.listing import list_command
+from fairwolfe.cli.report import report
+from fairwolfe.cli.reproduce import reproduce
 from fairwolfe.cli.run import run
 from fairwolfe.cli.tradeoff import tradeoff
 from fairwolfe.errors import FairwolfeError, did_you_mean
@@ -59,5 +62,5 @@ def commands() -> None:
     """Contextual bandits with concave rewards, and fair ranking."""
 
 
-for _command in (check, demo, list_command, run, tradeoff):
+for _command in (check, data, demo, list_command, report, reproduce, run, tradeoff):
     commands.add_command(_command)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from fairwolfe.cli.engine import INTERRUPTED, engine_options
 from fairwolfe.cli.printing import as_json, make_folder, print_files, print_json, print_table
-from fairwolfe.cli.run import INTERRUPTED, TIME, shares_done
+from fairwolfe.cli.progress import bars
 
 if TYPE_CHECKING:
     from fairwolfe.lab.reproduce import Reproduction
@@ -25,11 +26,7 @@ __all__ = ["reproduce"]
     metavar="DIR",
     help="Where results and report are written.  [default: out/reproduce, out/quick]",
 )
-@click.option("--resume", is_flag=True, help="Play what is missing in DIR, and what failed.")
-@click.option("--for", "seconds", type=TIME, metavar="TIME", help="Stop after 90s, 10m, 2h.")
-@click.option("--jobs", type=click.IntRange(min=1), help="Runs at once.  [default: the cores]")
-@click.option("--on", type=click.Choice(["local", "ray"]), default="local", show_default=True)
-@click.option("--address", help="Of a running Ray cluster; without it one is started here.")
+@engine_options
 @click.option(
     "--page",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -67,7 +64,7 @@ def reproduce(
     folder = out or Path("out") / ("quick" if quick else "reproduce")
     make_folder(folder)
     work = {name: study.work(experiment) for name, (study, experiment, _) in planned.items()}
-    with shares_done(work) as progress:
+    with bars(work) as tick:
         found = of_paper.reproduce(
             figures,
             folder,
@@ -77,7 +74,7 @@ def reproduce(
             jobs=jobs,
             on=on,
             address=address,
-            progress=progress,
+            progress=lambda name, share: tick(name, share * work[name]),
         )
     files = write_report(found)
     if page is not None:

@@ -130,8 +130,6 @@ def _world(name: str, table: dict[str, Any]) -> Any:
     from fairwolfe import environments
     from fairwolfe.registry import names
 
-    kinds: Any = environments
-
     if name in names("environments"):
         unused = [option for option in table if option.endswith("_column")]
         if unused:
@@ -141,7 +139,7 @@ def _world(name: str, table: dict[str, Any]) -> Any:
     path = Path(name)
     if path.is_file():
         renamed = {option.removesuffix("_column"): value for option, value in table.items()}
-        return kinds.Listening(path, **renamed)
+        return environments.Listening(path, **renamed)
     if path.suffix.lower() in _TABLES or len(path.parts) > 1:
         raise MissingData(f"there is no file {name}; give a table of users, items and counts")
     known = ", ".join(names("environments"))

@@ -13,13 +13,27 @@ from typing import Any
 from fairwolfe.environments.factor_model import FactorModel
 from fairwolfe.environments.finite import Finite
 from fairwolfe.environments.finite_ranking import FiniteRanking
+from fairwolfe.environments.lastfm import LastFM2k, LastFM50
+from fairwolfe.environments.listening import Listening
 from fairwolfe.environments.mehrotra import Mehrotra
 from fairwolfe.environments.nonlinear import Nonlinear
 from fairwolfe.environments.position_weights import body, dcg
 from fairwolfe.errors import InvalidInput, did_you_mean
 from fairwolfe.registry import load
 
-__all__ = ["FactorModel", "Finite", "FiniteRanking", "Mehrotra", "Nonlinear", "body", "dcg", "make"]
+__all__ = [
+    "FactorModel",
+    "Finite",
+    "FiniteRanking",
+    "LastFM2k",
+    "LastFM50",
+    "Listening",
+    "Mehrotra",
+    "Nonlinear",
+    "body",
+    "dcg",
+    "make",
+]
 
 
 def make(name: str, **options: Any) -> Any:

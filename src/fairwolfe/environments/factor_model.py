@@ -21,7 +21,7 @@ from fairwolfe.protocols import IntVector, Matrix, Vector
 
 __all__ = ["FactorModel"]
 
-_CALIBRATIONS = (None, "clip", "affine")
+CALIBRATIONS = (None, "clip", "affine")
 _WEIGHTS = dcg(10)
 _FACTORS = 8  # of a drawn world
 _SKEW = 0.4  # the r-th most popular item of a drawn world has norm r^-_SKEW
@@ -75,7 +75,7 @@ class FactorModel(RankingWorld):
     n_factors: int | None = None
 
     def __post_init__(self) -> None:
-        if self.calibration not in _CALIBRATIONS:
+        if self.calibration not in CALIBRATIONS:
             raise InvalidInput(
                 f"calibration is {self.calibration!r}; give None, 'clip' or 'affine'"
             )
@@ -216,7 +216,7 @@ class FactorModel(RankingWorld):
 
     def _world(self, users: Matrix, items: Matrix) -> RankingArrays:
         thetas, ranges = self._thetas, np.array(list(self._ranges.values()))
-        found = np.array([_extremes(users @ theta, items) for theta in thetas])
+        found = np.array([extremes(users @ theta, items) for theta in thetas])
         if self.calibration == "affine":
             users, items, thetas = _affine(users, items, thetas, ranges, found)
         elif self.calibration is None:
@@ -275,11 +275,14 @@ def _table(name: str, values: Any) -> Table:
     return values if isinstance(values, Table) else Table(name, values, (name, "factors"))
 
 
-def _extremes(turned: Matrix, items: Matrix) -> tuple[float, float]:
+def extremes(turned: Matrix, items: Matrix) -> tuple[float, float]:
     """The smallest and the largest mean, a block of users at a time."""
     size = max(1, _BLOCK // len(items))
-    blocks = [turned[i : i + size] @ items.T for i in range(0, len(turned), size)]
-    return min(float(b.min()) for b in blocks), max(float(b.max()) for b in blocks)
+    least, most = math.inf, -math.inf
+    for i in range(0, len(turned), size):
+        means = turned[i : i + size] @ items.T
+        least, most = min(least, float(means.min())), max(most, float(means.max()))
+    return least, most
 
 
 def _affine(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from dataclasses import is_dataclass
+from functools import cache, lru_cache
 from inspect import Parameter, signature
-from typing import Any, NamedTuple
+from types import NoneType, UnionType
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from fairwolfe import environments
 from fairwolfe.errors import FairwolfeError, InvalidInput, did_you_mean
@@ -17,6 +19,7 @@ from fairwolfe.objectives import Concave
 from fairwolfe.protocols import Environment, Policy, keeps
 from fairwolfe.ranking import Ranker
 from fairwolfe.registry import KINDS, import_class, load, names
+from fairwolfe.simulation.service import Service
 from fairwolfe.simulation.trace import checkpoint_grid
 
 __all__ = ["OPTIONS", "Parts", "build", "checked"]
@@ -37,8 +40,33 @@ def _flag(value: Any, path: str) -> bool:
     return value
 
 
+_LAWS = {"constant": "Constant", "geometric": "Geometric", "uniform": "Uniform"}
+_LAWS["by-outcome"] = "ByOutcome"
+
+
+def _law(value: Any, path: str) -> Any:
+    """A delay: a number of rounds, or a table with the name of a law."""
+    if not isinstance(value, dict):
+        return value
+    name = value.get("name")
+    if not (isinstance(name, str) and (name in _LAWS or ":" in name)):
+        raise InvalidInput(
+            f"{path}.name is {name!r}; give one of {', '.join(_LAWS)}, or module:Class"
+        )
+    inner = {key: _law(one, f"{path}.{key}") for key, one in value.items() if key != "name"}
+    return inner | {"name": name if ":" in name else f"fairwolfe.simulation.delays:{_LAWS[name]}"}
+
+
+def _service(value: Any, path: str) -> Service:
+    if not isinstance(value, dict):
+        raise InvalidInput(f"{path} is {shown(value)}; give a table, such as {{ delay = 100 }}")
+    table = {key: _law(one, f"{path}.{key}") for key, one in value.items()}
+    made: Service = _object(table | {"name": "fairwolfe.simulation:Service"}, path, ())
+    return made
+
+
 # Keywords of `simulate` that a spec may set: how the value of each is checked or built.
-OPTIONS: dict[str, Callable[[Any, str], Any]] = {"scalar_regret": _flag}
+OPTIONS: dict[str, Callable[[Any, str], Any]] = {"scalar_regret": _flag, "service": _service}
 
 
 def build(settings: Settings, label: str = "policy") -> Parts:
@@ -46,8 +74,8 @@ def build(settings: Settings, label: str = "policy") -> Parts:
 
     >>> from fairwolfe.lab.grid import Settings
     >>> policy = {"name": "frank-wolfe", "base": {"name": "linucb"}}
-    >>> build(Settings(environment={"name": "mehrotra"}, objective={"name": "minimum"},
-    ...     policy=policy, horizon=10, checkpoints=None, options={})).policy.objective
+    >>> world, f = {"name": "mehrotra"}, {"name": "minimum"}
+    >>> build(Settings(environment=world, objective=f, policy=policy, horizon=10)).policy.objective
     Minimum()
     """
     world = _environment(canonical(settings.environment))
@@ -124,6 +152,9 @@ def _object(table: dict[str, Any], path: str, kinds: tuple[str, ...], **default:
             raise InvalidInput(
                 f"{path}.{key} is no parameter of {name!r}; {did_you_mean(key, known)}"
             )
+    for key, hint in _plain_hints(kind).items():
+        if key in given:
+            _require(given[key], hint, f"{path}.{key}", name)
     built = {key: _value(value, f"{path}.{key}") for key, value in given.items()}
     for key, value in default.items():
         if key in known and value is not None:
@@ -146,6 +177,41 @@ def _class(name: str, path: str, kinds: tuple[str, ...]) -> type:
         )
     with _at(f"{path}.name"):
         return load(known[name], name)
+
+
+_WORDS = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
+
+
+@cache
+def _plain_hints(kind: type) -> dict[str, tuple[Any, ...]]:
+    """Of the parameters that are plain values: the types, or the values, that each may have."""
+    subject: Any = kind
+    try:
+        hints = get_type_hints(kind if is_dataclass(kind) else subject.__init__)
+    except Exception:  # a name that only type checkers see: the constructor will judge
+        return {}
+    plain = {}
+    for key, hint in hints.items():
+        several = get_origin(hint) in (Union, UnionType)
+        options = [o for o in (get_args(hint) if several else (hint,)) if o is not NoneType]
+        if all(option in _WORDS or get_origin(option) is Literal for option in options):
+            plain[key] = tuple(options)
+    return plain
+
+
+def _require(value: Any, options: tuple[Any, ...], path: str, name: str) -> None:
+    words: list[str] = []
+    for option in options:
+        if option in _WORDS:
+            kinds = (int, float) if option is float else option
+            if isinstance(value, kinds) and isinstance(value, bool) == (option is bool):
+                return
+            words.append(_WORDS[option])
+        else:
+            if value in get_args(option):
+                return
+            words += map(repr, get_args(option))
+    raise InvalidInput(f"{path} is {shown(value)}; {name!r} takes {' or '.join(words)} there")
 
 
 _INNER = tuple(kind for kind in KINDS if kind != "environments")

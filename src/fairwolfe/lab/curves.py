@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -65,24 +65,27 @@ class Curves:
 
     def best(self, label: str, t: float = np.inf) -> Vector:
         """The largest value up to t, one number a seed."""
-        return self.over_time(label)[:, : self._last(t) + 1].max(axis=1)
+        best: Vector = self.over_time(label)[:, : self._last(t) + 1].max(axis=1)
+        return best
 
     def peak(self, label: str) -> Vector:
         """When the largest value was reached, one time a seed."""
-        found: Any = self.t[self.over_time(label).argmax(axis=1)].astype(np.float64)
-        return np.asarray(found, dtype=np.float64)
+        times: Vector = self.t[self.over_time(label).argmax(axis=1)].astype(np.float64)
+        return times
 
     def settled(self, label: str, share: float = 0.99) -> Vector:
         """The first checkpoint with that share of the final value, one time a seed."""
         values = self.over_time(label)
         near = values >= values[:, -1:] - (1.0 - share) * np.abs(values[:, -1:])
-        return self.t[near.argmax(axis=1)].astype(np.float64)
+        times: Vector = self.t[near.argmax(axis=1)].astype(np.float64)
+        return times
 
     def lead(self, label: str, start: float = 1.0) -> Vector:
         """The share of checkpoints from `start` on at which a label is highest, by seed."""
         rivals = np.max([self.over_time(other) for other in self.runs if other != label], axis=0)
         later = self.t >= start
-        return np.mean((self.over_time(label) > rivals)[:, later], axis=1)
+        share: Vector = np.mean((self.over_time(label) > rivals)[:, later], axis=1)
+        return share
 
     def _last(self, t: float) -> int:
         return max(int(np.searchsorted(self.t, t, side="right")) - 1, 0)

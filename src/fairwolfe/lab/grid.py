@@ -17,7 +17,7 @@ from fairwolfe.lab.spec import Spec, canonical, shown
 __all__ = ["Cell", "Settings", "cells", "flat"]
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All that a run depends on but its seed. No label: a name changes no number.
 
     `objective` is what is measured. A policy that takes an objective and states none follows it;
@@ -25,11 +25,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     environment: dict[str, Any]
-    objective: dict[str, Any] | None
     policy: dict[str, Any]
     horizon: int
-    checkpoints: list[int] | None
-    options: dict[str, Any]
+    objective: dict[str, Any] | None = None
+    checkpoints: list[int] | None = None
+    options: dict[str, Any] = {}
 
     @classmethod
     def of(cls, spec: Spec, policy: dict[str, Any]) -> Settings:
@@ -49,7 +49,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def text(self) -> str:
-        """Canonical JSON."""
+        """Canonical JSON, without what is left out: a setting that is new changes no old id."""
         return canonical(msgspec.to_builtins(self))
 
     @property

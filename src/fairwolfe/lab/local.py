@@ -89,13 +89,15 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | ONE_THREAD,
+            start_new_session=True,  # Ctrl-C in a terminal is for the parent to answer
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._orders = Frames(self.process.stdin)  # type: ignore[arg-type]
         self._answers = Frames(self.process.stdout)  # type: ignore[arg-type]
         self.send({"warm": warm})
-        threading.Thread(target=self._read, args=(said,), daemon=True).start()
+        self._reader = threading.Thread(target=self._read, args=(said,), daemon=True)
+        self._reader.start()
 
     def send(self, value: Any) -> None:
         """An order; where the process is dead, the end of its answers tells."""
@@ -114,15 +116,16 @@ class _Worker:
             self._orders.stream.close()
 
     def wait(self) -> int:
-        """Its exit code, at the latest after it was killed."""
+        """Its exit code; it is killed where it does not end by itself."""
+        self.hang_up()
         try:
-            return self.process.wait(_PATIENCE)
+            code = self.process.wait(_PATIENCE)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            return self.process.wait()
-        finally:
-            with suppress(OSError):
-                self._answers.stream.close()
+            code = self.process.wait()
+        self._reader.join()
+        self._answers.stream.close()
+        return code
 
 
 class _Crew:
@@ -146,7 +149,6 @@ class _Crew:
                 self._give(worker, waiting.popleft())
             else:
                 self.workers.remove(worker)
-                worker.hang_up()
                 worker.wait()
         starting = sum(worker.run is None for worker in self.workers)
         while len(self.workers) < self.size and starting < len(waiting):

@@ -48,11 +48,16 @@ def draw(figure: Figure, results: Mapping[str, Curves], best: Best) -> Picture:
 
 def _legend(picture: Canvas) -> None:
     """One legend under all panels: they share their lines."""
-    found = {}
+    found: dict[str, Any] = {}
     for ax in picture.axes:
-        found |= dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
+        handles, labels = ax.get_legend_handles_labels()
+        found |= dict(zip(labels, handles, strict=True))
     picture.legend(
-        found.values(), found, loc="outside lower center", ncols=min(len(found), 4), frameon=False
+        list(found.values()),
+        list(found),
+        loc="outside lower center",
+        ncols=min(len(found), 4),
+        frameon=False,
     )
 
 
@@ -117,10 +122,10 @@ def _trade_off(ax: Axes, curves: Curves, best: Any, labels: Any) -> None:
         settings, gini, utility = points(curves, policy)
         x, y = gini.mean(axis=0), utility.mean(axis=0)
         ax.plot(x, y, color=COLOURS[i], linestyle=LINES[i], marker=MARKERS[i], label=policy)
-        for setting, *place in zip(settings, x, y, strict=True):
+        for setting, left, up in zip(settings, x, y, strict=True):
             ax.annotate(
                 f"{setting:g}",
-                place,
+                (left, up),
                 xytext=(4, 4 if i == 0 else -10),
                 textcoords="offset points",
                 fontsize=8,

@@ -142,7 +142,7 @@ def reproduce(
             progress=None if progress is None else _shares(progress, name, total),
         )
         stopped = swept.stopped
-        failed += swept.failed.values()
+        failed += [failure.file for failure in swept.failed]
     studies = {name: _played(folder / name, *planned[name]) for name in planned}
     return Reproduction(folder, quick, figures(names), studies, stopped, tuple(failed))
 
@@ -166,12 +166,12 @@ def _best(played: Played) -> Any:
     """The value of f that any policy can reach; of a trade-off, points (Gini index, utility)."""
     cells = played.experiment.cells
     parts = build(cells[0].settings, cells[0].label)
-    world = parts.environment
+    world, measured = parts.environment, parts.objective or parts.policy.objective
     # A world that is the same for all seeds is made once.
     fixed = world.init(stream(0, "world")) is world.init(stream(1, "world"))
     seeds = (0,) if fixed else played.experiment.spec.numbers()[: played.seeds]
     if "tradeoff" not in played.study.name:
-        return float(np.mean([optimum(world, parts.objective, seed).value for seed in seeds]))
+        return float(np.mean([optimum(world, measured, seed).value for seed in seeds]))
     found = []
     for cell in cells:
         objective = build(cell.settings, cell.label)

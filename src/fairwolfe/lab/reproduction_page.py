@@ -17,6 +17,7 @@ from fairwolfe.lab.reproduce import Reproduction
 __all__ = ["number", "summary", "write_page", "write_report"]
 
 _HEAD = ("claim", "sentence", "where", "measured", "estimate", "95 % interval", "verdict")
+_JUDGED = "Verdicts over seeds, paired; thresholds were fixed before any run."
 _LARGEST = 150_000  # bytes of a figure in the docs
 
 
@@ -169,7 +170,7 @@ def _markdown(found: Reproduction, figures: Sequence[tuple[Picture, Path]]) -> I
         yield f"- {sentence}"
     yield "- What differs from the paper, and why: {doc}`reproduction-notes`.\n"
     yield "## Every claim\n"
-    yield "Verdicts over seeds, paired; thresholds were fixed before any run.\n"
+    yield f"{_JUDGED}\n"
     yield from _markdown_table(_HEAD, _rows(found))
     yield "\n## Figures\n"
     for picture, file in figures:

@@ -21,7 +21,7 @@ Seed = Annotated[int, msgspec.Meta(ge=0)]
 Name = Annotated[str, msgspec.Meta(pattern=r"^\w[\w .-]*$")]
 
 
-class Spec(msgspec.Struct, frozen=True, kw_only=True):
+class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a file says: tables with a `name` are objects, the rest are their parameters."""
 
     name: Name

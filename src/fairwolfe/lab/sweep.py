@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -22,9 +22,16 @@ from fairwolfe.lab.local import Engine, Event, play_all
 from fairwolfe.problem import whole_number
 from fairwolfe.simulation.compare import interval
 
-__all__ = ["Sweep", "pending", "run"]
+__all__ = ["Failure", "Sweep", "pending", "run"]
 
 Progress = Callable[[Run, int], None]
+
+
+class Failure(NamedTuple):
+    """A run that failed, and the file that tells why."""
+
+    run: Run
+    file: Path
 
 
 @dataclass(frozen=True)
@@ -43,10 +50,10 @@ class Sweep:
     missing: tuple[Run, ...]
 
     @property
-    def failed(self) -> dict[Run, Path]:
-        """The reason, for every run that failed."""
-        files = {run: _failure(self.out, run.id) for run in self.missing}
-        return {run: file for run, file in files.items() if file.exists()}
+    def failed(self) -> tuple[Failure, ...]:
+        """The runs that failed, with the reasons."""
+        found = (Failure(run, _failure(self.out, run.id)) for run in self.missing)
+        return tuple(one for one in found if one.file.exists())
 
     def table(self) -> list[dict[str, Any]]:
         """A row for each policy and point of the grid: f at the horizon with its 95 % interval."""
@@ -64,7 +71,7 @@ class Sweep:
                 if played.ngroups:
                     mean, low, high = interval(played["value"].last().to_numpy())
                     row |= {"seeds": played.ngroups, "value": mean, "low": low, "high": high}
-                    row["us_per_round"] = _microseconds(played)
+                    row["us_per_round"] = microseconds(played)
             rows.append(row)
         return rows
 
@@ -143,7 +150,7 @@ def run(
     return Sweep(experiment, folder, chosen, stopped, missing)
 
 
-def _microseconds(played: Any) -> float:
+def microseconds(played: Any) -> float:
     """Of a round; what comes before the first checkpoint is mostly the loading of kernels."""
     first, last = played[["t", "seconds"]].first(), played[["t", "seconds"]].last()
     if (first["t"] == last["t"]).any():

@@ -50,7 +50,7 @@ class Frames:
 
 def main() -> None:
     """Play runs until the input ends."""
-    # Ctrl-C goes to the whole group of the terminal; what is to be done about it is the parent's.
+    # Where Ctrl-C reaches every process of a console: what is to be done is the parent's.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     out = Frames(os.fdopen(os.dup(1), "wb"))
     os.dup2(2, 1)  # what a class of the user's prints must not mix with the frames

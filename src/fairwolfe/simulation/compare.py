@@ -16,6 +16,7 @@ from fairwolfe.protocols import Matrix, Vector
 from fairwolfe.simulation.metrics.exposure import lorenz
 from fairwolfe.simulation.plots import COLOURS, LINES, lorenz_axes, value_axes
 from fairwolfe.simulation.rollout import simulate
+from fairwolfe.simulation.service import Service
 from fairwolfe.simulation.trace import FAIRNESS, Trace
 
 if TYPE_CHECKING:
@@ -156,6 +157,7 @@ def compare(
     objective: Concave | None = None,
     jobs: int = 1,
     *,
+    service: Service | Mapping[str, Service] | None = None,
     checkpoints: Any = None,
     scalar_regret: bool = True,
     progress: Callable[[int], None] | None = None,
@@ -163,8 +165,9 @@ def compare(
     """Run every policy on every seed; a number of seeds means 0, 1, ...
 
     Runs of one seed meet the same world, contexts and noise, so differences are paired. `jobs`
-    threads run at once (the compiled loop releases the interpreter). Ctrl-C returns the seeds
-    that every policy has finished; if there is none, KeyboardInterrupt goes on. `checkpoints` and
+    threads run at once (the compiled loop releases the interpreter). `service` says how late
+    feedback comes, to all policies or to those that it names. Ctrl-C returns the seeds that every
+    policy has finished; if there is none, KeyboardInterrupt goes on. `checkpoints` and
     `scalar_regret` are those of `simulate`.
 
     >>> from fairwolfe.bandits import LinUCB, Uniform
@@ -182,9 +185,14 @@ def compare(
         raise InvalidInput("compare needs at least one policy and one seed")
     if jobs < 1:
         raise InvalidInput(f"jobs is {jobs!r}; give a whole number of at least 1")
+    served = service if isinstance(service, Mapping) else dict.fromkeys(policies, service)
+    if strangers := served.keys() - policies.keys():
+        raise InvalidInput(
+            f"service names {sorted(strangers)}; the policies are {', '.join(policies)}"
+        )
     stopped = Event()
 
-    def run(policy: Any, seed: int) -> Trace:
+    def run(name: str, seed: int) -> Trace:
         def tick(n: int) -> None:
             if stopped.is_set():
                 raise KeyboardInterrupt
@@ -192,21 +200,22 @@ def compare(
                 progress(n)
 
         return simulate(
-            policy,
+            policies[name],
             environment,
             horizon,
             seed,
             objective,
             checkpoints,
             scalar_regret=scalar_regret,
+            service=served.get(name),
             progress=tick,
         )
 
     futures: dict[tuple[int, str], Future[Trace]] = {}
     with ThreadPoolExecutor(jobs) as pool:
         for seed in chosen:
-            for name, policy in policies.items():
-                futures[seed, name] = pool.submit(run, policy, seed)
+            for name in policies:
+                futures[seed, name] = pool.submit(run, name, seed)
         try:
             for future in futures.values():
                 future.result()

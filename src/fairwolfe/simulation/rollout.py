@@ -14,12 +14,15 @@ from fairwolfe.bandits.choosing import LinearBandit
 from fairwolfe.environments.rankings import RankingWorld
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Concave
-from fairwolfe.protocols import Choice, Environment, IntVector, Policy, Vector
+from fairwolfe.protocols import Environment, IntVector, Policy, Vector
 from fairwolfe.ranking import Ranker
 from fairwolfe.ranking.policies import alone
 from fairwolfe.reduction import FrankWolfe
 from fairwolfe.simulation.compiled import CompiledRun
 from fairwolfe.simulation.compiled_rankings import CompiledRankings
+from fairwolfe.simulation.delivery import ServedRun
+from fairwolfe.simulation.plain import PlainRun
+from fairwolfe.simulation.service import Service
 from fairwolfe.simulation.streams import Streams
 from fairwolfe.simulation.trace import Trace, checkpoint_grid
 from fairwolfe.streams import stream
@@ -37,6 +40,7 @@ def simulate(
     objective: Concave | None = None,
     checkpoints: Any = None,
     *,
+    service: Service | None = None,
     compiled: bool | None = None,
     record_actions: bool = False,
     scalar_regret: bool = True,
@@ -52,6 +56,8 @@ def simulate(
     ----------
     objective: what is measured; None is the policy's own
     checkpoints: times to look at; None is about 20 a decade
+    service: how late feedback comes and how old the state is that decides; None is the paper's:
+        at once, and up to date. The plain loop plays it.
     compiled: None is the compiled loop where every part has one, with a warning that names the
         part where not; False is the plain loop; True raises where it cannot be compiled
     record_actions: keep the actions in the trace
@@ -82,17 +88,25 @@ def simulate(
         )
     if isinstance(policy, Ranker):
         policy = alone(policy)
-    part = why_not(policy, environment)
+    if not (service is None or isinstance(service, Service)):
+        raise InvalidInput(f"service is {service!r}; give a Service, such as Service(delay=100)")
+    part = why_not(policy, environment) if service is None else f"the service {service}"
     if compiled and part:
         raise InvalidInput(f"{part} has no compiled form; leave out compiled=True")
     fast = part is None if compiled is None else compiled
-    if part and compiled is None and not getattr(policy, "reference", False):
+    expected = service is not None or getattr(policy, "reference", False)
+    if part and compiled is None and not expected:
         warnings.warn(f"the plain loop is used, because {part} has no compiled form", stacklevel=2)
     world = environment.init(stream(seed, "world"))
     run: Any
     player: Any = policy
-    if not fast:
-        run = _PlainRun(policy, environment, world, Streams.of(seed), scalar_regret)
+    if service is not None:
+        answers = stream(seed, "service")
+        run = ServedRun(
+            policy, environment, world, Streams.of(seed), scalar_regret, service, answers
+        )
+    elif not fast:
+        run = PlainRun(policy, environment, world, Streams.of(seed), scalar_regret)
     elif isinstance(environment, RankingWorld):
         shell = getattr(player, "shell", player)
         run = CompiledRankings(shell, environment, world, Streams.of(seed), scalar_regret)
@@ -153,63 +167,3 @@ def why_not(policy: Any, environment: Any) -> str | None:
         if not hasattr(environment, "reward_program"):
             return f"the environment {type(environment).__name__}"
     return None if fits else f"the base {type(shell.base).__name__}"
-
-
-class _PlainRun:
-    """The loop in Python, for any policy and environment that keep the contracts."""
-
-    def __init__(
-        self, policy: Any, environment: Any, world: Any, streams: Streams, truth: bool
-    ) -> None:
-        # A reference policy may know the world.
-        self.policy = policy.meet(world) if hasattr(policy, "meet") else policy
-        self.environment = environment
-        self.world = world
-        self.streams = streams
-        problem = environment.problem()
-        self.state = self.policy.init(problem)
-        self.mean_sum, self.reward_sum = np.zeros((2, problem.n_objectives))
-        self.scalar = np.zeros(3)
-        self.truth = truth
-        self.t = 0
-
-    def play(self, wanted: int) -> IntVector:
-        """Play at most that many rounds; their actions."""
-        n = min(wanted, 100)
-        return np.array([self._round() for _ in range(n)], dtype=np.int64)
-
-    def _round(self) -> Any:
-        environment, world, streams = self.environment, self.world, self.streams
-        self.t += 1
-        context = environment.context(world, self.t, streams.contexts)
-        decision = self.policy.act(self.state, context, streams.policy)
-        feedback = environment.feedback(world, context, decision.action, streams.noise)
-        reward = self._reward(decision, feedback)
-        mean = environment.mean_reward(world, context, decision.action)
-        g = self._direction(decision)
-        if g is not None:
-            best = environment.best_action(world, context, g) if self.truth else decision.action
-            top = environment.mean_reward(world, context, best)
-            self.scalar += [g @ top, g @ mean, g @ reward]
-        self.state = self.policy.update(self.state, decision, feedback)
-        self.mean_sum += mean
-        self.reward_sum += reward
-        return decision.action
-
-    def _reward(self, decision: Any, feedback: Any) -> Vector:
-        """The reward vector; of a ranking, as the policy counts exposures."""
-        plan = getattr(self.state, "plan", None)
-        if plan is None or plan.catalogue is None:
-            plain: Vector = feedback
-            return plain
-        choice = Choice(decision.action, decision.probability, decision.evidence[0])
-        counted: Vector = plan.base.reward(self.state.base, choice, feedback)[1]
-        return counted
-
-    def _direction(self, decision: Any) -> Vector | None:
-        """The direction of a decision, where the policy follows one."""
-        carried: Vector | None = getattr(decision.evidence, "direction", None)
-        shell = getattr(self.policy, "shell", self.policy)
-        if carried is None and hasattr(shell, "direction"):
-            carried = shell.direction(self.state, None)
-        return carried

@@ -27,6 +27,7 @@ from fairwolfe.simulation.bounds.arms import (
     table_squarecb,
 )
 from fairwolfe.simulation.bounds.choosing import first_useful, of, uniform_regret
+from fairwolfe.simulation.bounds.delay import delay_cost
 from fairwolfe.simulation.bounds.hindsight import best_sequence, deviation, stationary
 from fairwolfe.simulation.bounds.rankings import linucb_rank, linucb_rank_scalar
 from fairwolfe.simulation.bounds.reduction import (
@@ -42,6 +43,7 @@ from fairwolfe.simulation.bounds.reduction import (
 __all__ = [
     "azuma",
     "best_sequence",
+    "delay_cost",
     "deviation",
     "first_useful",
     "fixed_smoothing",

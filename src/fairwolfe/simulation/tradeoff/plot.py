@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["draw", "plot", "plot_lorenz"]
 
 _NEAR = 0.06  # points closer than this part of the axes share a label
-_CURVES = 4  # Lorenz curves that can be told apart
+_CURVES = (0, 2, 4, 6)  # colours of a few Lorenz curves: not that of FairLearnRank
 
 
 def plot(found: TradeOff, ax: Axes | None = None) -> Axes:
@@ -32,7 +32,7 @@ def plot(found: TradeOff, ax: Axes | None = None) -> Axes:
     _draw_frontier(found, ax)
     for policy, i, marker, place in (
         (result.FAIR, 0, "o", (5, 5)),
-        (result.FLOOR, 1, "s", (-6, -6)),
+        (result.FLOOR, 3, "s", (-6, -6)),
     ):
         settings = found.settings(policy)
         if not settings:
@@ -125,16 +125,16 @@ def plot_lorenz(found: TradeOff, ax: Axes | None = None) -> Axes:
     betas = found.betas
     rows = [row for row in found.table() if row["policy"] == result.FAIR]
     wanted = {0, words.knee(rows), len(betas) - 1}
-    spread = np.linspace(0, len(betas) - 1, _CURVES).round().astype(int).tolist()
+    spread = np.linspace(0, len(betas) - 1, len(_CURVES)).round().astype(int).tolist()
     for i in spread:
-        if len(wanted) < _CURVES:
+        if len(wanted) < len(_CURVES):
             wanted.add(i)
     m = found.problem.n_items
-    for i, place in enumerate(sorted(wanted)):
+    for i, (place, colour) in enumerate(zip(sorted(wanted), _CURVES, strict=False)):
         curves = [lorenz(z[:m]) for z in found.averages(result.FAIR, betas[place])]
         items, below = np.mean(curves, axis=0)
         label = f"beta = {betas[place]:g}"
-        ax.plot(100 * items, 100 * below, color=COLOURS[i], linestyle=LINES[i], label=label)
+        ax.plot(100 * items, 100 * below, color=COLOURS[colour], linestyle=LINES[i], label=label)
     ax.legend(frameon=False, loc="upper left")
     return ax
 

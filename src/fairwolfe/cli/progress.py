@@ -1,0 +1,50 @@
+"""How far long work is, with the time left: bars, or lines where none can be seen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import click
+
+from fairwolfe.cli.printing import console, progress_bar
+
+__all__ = ["bars"]
+
+_LINE = 60.0  # seconds between two lines where there is no terminal
+
+
+@contextmanager
+def bars(work: Mapping[str, float]) -> Iterator[Callable[[str, float], None]]:
+    """A bar for each part of the work and one for all; what it gives is told what was done."""
+    if not console(stderr=True).is_terminal:
+        yield _Lines(sum(work.values()))
+        return
+    with progress_bar() as shown:
+        tasks = {name: shown.add_task(name, total=total) for name, total in work.items()}
+        overall = shown.add_task("all", total=sum(work.values()))
+
+        def tick(name: str, done: float) -> None:
+            shown.update(tasks[name], advance=done)
+            shown.update(overall, advance=done)
+
+        yield tick
+
+
+class _Lines:
+    """For a log: a line a minute."""
+
+    def __init__(self, total: float) -> None:
+        self.total, self.done = total, 0.0
+        self.began = self.told = time.monotonic()
+
+    def __call__(self, name: str, done: float) -> None:
+        self.done += done
+        now = time.monotonic()
+        if now - self.told < _LINE or not self.done:
+            return
+        self.told = now
+        left = (now - self.began) * (self.total - self.done) / self.done
+        share = self.done / self.total
+        click.echo(f"{name}: {share:.0%} of all, about {left / 60:.0f} minutes left", err=True)

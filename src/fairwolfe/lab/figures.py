@@ -1,0 +1,258 @@
+"""Figures of results in the style of the paper: means over seeds with 95 % bands, log time.
+
+Lines differ in colour (of Okabe and Ito), in dashes and, where there are many, in markers, so that
+they can be told apart in grey and without colour vision.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from textwrap import fill
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from fairwolfe.lab.groups import Group, Line
+from fairwolfe.protocols import Matrix
+from fairwolfe.simulation.compare import interval
+from fairwolfe.simulation.metrics import lorenz
+from fairwolfe.simulation.plots import COLOURS, LINES, new_figure, value_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["MARKERS", "Drawn", "Picture", "look", "pictures"]
+
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
+_FEW = 3  # lines whose bands can be told apart
+_PLAIN = 7  # so many lines are told apart by colour and dashes alone
+_WIDTH, _HEIGHT = 4.3, 3.2  # inches: text stays readable on a telephone
+_CHARACTERS = 44  # of a name in a legend, in one line
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """A figure, a file name for it, and what it shows in words for those who cannot see it."""
+
+    name: str
+    caption: str
+    alt: str
+    figure: Figure
+
+    def save(self, folder: Path) -> list[Path]:
+        """As PNG and as SVG."""
+        png, svg = (folder / f"{self.name}.{kind}" for kind in ("png", "svg"))
+        self.figure.savefig(png, dpi=160)
+        svg.write_text(self.svg, encoding="utf-8")
+        return [png, svg]
+
+    @cached_property
+    def svg(self) -> str:
+        """Text stays text, and two runs give the same bytes."""
+        import matplotlib as mpl
+
+        text = io.StringIO()
+        with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": self.name}):
+            self.figure.savefig(text, format="svg", metadata={"Date": None}, transparent=True)
+        return text.getvalue()
+
+    def inline(self) -> str:
+        """The SVG element alone, for a page: its ids are its own, its black is the page's ink."""
+        svg = self.svg[self.svg.index("<svg") :]
+        svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+        svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{self.name}-", svg)
+        return svg.replace("#000000", "currentColor")
+
+
+def look(i: int, n: int) -> dict[str, Any]:
+    """Colour, dashes and, of more than 7 lines, the marker of line i of n."""
+    style: dict[str, Any] = {
+        "color": COLOURS[i % len(COLOURS)],
+        "linestyle": LINES[i % len(LINES)],
+    }
+    if n > _PLAIN:
+        style |= {"marker": MARKERS[i % len(MARKERS)], "markersize": 4.5}
+    return style
+
+
+class Drawn(NamedTuple):
+    """All pictures of an experiment."""
+
+    groups: list[list[Picture]]  # in the order of the groups
+    trade_offs: list[Picture]  # of all groups of a world
+
+    def all(self) -> list[Picture]:
+        """One after the other."""
+        return [*(picture for each in self.groups for picture in each), *self.trade_offs]
+
+
+def pictures(groups: Sequence[Group]) -> Drawn:
+    """Draw everything that there is to see."""
+    drawn = []
+    for i, group in enumerate(groups, 1):
+        mine = [_values(group, f"values-{i}")]
+        if len(group.lines) > 1 and len(group.best.seeds) > 1:
+            mine.append(_behind(group, f"behind-{i}"))
+        if group.n_items is not None:
+            mine.append(_lorenz(group, f"lorenz-{i}"))
+        drawn.append(mine)
+    ranked = [group for group in groups if group.n_items is not None]
+    by_world = {
+        world: [group for group in ranked if group.world == world]
+        for world in dict.fromkeys(group.world for group in ranked)
+    }
+    trades = [_trade_off(mine, f"trade-off-{i}") for i, mine in enumerate(by_world.values(), 1)]
+    return Drawn(drawn, trades)
+
+
+def _values(group: Group, name: str) -> Picture:
+    figure = new_figure(_WIDTH, _height(line.name for line in group.lines))
+    ax = value_axes(figure.add_subplot())
+    _curves(ax, group, ((line, line.bands()) for line in group.lines))
+    final = ", ".join(f"{line.name} {line.final.mean():.4g}" for line in group.lines)
+    ax.set_ylabel("f")
+    return Picture(
+        name,
+        "f of the average expected reward over time; mean over seeds with 95 % bands, wide where "
+        "worlds differ.",
+        f"Curves of f over {group.horizon:,} rounds. At the end: {final}.",
+        figure,
+    )
+
+
+def _behind(group: Group, name: str) -> Picture:
+    figure = new_figure(_WIDTH, _height(line.name for line in group.lines))
+    ax = value_axes(figure.add_subplot())
+
+    def gaps() -> Iterable[tuple[Line, Matrix]]:
+        for line in group.lines:
+            rows = group.behind(line)
+            if len(rows):
+                yield line, np.array([interval(column) for column in rows.T])
+
+    _curves(ax, group, gaps())
+    ax.set_ylabel("f of the best, less f")
+    return Picture(
+        name,
+        f"How far behind {group.best.name}, seed by seed: differences are paired, so that worlds "
+        "that are rich for all cancel out.",
+        f"Curves of the difference of f to {group.best.name}.",
+        figure,
+    )
+
+
+def _curves(ax: Axes, group: Group, bands: Iterable[tuple[Line, Matrix]]) -> None:
+    """Means and bands. The first rounds, which are luck, are left out or do not set the scale."""
+    n, shown = len(group.lines), []
+    start = 10.0 ** max(0, round(np.log10(group.horizon / 1000.0)))
+    alpha = 0.15 if n <= _FEW else 0.08  # many bands hide the lines
+    handles = []
+    for line, band in bands:
+        style = look(group.lines.index(line), n)
+        (handle,) = ax.plot(line.t, band[:, 0], markevery=max(1, len(line.t) // 8), **style)
+        handles.append((handle, line.name))
+        ax.fill_between(
+            line.t, band[:, 1], band[:, 2], color=style["color"], alpha=alpha, linewidth=0
+        )
+        shown += [band[line.t >= min(10.0 * start, line.t[-1]), 0], band[-1]]
+    whole = np.concatenate(shown)
+    low, high = float(np.nanmin(whole)), float(np.nanmax(whole))
+    room = 0.08 * (high - low) or 0.05 * abs(high) or 0.05
+    ax.set_ylim(low - room, high + room)
+    if group.horizon > start:
+        ax.set_xlim(start, group.horizon)
+    ax.xaxis.set_major_formatter(lambda t, _: f"{t:,.0f}")  # powers in small print are hard to read
+    ax.xaxis.set_minor_formatter("")
+    _legend(ax, handles)
+
+
+def _lorenz(group: Group, name: str) -> Picture:
+    figure = new_figure(_WIDTH, _height(line.name for line in group.lines))
+    ax = figure.add_subplot()
+    handles = []
+    for i, line in enumerate(group.lines):
+        if line.exposures is None:
+            continue
+        curves = [lorenz(row) for row in line.exposures]
+        items, below = curves[0][0], np.mean([curve[1] for curve in curves], axis=0)
+        style = look(i, len(group.lines)) | {"markevery": max(1, len(items) // 8)}
+        (handle,) = ax.plot(100 * items, 100 * below, **style)
+        handles.append((handle, line.name))
+    ax.plot([0, 100], [0, 100], color="0.5", linewidth=0.8)
+    ax.set_xlabel("items, least exposed first, in percent")
+    ax.set_ylabel("share of exposure, in percent")
+    ax.spines[["top", "right"]].set_visible(False)
+    _legend(ax, handles)
+    halves = ", ".join(
+        f"{line.name} {100 * line.fairness['bottom_half'][0]:.0f} %" for line in group.lines
+    )
+    return Picture(
+        name,
+        "Who is seen: the share of all exposure that the least exposed items have together. The "
+        "straight line is equality.",
+        f"Lorenz curves of exposure. The less exposed half of the items has: {halves}.",
+        figure,
+    )
+
+
+def _trade_off(groups: Sequence[Group], name: str) -> Picture:
+    """A point for each line of each group; those of one name are joined."""
+    names = list(dict.fromkeys(line.name for group in groups for line in group.lines))
+    figure = new_figure(_WIDTH, _height(names))
+    ax = figure.add_subplot()
+    handles, told = [], []
+    for i, one in enumerate(names):
+        points = [line.fairness for group in groups for line in group.lines if line.name == one]
+        points.sort(key=lambda point: point["gini"][0])
+        style = look(i, len(names)) | {"marker": MARKERS[i % len(MARKERS)], "markersize": 5.0}
+        x, y = (np.array([point[key] for point in points]) for key in ("gini", "utility"))
+        handles.append((ax.plot(x[:, 0], y[:, 0], **style)[0], one))
+        spread = {"color": style["color"], "linewidth": 0.8, "alpha": 0.7}
+        ax.hlines(y[:, 0], x[:, 1], x[:, 2], **spread)
+        ax.vlines(x[:, 0], y[:, 1], y[:, 2], **spread)
+        ends = ", ".join(f"({g:.2f}, {u:.3g})" for g, u in zip(x[:, 0], y[:, 0], strict=True))
+        told.append(f"{one} {ends}")
+    ax.invert_xaxis()
+    ax.set_xlabel("inequality (Gini index), fairer to the right")
+    ax.set_ylabel("user-side reward")
+    ax.spines[["top", "right"]].set_visible(False)
+    _legend(ax, handles)
+    return Picture(
+        name,
+        "What fairness costs: the rewards of users against the inequality of exposure at the "
+        "horizon, with 95 % intervals. Up and to the right is better for both.",
+        "Points (Gini index, user-side reward): " + "; ".join(told) + ".",
+        figure,
+    )
+
+
+def _height(names: Iterable[str]) -> float:
+    """Room for a legend below the axes."""
+    return _HEIGHT + 0.19 * sum(_wrapped(name).count("\n") + 1 for name in names)
+
+
+def _legend(ax: Axes, handles: Sequence[tuple[Any, str]]) -> None:
+    """Below the axes, where long names have room."""
+    figure: Any = ax.figure
+    legend = figure.legend(
+        [handle for handle, _ in handles],
+        # A name that begins with _ is left out by matplotlib.
+        ["\N{ZERO WIDTH SPACE}" + _wrapped(name) for _, name in handles],
+        loc="outside lower left",
+        frameon=False,
+        fontsize=9,
+        handlelength=3.2,
+        labelspacing=0.25,
+    )
+    for text in legend.get_texts():
+        text.set_parse_math(False)  # a label may hold a $
+
+
+def _wrapped(name: str) -> str:
+    return fill(name, _CHARACTERS)

@@ -1,0 +1,283 @@
+"""Results made comparable: lines of one world and one f form a group.
+
+Values of f can be compared where the environment, the measured objective and the horizon are the
+same; what differs inside a group are the policies, their parameters, and how they are served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairwolfe.errors import FairwolfeError
+from fairwolfe.lab.experiment import Experiment
+from fairwolfe.lab.grid import Cell, flat
+from fairwolfe.lab.spec import canonical
+from fairwolfe.protocols import IntVector, Matrix, Vector
+from fairwolfe.simulation.compare import interval
+from fairwolfe.simulation.metrics import bottom_share, gini_index
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Group", "Line", "groups_of"]
+
+Interval = tuple[float, float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """One policy at one point of the grid: f over time, a row for each seed."""
+
+    name: str
+    label: str
+    seeds: tuple[int, ...]
+    t: IntVector
+    values: Matrix  # (seeds, times)
+    averages: Matrix  # (seeds, rewards), at the horizon
+    us_per_round: float
+    n_items: int | None = None
+
+    @property
+    def final(self) -> Vector:
+        """f at the horizon, by seed."""
+        return self.values[:, -1]
+
+    def bands(self) -> Matrix:
+        """Mean over seeds and its 95 % interval, a row for each time."""
+        return np.array([interval(column) for column in self.values.T])
+
+    @cached_property
+    def exposures(self) -> Matrix | None:
+        """Of a ranking: of the items, a row for each seed."""
+        return None if self.n_items is None else self.averages[:, : self.n_items]
+
+    @cached_property
+    def fairness(self) -> dict[str, Interval]:
+        """Of a ranking, at the horizon: what users get, and how exposure is shared."""
+        if self.n_items is None or self.exposures is None:
+            return {}
+        users = self.averages[:, self.n_items :].sum(axis=1)
+        return {
+            "utility": interval(users),
+            "gini": interval(np.array([gini_index(row) for row in self.exposures])),
+            "bottom_half": interval(np.array([bottom_share(row) for row in self.exposures])),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Lines whose values can be compared; the title tells it from the other groups."""
+
+    title: str
+    world: str  # equal where the environment is
+    lines: tuple[Line, ...]
+
+    @property
+    def horizon(self) -> int:
+        """The last round."""
+        return int(self.lines[0].t[-1])
+
+    @property
+    def n_items(self) -> int | None:
+        """Of a ranking."""
+        return self.lines[0].n_items
+
+    @cached_property
+    def best(self) -> Line:
+        """The line of largest mean f at the horizon."""
+        return max(self.lines, key=lambda line: float(line.final.mean()))
+
+    def behind(self, line: Line) -> Matrix:
+        """f of the best line less that of this one, over time, a row for each seed of both."""
+        common = [seed for seed in line.seeds if seed in self.best.seeds]
+        rows = [[one.seeds.index(seed) for seed in common] for one in (self.best, line)]
+        return self.best.values[rows[0]] - line.values[rows[1]]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each line, the best first: what stands in the table of a report."""
+        found = []
+        for line in sorted(self.lines, key=lambda line: -float(line.final.mean())):
+            mean, low, high = interval(line.final)
+            row: dict[str, Any] = {"policy": line.name, "value": mean, "low": low, "high": high}
+            gaps = self.behind(line)
+            behind: tuple[float | None, ...] = (None, None, None)
+            if line is not self.best and len(gaps):
+                behind = interval(gaps[:, -1]) if len(gaps) > 1 else (gaps[0, -1], None, None)
+            row |= dict(zip(("behind", "behind_low", "behind_high"), behind, strict=True))
+            row |= {name: numbers[0] for name, numbers in line.fairness.items()}
+            found.append(row | {"seeds": len(line.seeds), "us_per_round": line.us_per_round})
+        return found
+
+    @cached_property
+    def digits(self) -> int:
+        """Places after the point: two digits of the narrowest interval that is compared."""
+        rows = self.rows()
+        ends = [
+            (row["behind_low"], row["behind_high"]) for row in rows if row["behind_low"] is not None
+        ]
+        ends = ends or [(row["low"], row["high"]) for row in rows]
+        return max((_digits(low, high) for low, high in ends if high > low), default=4)
+
+    def number(self, value: float) -> str:
+        """A value of f, or a difference of two."""
+        return f"{value:.{self.digits}f}"
+
+    @staticmethod
+    def span(low: float, high: float) -> str:
+        """An interval, with as many digits as it has to tell."""
+        digits = _digits(low, high)
+        return f"{low:.{digits}f} to {high:.{digits}f}"
+
+    def sentences(self) -> list[str]:
+        """What the rows say, in words."""
+        first, *others = self.rows()
+        known = f" (95 % interval {self.span(first['low'], first['high'])})"
+        said = [
+            f"{first['policy']} has the largest f after {self.horizon:,} rounds: "
+            f"{self.number(first['value'])}{known if first['seeds'] > 1 else ''}."
+        ]
+        clear = [row for row in others if row["behind_low"] is not None and row["behind_low"] > 0.0]
+        near = [row for row in others if row not in clear]
+        if clear:
+            one, more = clear[0], len(clear) - 1
+            rest = {0: "", 1: "; the other one by more"}.get(more, f"; the other {more} by more")
+            said.append(
+                f"{one['policy']} is behind it by {self.number(one['behind'])} "
+                f"({self.span(one['behind_low'], one['behind_high'])}){rest}."
+            )
+        if near:
+            names = _listed([row["policy"] for row in near])
+            seeds = "one seed" if first["seeds"] == 1 else f"{first['seeds']} seeds"
+            said.append(f"{names} cannot be told apart from it with {seeds}.")
+        if "bottom_half" in first:
+            said.append(self._shares([first, *others]))
+        return said
+
+    def _shares(self, rows: list[dict[str, Any]]) -> str:
+        fair = max(rows, key=lambda row: float(row["bottom_half"]))
+        text = (
+            f"With {fair['policy']} the less exposed half of the items has "
+            f"{100 * fair['bottom_half']:.0f} % of all exposure"
+        )
+        unfair = min(rows, key=lambda row: float(row["bottom_half"]))
+        if unfair is not fair:
+            text += f", with {unfair['policy']} {100 * unfair['bottom_half']:.0f} %"
+        return text + "."
+
+
+def _digits(low: float, high: float) -> int:
+    """Places after the point that show two digits of half of an interval."""
+    half = max(0.5 * (high - low), 1e-5)
+    return int(np.clip(1 - np.floor(np.log10(half)), 0, 6))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def groups_of(experiment: Experiment, frame: pd.DataFrame) -> tuple[Group, ...]:
+    """The finished runs of `read`, in the order of the spec."""
+    parts = {
+        (str(label), str(settings)): part
+        for (label, settings), part in frame.groupby(
+            ["label", frame["run"].str.rpartition("-")[0]], sort=False
+        )
+    }
+    # A grid may say the same twice under one label: then it is one line.
+    together: dict[str, dict[tuple[str, str], Cell]] = {}
+    for cell in experiment.cells:
+        key = (cell.label, cell.settings.id)
+        if key in parts:
+            together.setdefault(canonical(_shared(cell)), {}).setdefault(key, cell)
+    titles = _titles([next(iter(cells.values())) for cells in together.values()])
+    made = []
+    for title, cells in zip(titles, together.values(), strict=True):
+        first = next(iter(cells.values()))
+        n_items = _items(first)
+        lines = tuple(_line(cell, parts[key], n_items) for key, cell in cells.items())
+        made.append(Group(title, canonical(first.settings.environment), lines))
+    return tuple(made)
+
+
+def _shared(cell: Cell) -> dict[str, Any]:
+    """What must be equal for values of f to be comparable."""
+    one = cell.settings
+    return {
+        "environment": one.environment,
+        "objective": one.objective,
+        "horizon": one.horizon,
+    }
+
+
+def _titles(cells: list[Cell]) -> list[str]:
+    """What tells groups from each other."""
+    facts = [{path: _told(value) for path, value in flat(_shared(cell))} for cell in cells]
+    paths = dict.fromkeys(path for fact in facts for path in fact)
+    differ = [path for path in paths if len({fact.get(path) for fact in facts}) > 1]
+    short = _short(differ)
+    titles = []
+    for fact in facts:
+        told = [f"{short[path]} = {fact[path]}" for path in differ if path in fact]
+        titles.append(", ".join(told))
+    return titles
+
+
+def _short(paths: list[str]) -> dict[str, str]:
+    """The last part of a path, where that is enough."""
+    ends = [path.rpartition(".")[2] for path in paths]
+    return {
+        path: end if ends.count(end) == 1 else path for path, end in zip(paths, ends, strict=True)
+    }
+
+
+def _told(value: Any) -> str:
+    """A value of a grid for people: a table by its name and what it holds."""
+    if isinstance(value, dict):
+        inside = ", ".join(f"{key} {_told(one)}" for key, one in value.items() if key != "name")
+        name = str(value.get("name", ""))
+        return f"{name} ({inside})" if name and inside else name or inside
+    return canonical(value).strip('"')
+
+
+def _line(cell: Cell, rows: pd.DataFrame, n_items: int | None) -> Line:
+    own = {
+        path: value
+        for path, value in cell.chosen.items()
+        if path.startswith(("policy.", "options."))
+    }
+    short = _short(list(own))
+    told = [f"{short[path]} = {_told(value)}" for path, value in own.items()]
+    table = rows.pivot_table(index="seed", columns="t", values="value", dropna=False)
+    last = rows[rows["t"] == rows["t"].max()].set_index("seed").loc[table.index]
+    return Line(
+        name=", ".join([cell.label, *told]),
+        label=cell.label,
+        seeds=tuple(int(seed) for seed in table.index),
+        t=table.columns.to_numpy(dtype=np.int64),
+        values=table.to_numpy(),
+        averages=np.stack(last["average"].to_list()),
+        us_per_round=_microseconds(rows),
+        n_items=n_items,
+    )
+
+
+def _microseconds(rows: pd.DataFrame) -> float:
+    from fairwolfe.lab.sweep import microseconds
+
+    return microseconds(rows.groupby("seed"))
+
+
+def _items(cell: Cell) -> int | None:
+    """How many items are ranked; unknown where the environment cannot be built here."""
+    from fairwolfe.lab.build import build
+
+    try:
+        found: int | None = build(cell.settings, cell.label).environment.problem().n_items
+    except FairwolfeError:
+        return None
+    return found

@@ -1,0 +1,437 @@
+"""Late feedback, old snapshots, replicas: who knows what, when; and nothing else changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fairwolfe as fw
+from fairwolfe.agent_file import arrays_of
+from fairwolfe.bandits import EpsilonGreedy, Extended, LinUCB, SquareCB, VowpalWabbit
+from fairwolfe.environments import FactorModel, Finite, FiniteRanking, Mehrotra, dcg
+from fairwolfe.errors import InvalidInput
+from fairwolfe.objectives import Custom, GiniEquality, GiniWelfare, Linear, Minimum, TwoSided
+from fairwolfe.protocols import Decision, Vector
+from fairwolfe.ranking import FairLearnRank, FWLinUCBRank
+from fairwolfe.simulation import Service, compare, delays, known, simulate
+from fairwolfe.simulation.delivery import Post, ServedRun, copied
+from fairwolfe.simulation.streams import Streams
+from fairwolfe.smoothing import Randomized
+from fairwolfe.streams import stream
+
+MUSIC = Mehrotra(n_arms=5, n_objectives=3, n_features=3)
+ITEMS = FactorModel(12, 15, dcg(5), n_factors=3)
+FAIR = TwoSided(GiniEquality(), beta=0.5)
+
+# --- a policy that writes down what it knows --------------------------------------------------
+
+Known = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Diary:
+    """Its state is the list of decisions that were answered, in the order of the answers."""
+
+    objective: Any = None
+
+    def init(self, problem: fw.Problem) -> list[int]:
+        return []
+
+    def act(self, state: list[int], context: Any, rng: np.random.Generator) -> Decision:
+        return Decision("", len(state), 0, 1.0, (tuple(state), float(np.sum(context))))
+
+    def update(self, state: list[int], decision: Decision, feedback: Any) -> list[int]:
+        state.append(decision.t)
+        return state
+
+
+class Noted(ServedRun):
+    """A run that keeps what every decision knew."""
+
+    def answer(self, decision: Any, feedback: Any, reward: Vector) -> None:
+        self.notes: list[Any] = [*getattr(self, "notes", []), decision.evidence]
+        numbered = Decision("", self.t, 0, 1.0, ())
+        super().answer(numbered, feedback, reward)
+
+
+def diary(service: Service, horizon: int, world: Any = MUSIC) -> tuple[list[Known], Noted]:
+    """What each decision knew, in the order in which it was learnt."""
+    drawn = world.init(stream(0, "world"))
+    luck = stream(0, "service")
+    run = Noted(Diary(), world, drawn, Streams.of(0), False, service, luck)
+    for _ in range(horizon):
+        run.play(1)
+    return [known for known, _ in run.notes], run
+
+
+@pytest.mark.parametrize("delay", [0, 1, 7])
+def test_the_next_decisions_are_made_without_a_late_answer(delay: int) -> None:
+    knew, _ = diary(Service(delay=delay), 30)
+    assert knew == [tuple(range(1, max(1, t - delay))) for t in range(1, 31)]
+
+
+def test_a_snapshot_knows_what_was_known_when_it_was_taken() -> None:
+    knew, run = diary(Service(refresh=4), 30)
+    assert knew == [tuple(range(1, 4 * (t // 4) + 1)) for t in range(30)]
+    assert run.state == list(range(1, 31))  # the live state has learnt from all
+
+
+def test_a_replica_knows_its_own_decisions_and_what_was_merged() -> None:
+    knew, run = diary(Service(replicas=3, merge=6), 30)
+    for done, known_then in enumerate(knew):
+        merged = 6 * (done // 6)
+        own = [t + 1 for t in range(merged, done) if t % 3 == done % 3]
+        assert known_then == (*range(1, merged + 1), *own)
+    assert run.state == list(range(1, 31))
+
+
+def test_a_late_answer_to_a_replica_survives_the_merge_once() -> None:
+    """Decision 4 (of replica 1, delay 5) is answered after round 9, and merged at the 10th."""
+    knew, _ = diary(Service(delay=5, replicas=2, merge=10), 12)
+    assert knew[9] == (2, 4)  # decision 10 is of replica 1, whose decisions were 2, 4, 6, 8
+    assert knew[10] == knew[11][:5] == (1, 2, 3, 4, 5)
+
+
+def test_snapshots_of_replicas() -> None:
+    knew, _ = diary(Service(replicas=2, merge=8, refresh=4), 12)
+    assert knew[:4] == [()] * 4
+    assert knew[4:8] == [(1, 3), (2, 4)] * 2
+    assert knew[8:] == [tuple(range(1, 9))] * 4
+
+
+def test_answers_overtake_each_other_and_are_learnt_as_they_come() -> None:
+    _, run = diary(Service(delay=delays.Uniform(0, 9)), 200)
+    assert run.state != sorted(run.state)
+    waiting = sorted(t for _, t, _ in run.post.waiting)
+    assert sorted(run.state + waiting) == list(range(1, 201))  # nothing is lost or counted twice
+    assert min(waiting) > 200 - 10
+    assert len(waiting) < 10
+
+
+def test_a_click_is_seen_before_its_absence() -> None:
+    world = Finite(
+        [[[1.0], [0.0]]], (1.0,), means=[[[0.3], [0.3]]]
+    )  # one reward, 1 with probability .3
+    _, run = diary(Service(delay=delays.ByOutcome(click=2, no_click=20)), 300, world)
+    rewards = stream(0, "noise")
+    clicked = [bool(world.draw_noise(rewards, 1)[0, 0] < 0.3) for _ in range(300)]
+    arrivals = sorted((t + (2 if hit else 20), t) for t, hit in enumerate(clicked, 1))
+    assert run.state == [t for arrival, t in arrivals if arrival <= 300]
+    assert 50 < sum(clicked) < 130
+
+
+def test_in_a_ranking_exposure_alone_is_no_click() -> None:
+    world = FiniteRanking([[[1.0], [1.0]]], (0.0,), (1.0,))  # always looked at, never clicked
+    assert simulate(FWLinUCBRank(FAIR), world, 5).average[-1, -1] == 0.0
+    service = Service(delay=delays.ByOutcome(click=0, no_click=10**6))
+    run = ServedRun(
+        FWLinUCBRank(FAIR),
+        world,
+        world.init(stream(0, "world")),
+        Streams.of(0),
+        False,
+        service,
+        stream(0, "service"),
+    )
+    run.play(50)
+    assert run.state.t == 0
+    assert len(run.post.waiting) == 50
+
+
+def test_delays_change_nothing_of_the_world() -> None:
+    """A decision of the diary notes its context."""
+    contexts = [[seen for _, seen in diary(s, 40)[1].notes] for s in (Service(), Service(delay=9))]
+    contexts += [[seen for _, seen in diary(Service(delay=delays.Geometric(5.0)), 40)[1].notes]]
+    assert contexts[0] == contexts[1] == contexts[2]
+
+
+def test_post_is_in_order() -> None:
+    post = Post()
+    for arrival, t in ((5, 1), (3, 2), (5, 0), (9, 3)):
+        post.send(arrival, t, t)
+    assert list(post.come(2)) == []
+    assert list(post.come(5)) == [2, 0, 1]
+    assert [t for _, t, _ in post.waiting] == [3]
+
+
+# --- served at once, it is the run without a service ------------------------------------------
+
+
+def policies() -> dict[str, tuple[Any, Any]]:
+    f = MUSIC.objective()
+    return {
+        "linucb": (fw.FrankWolfe(f, LinUCB(ridge=0.1)), MUSIC),
+        "extended": (fw.FrankWolfe(f, LinUCB(model="extended")), MUSIC),
+        "randomized": (fw.FrankWolfe(f, EpsilonGreedy(0.2), Randomized(n_samples=2)), MUSIC),
+        "memory": (fw.FrankWolfe(f, SquareCB(gamma0=10.0), memory=50.0), MUSIC),
+        "molincb": (fw.MOLinCB(f), MUSIC),
+        "ranking": (FWLinUCBRank(FAIR, exploration=0.1), ITEMS),
+        "randomized ranking": (FWLinUCBRank(FAIR, randomize=0.3), ITEMS),
+        "floor": (FairLearnRank(0.2), ITEMS),
+    }
+
+
+@pytest.mark.parametrize("name", policies())
+def test_at_once_is_the_plain_and_the_compiled_run(name: str) -> None:
+    policy, world = policies()[name]
+    objective = FAIR if world is ITEMS else None
+    given: dict[str, Any] = {"record_actions": True, "objective": objective, "seed": 3}
+    plain = simulate(policy, world, 150, compiled=False, **given)
+    fast = simulate(policy, world, 150, compiled=True, **given)
+    for service in (Service(), Service(delay=0, refresh=1), Service(replicas=3, merge=1)):
+        served = simulate(policy, world, 150, service=service, **given)
+        assert not served.compiled
+        assert np.array_equal(served.actions, plain.actions)  # type: ignore[arg-type]
+        assert np.array_equal(served.actions, fast.actions)  # type: ignore[arg-type]
+        assert np.array_equal(served.average, plain.average)
+        assert np.array_equal(served.average_observed, plain.average_observed)
+        assert np.array_equal(served.scalar_regret, plain.scalar_regret)
+        assert np.allclose(served.average, fast.average, rtol=0.0, atol=1e-12)
+
+
+def test_without_regrets_the_run_is_the_same() -> None:
+    policy, world = policies()["ranking"]
+    given: dict[str, Any] = {"service": Service(delay=20), "record_actions": True}
+    one = simulate(policy, world, 100, **given)
+    two = simulate(policy, world, 100, scalar_regret=False, **given)
+    assert np.array_equal(one.actions, two.actions)  # type: ignore[arg-type]
+    assert np.isfinite(one.scalar_regret).all()
+    assert np.isnan(two.scalar_regret).all()
+
+
+def test_a_reference_that_knows_the_world_may_be_served_late() -> None:
+    late = simulate(known(MUSIC, MUSIC.objective()), MUSIC, 60, service=Service(delay=5))
+    assert not late.compiled
+
+
+# --- copies -----------------------------------------------------------------------------------
+
+
+def played(policy: Any, world: Any, rounds: int) -> tuple[Any, Any, Any]:
+    """A state after some rounds, and a decision with its feedback."""
+    drawn, streams = world.init(stream(0, "world")), Streams.of(0)
+    state = policy.init(world.problem())
+    for t in range(rounds):
+        context = world.context(drawn, t + 1, streams.contexts)
+        decision = policy.act(state, context, streams.policy)
+        feedback = world.feedback(drawn, context, decision.action, streams.noise)
+        if t < rounds - 1:
+            state = policy.update(state, decision, feedback)
+    return state, decision, feedback
+
+
+def check_copies(policy: Any, world: Any) -> None:
+    state, decision, feedback = played(policy, world, 40)
+    twin = copied(state)
+    before = {name: array.copy() for name, array in arrays_of(state)}
+    arrays, copies = dict(arrays_of(state)), dict(arrays_of(twin))
+    for name, array in arrays.items():
+        assert np.array_equal(array, copies[name]), name
+        assert array.size == 0 or not np.shares_memory(array, copies[name]), name
+    twin = policy.update(twin, decision, feedback)
+    context = world.context(world.init(stream(0, "world")), 1, stream(1, "contexts"))
+    ahead = policy.act(twin, context, stream(0, "policy"))
+    for name, array in arrays_of(state):
+        assert np.array_equal(array, before[name]), name
+    # The first goes on as if there were no copy.
+    state = policy.update(state, decision, feedback)
+    one = policy.act(state, context, stream(0, "policy"))
+    assert np.array_equal(one.action, ahead.action)
+    for name, array in arrays_of(state):
+        assert np.array_equal(array, dict(arrays_of(twin))[name]), name
+
+
+@pytest.mark.parametrize("name", policies())
+def test_a_copy_shares_nothing_that_changes(name: str) -> None:
+    check_copies(*policies()[name])
+
+
+def least(z: Vector) -> float:
+    return float(z.min())
+
+
+def least_unit(z: Vector) -> Vector:
+    unit: Vector = np.eye(z.size)[int(z.argmin())]
+    return unit
+
+
+def test_functions_of_ones_own_are_shared() -> None:
+    check_copies(fw.FrankWolfe(Custom(least, least_unit), LinUCB()), MUSIC)
+
+
+@pytest.mark.needs("scikit-learn")
+def test_a_fitted_model_is_copied() -> None:
+    """Two replicas have seen equally many observations, but not the same ones."""
+    from fairwolfe.oracles import SklearnRegressor
+
+    oracle = SklearnRegressor("sklearn.tree:DecisionTreeRegressor", {"max_depth": 2}, first=2)
+    policy = fw.FrankWolfe(GiniWelfare(), EpsilonGreedy(0.2, oracle=oracle))
+    check_copies(policy, MUSIC)
+    state, decision, feedback = played(policy, MUSIC, 40)
+    twins = [copied(state) for _ in range(2)]
+    context = MUSIC.context(MUSIC.init(stream(0, "world")), 1, stream(1, "contexts"))
+    models = []
+    for i, start in enumerate(twins):
+        twin = start
+        for _ in range(30):
+            twin = policy.update(twin, decision, np.asarray(feedback) + 10.0 * i)
+        policy.act(twin, context, stream(0, "policy"))
+        models.append(twin.base.oracle.plan.predict(twin.base.oracle, np.asarray(context)))
+    assert models[1].max() > models[0].max() + 5.0
+
+
+@pytest.mark.needs("vowpalwabbit")
+def test_the_model_of_another_library_is_copied() -> None:
+    check_copies(fw.FrankWolfe(GiniWelfare(), Extended(VowpalWabbit())), MUSIC)
+
+
+# --- laws of delay ----------------------------------------------------------------------------
+
+GRID = (np.arange(100_000) + 0.5) / 100_000
+
+
+def test_laws_have_the_distribution_that_they_state() -> None:
+    lengths = np.array([delays.Geometric(20.0).rounds(u, True) for u in GRID])
+    assert lengths.min() == 0
+    assert lengths.mean() == pytest.approx(20.0, rel=1e-3)
+    assert (lengths >= 10).mean() == pytest.approx((20 / 21) ** 10, abs=1e-4)
+    lengths = np.array([delays.Uniform(3, 6).rounds(u, True) for u in GRID])
+    assert np.bincount(lengths).tolist() == [0, 0, 0, 25_000, 25_000, 25_000, 25_000]
+    assert {delays.Geometric(0).rounds(u, True) for u in (0.0, 0.999)} == {0}
+    nested = delays.ByOutcome(click=delays.Uniform(0, 1), no_click=delays.Constant(8))
+    assert [nested.rounds(0.7, hit) for hit in (True, False)] == [1, 8]
+
+
+def test_ones_own_law() -> None:
+    @dataclass(frozen=True)
+    class Bursts:
+        def rounds(self, u: float, clicked: bool) -> int:
+            return 0 if u < 0.5 else 50
+
+    knew, _ = diary(Service(delay=Bursts()), 20)
+    assert 0 < len(knew[-1]) < 19
+
+
+# --- refusals ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: Service(delay=-1), "delay is -1"),
+        (lambda: Service(delay=True), "delay is True"),
+        (lambda: Service(delay=2.5), "delay is 2.5"),  # type: ignore[arg-type]
+        (lambda: Service(delay="late"), "delay is 'late'"),  # type: ignore[arg-type]
+        (lambda: Service(refresh=0), "refresh is 0"),
+        (lambda: Service(replicas=2, merge=0), "merge is 0"),
+        (lambda: Service(merge=10), "nothing to merge with"),
+        (lambda: delays.Constant(-1), "the delay is -1"),
+        (lambda: delays.Geometric(-1.0), "mean is -1.0"),
+        (lambda: delays.Geometric(float("inf")), "mean is inf"),
+        (lambda: delays.Uniform(5, 3), "low is 5 and high is 3"),
+        (lambda: delays.Uniform(-1, 3), "low is -1"),
+        (lambda: delays.ByOutcome(click=0, no_click=1.5), "no_click is 1.5"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_service_that_cannot_be_is_refused(make: Any, sentence: str) -> None:
+    with pytest.raises(InvalidInput, match=sentence):
+        make()
+
+
+def test_simulate_refuses_what_does_not_fit() -> None:
+    policy = fw.FrankWolfe(MUSIC.objective(), LinUCB())
+    with pytest.raises(InvalidInput, match="give a Service"):
+        simulate(policy, MUSIC, 10, service=100)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="leave out compiled=True"):
+        simulate(policy, MUSIC, 10, service=Service(delay=1), compiled=True)
+
+
+def test_a_service_is_printable_and_comparable() -> None:
+    one = Service(delay=delays.ByOutcome(click=2, no_click=delays.Geometric(5.0)), refresh=3)
+    assert eval(repr(one), {"Service": Service} | vars(delays)) == one
+    assert hash(one) == hash(Service(delay=one.delay, refresh=3))
+
+
+# --- compare, bounds --------------------------------------------------------------------------
+
+
+def test_compare_serves_all_policies_or_those_named() -> None:
+    policy = fw.FrankWolfe(MUSIC.objective(), LinUCB())
+    both = {"now": policy, "late": policy}
+    result = compare(both, MUSIC, 60, 2, service={"late": Service(delay=30)})
+    assert [trace.compiled for trace in result.traces["now"]] == [True, True]
+    assert [trace.compiled for trace in result.traces["late"]] == [False, False]
+    everyone = compare(both, MUSIC, 60, 1, service=Service(delay=30))
+    late = everyone.traces["now"][0].average
+    assert np.array_equal(late, result.traces["late"][0].average)
+    with pytest.raises(InvalidInput, match="service names"):
+        compare(both, MUSIC, 10, 1, service={"later": Service()})
+
+
+def test_the_estimate_of_what_a_delay_costs() -> None:
+    """tau D_K^2/(beta_0 sqrt T), twice: linear in tau, falling with the root of T."""
+    small = Finite.a2()  # D_K^2 = 2, and L = 1
+    given: dict[str, Any] = {"problem": small, "objective": Minimum()}
+    cost = fw.bounds.delay_cost
+    assert cost(horizon=10_000, delay=3, beta0=0.5, **given) == pytest.approx(2 * 3 * 2 / 50)
+    default = cost(horizon=10_000, delay=3, **given)
+    assert default == pytest.approx(2 * 3 * 2**0.5 / 100)
+    many = cost(horizon=np.array([100.0, 400.0]), delay=3, **given)
+    assert many[0] == pytest.approx(2.0 * many[1])
+    assert cost(horizon=100, delay=0, **given) == 0.0
+    items: dict[str, Any] = {"problem": ITEMS, "objective": FAIR, "delay": 1, "beta0": 1.0}
+    items["horizon"] = 100
+    # f is linear in the clicks: 2 k instead of k^2 + 2 k.
+    assert cost(**items, tight=True) / cost(**items) == pytest.approx(10 / 35)
+    assert cost(problem=small, objective=Linear([1.0, 0.0]), horizon=100, delay=5) == 0.0
+    with pytest.raises(InvalidInput, match="delay is -1"):
+        cost(horizon=100, delay=-1, **given)
+    with pytest.raises(fw.errors.OutsideAssumptions):
+        cost(problem=MUSIC, objective=MUSIC.objective(), horizon=100, delay=1)
+
+
+# --- in a spec of the lab ---------------------------------------------------------------------
+
+
+def built(service: Any) -> Any:
+    from fairwolfe.lab.build import build
+    from fairwolfe.lab.grid import Settings
+
+    settings = Settings(
+        environment={"name": "mehrotra"},
+        objective={"name": "minimum"},
+        policy={"name": "frank-wolfe", "base": {"name": "linucb"}},
+        horizon=10,
+        checkpoints=None,
+        options={"service": service},
+    )
+    return build(settings).options["service"]
+
+
+def test_a_spec_may_hold_a_service() -> None:
+    assert built({"delay": 100, "refresh": 5}) == Service(delay=100, refresh=5)
+    assert built({"replicas": 3, "merge": 9}) == Service(replicas=3, merge=9)
+    slow = {"name": "geometric", "mean": 50}
+    law = {"name": "by-outcome", "click": slow, "no_click": 100}
+    expected = delays.ByOutcome(click=delays.Geometric(50), no_click=100)
+    assert built({"delay": law}) == Service(delay=expected)
+    assert built({"delay": {"name": "fairwolfe.simulation.delays:Uniform", "low": 1, "high": 2}})
+
+
+@pytest.mark.parametrize(
+    ("service", "sentence"),
+    [
+        (100, "options.service is 100"),
+        ({"delays": 3}, "options.service.delays is no parameter"),
+        ({"delay": {"name": "weekly"}}, "options.service.delay.name is 'weekly'"),
+        ({"delay": {"mean": 3}}, "options.service.delay.name is None"),
+        ({"delay": {"name": "geometric"}}, "options.service.delay.mean is missing"),
+        ({"delay": -1}, "options.service: delay is -1"),
+    ],
+)
+def test_a_service_in_a_spec_is_refused_by_its_path(service: Any, sentence: str) -> None:
+    with pytest.raises(InvalidInput, match=sentence):
+        built(service)
