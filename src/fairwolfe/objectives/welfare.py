@@ -16,8 +16,8 @@ from fairwolfe.protocols import Vector
 __all__ = ["Nash", "Welfare"]
 
 
-# The x with x - r = gain (per_unit x)^-power, for r >= 0: the difference of both sides is increasing
-# and concave in x. `scale` is the root for r = 0, and `force` the right-hand side.
+# The x with x - r = gain (per_unit x)^-power, for r >= 0: the difference of the two sides is
+# increasing and concave in x. `scale` is the root for r = 0, and `force` the right-hand side.
 
 
 @kernel
