@@ -413,7 +413,7 @@ def pieces(size: Size) -> dict[str, Callable[[], Any]]:
     estimates(turned[0], metric, world.columns, value, width)
     ranking, counts, nothing = np.empty(SLOTS, dtype=np.int64), np.zeros(m), np.empty(0)
     step = BETA_0 / np.sqrt(run.state.t + 1.0)
-    program, work = run.gradient, run.gradient.work()
+    program, work = run.following.gradient, run.following.work
     many_directions(1, program.address, np.array(iterates), step, program.params, work, g)
     direction = g[:m].copy()
     rule = LinUCBRank.rule.address

@@ -61,14 +61,34 @@ def draw(probabilities: Vector, uniform: float) -> int:
 
 @kernel(signature="void(float64[::1], float64[::1])")
 def project_on_simplex(weights: Vector, spare: Vector) -> None:
-    """The nearest point of {w >= 0, sum w = 1}, in place."""
-    spare[:] = weights
-    spare.sort()
-    total, shift = 0.0, 0.0
-    for k in range(1, spare.size + 1):
-        total += spare[spare.size - k]
-        candidate = (total - 1.0) / k
-        if spare[spare.size - k] > candidate:
-            shift = candidate
+    """The nearest point of {w >= 0, sum w = 1}, in place.
+
+    It is max(w - shift, 0). The shift that makes any part of the numbers sum to 1 is never too
+    large: so one pass gathers a first shift, and those after it drop what the shift makes negative
+    and find the next one from the rest, until nothing is dropped. Numbers are taken relative to
+    the largest, which always stays, so the sums do not cancel.
+    """
+    best = argmax(weights)
+    top = weights[best]
+    count, shift = 1.0, -1.0
     for a in range(weights.size):
-        weights[a] = max(weights[a] - shift, 0.0)
+        here = weights[a] - top
+        spare[a] = here
+        if here > shift and a != best:
+            count += 1.0
+            shift += (here - shift) / count
+    left = np.int64(weights.size)
+    while True:
+        total, kept = 0.0, np.int64(0)
+        for a in range(left):
+            here = spare[a]
+            if here > shift:
+                spare[kept] = here
+                kept += 1
+                total += here
+        better = (total - 1.0) / kept
+        if better <= shift:
+            break
+        left, shift = kept, better
+    for a in range(weights.size):
+        weights[a] = max(weights[a] - top - shift, 0.0)

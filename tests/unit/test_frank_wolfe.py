@@ -12,6 +12,7 @@ import pytest
 
 from fairwolfe import Problem
 from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Uniform
+from fairwolfe.contexts import PerArm
 from fairwolfe.errors import InvalidInput
 from fairwolfe.linalg import LOG_DET, UPDATES
 from fairwolfe.objectives import (
@@ -257,6 +258,24 @@ def test_molincb_in_plain_numpy(steps: int, rate: float) -> None:
         arm = int(mixture.argmax())
         assert arm == actions[t], t
         x, r = np.vstack([x, world.contexts[t, arm]]), np.vstack([r, world.rewards[t, arm]])
+
+
+def test_molincb_treats_per_arm_contexts_as_their_flat_form() -> None:
+    """PerArm(x) is the context e_a (x) x of arm a."""
+    n, rng = 3, stream(0, "per arm")
+    flat = Problem.arms(K * DIM, problem_of(n).rewards)
+    own = problem_of(n, n_arms=K)
+    policy = MOLinCB(GiniWelfare(), steps=5)
+    one, other = policy.init(own), policy.init(flat)
+    played = set()
+    for _ in range(ROUNDS):
+        x, reward = rng.normal(size=DIM), rng.random(n)
+        a = policy.act(one, PerArm(x), rng)
+        b = policy.act(other, np.kron(np.eye(K), x), rng)
+        assert a.action == b.action
+        played.add(a.action)
+        one, other = policy.update(one, a, reward), policy.update(other, b, reward)
+    assert len(played) >= 3  # it explores nothing on purpose; 4 seen
 
 
 def test_memory_is_a_half_life() -> None:

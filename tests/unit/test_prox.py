@@ -206,17 +206,28 @@ def log_root(z: float, step: float) -> np.longdouble:
 POINTS = (3.0, 0.5, 0.01, 1e-6, 0.0, -1e-6, -0.01, -0.3, -2.0, -50.0)
 
 
-SMALL_AND_LARGE = (1e-14, 1e-10, 1e-6, 1e-3, 0.1, 10.0)
+SMALL_AND_LARGE = (1e-120, 1e-14, 1e-10, 1e-6, 1e-3, 0.1, 10.0, 1e7)
+ALPHAS = (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
 
 
 @pytest.mark.parametrize("step", SMALL_AND_LARGE)
-@pytest.mark.parametrize("alpha", [0.1, 0.5, 0.9, 0.99])
+@pytest.mark.parametrize("alpha", ALPHAS)
 def test_smoothed_welfare_keeps_its_digits(alpha: float, step: float) -> None:
     g = Welfare(alpha).envelope_gradient(np.array(POINTS), step)
     for found, z in zip(g, POINTS, strict=True):
         y = power_root(z, step, alpha)
         expected = alpha * y ** np.longdouble(alpha - 1) if z > 0 else (y - z) / step
         assert float(abs(found / expected - 1)) <= 1e-12, z
+
+
+@pytest.mark.parametrize("f", [Welfare(0.5), Welfare(0.7, offset=0.1), Nash()], ids=repr)
+def test_a_coordinate_is_smoothed_alike_wherever_it_stands(f: Concave) -> None:
+    """Eight numbers at a time or the last one by itself: the same bits."""
+    z = stream(0, "places").normal(0.3, 1.0, 40)
+    for step in (0.0, *SMALL_AND_LARGE):
+        alone = [f._smoothed(z[i : i + 1].copy(), step)[0] for i in range(z.size)]
+        for n in (2, 3, 7, 16, 33, 40):
+            assert f._smoothed(z[:n].copy(), step).tolist() == alone[:n]
 
 
 @pytest.mark.parametrize("step", SMALL_AND_LARGE)
@@ -227,7 +238,7 @@ def test_smoothed_nash_keeps_its_digits(step: float) -> None:
 
 
 @pytest.mark.parametrize("step", SMALL_AND_LARGE)
-@pytest.mark.parametrize("alpha", [0.1, 0.5, 0.9, 0.99])
+@pytest.mark.parametrize("alpha", ALPHAS)
 def test_the_prox_of_welfare_keeps_its_digits(alpha: float, step: float) -> None:
     """z + step g would lose them where z < 0, and with them the domain."""
     p = Welfare(alpha).prox(np.array(POINTS), step)

@@ -192,6 +192,12 @@ def test_interpreted_is_compiled_in_other_worlds(environment: Any) -> None:
         assert_alike(FrankWolfe(Minimum(), base), environment, 100)
 
 
+@pytest.mark.parametrize("environment", [Mehrotra(50, 5), Mehrotra(20, 20)], ids=repr)
+def test_interpreted_is_compiled_for_molincb(environment: Mehrotra) -> None:
+    for policy in (MOLinCB(environment.objective()), MOLinCB(Minimum(), 1.0, 25, 0.1)):
+        assert_alike(policy, environment, 300)
+
+
 def test_interpreted_is_compiled_across_a_refresh() -> None:
     """10,000 observations and a few: both loops refresh their design in the same round."""
     policy = FrankWolfe(Minimum(), EpsilonGreedy(0.1, oracle=Ridge(0.1)))

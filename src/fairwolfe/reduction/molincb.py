@@ -8,10 +8,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from fairwolfe._compile import kernel
+from fairwolfe._compile import fma, kernel
 from fairwolfe.bandits.choosing import CHOOSE, LinearBandit
 from fairwolfe.errors import InvalidInput
-from fairwolfe.linalg import predictions
+from fairwolfe.linalg import row_products, scores
 from fairwolfe.objectives import Concave, GeneralizedGini, GiniWelfare
 from fairwolfe.objectives.concave import call_gradient
 from fairwolfe.oracles import LinearOracle, Ridge
@@ -41,26 +41,45 @@ def mixture_ascent(
     report: Vector,
 ) -> int:
     """params: steps, rate, address, number of params and scratch of f's gradient; its params."""
-    n, n_arms = theta.shape[1], out.size
+    n = theta.shape[1]
     address, n_params, n_work = np.int64(params[2]), np.int64(params[3]), np.int64(params[4])
     own, work = params[_HEAD : _HEAD + n_params], np.zeros(n_work)
-    unbounded = np.full(n, np.inf)
-    rewards = np.empty((n_arms, n))
-    predictions(theta, features, per_arm, -unbounded, unbounded, rewards)
-    point, g, spare = np.empty(n), np.empty(n), np.empty(n_arms)
-    out[:] = 1.0 / n_arms
+    point, g, spare = np.empty(n), np.empty(n), np.empty(out.size)
+    out[:] = 1.0 / out.size
     for _ in range(np.int64(params[0])):
-        point[:] = 0.0
-        for a in range(n_arms):
-            for i in range(n):
-                point[i] += out[a] * rewards[a, i]
+        mixture_rewards(out, theta, features, per_arm, point)
         call_gradient(address, point, 0.0, own, work, g)
-        for a in range(n_arms):
-            for i in range(n):
-                out[a] += params[1] * rewards[a, i] * g[i]
+        scores(g, theta, features, per_arm, spare)
+        for a in range(out.size):
+            out[a] = fma(params[1], spare[a], out[a])
         project_on_simplex(out, spare)
     report[0] = 1.0
     return argmax(out)
+
+
+@kernel
+def mixture_rewards(
+    weights: Vector, theta: Matrix, features: Matrix, per_arm: bool, out: Vector
+) -> None:
+    """out = sum_a weights_a theta x_a, the estimated rewards of a mixture of the arms.
+
+    After a projection most weights are 0, so arms are skipped rather than multiplied.
+    """
+    if per_arm:
+        own = np.empty(out.size)
+        out[:] = 0.0
+        for a in range(weights.size):
+            if weights[a] > 0.0:
+                row_products(theta[a], features[0], own)
+                for i in range(out.size):
+                    out[i] = fma(weights[a], own[i], out[i])
+    else:
+        x = np.zeros(features.shape[1])
+        for a in range(weights.size):
+            if weights[a] > 0.0:
+                for j in range(x.size):
+                    x[j] = fma(weights[a], features[a, j], x[j])
+        row_products(theta[0], x, out)
 
 
 @dataclass(frozen=True)

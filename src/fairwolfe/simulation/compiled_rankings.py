@@ -20,18 +20,15 @@ from fairwolfe.environments.rankings import (
     mean_of_ranking,
     observe,
 )
-from fairwolfe.errors import NumericalFailure
 from fairwolfe.linalg import STATUS
-from fairwolfe.objectives.concave import Program, call_gradient
 from fairwolfe.protocols import IntVector, Matrix, Vector
 from fairwolfe.ranking import Ranker
 from fairwolfe.ranking.kernels import count_in, rank
 from fairwolfe.ranking.observation import settle
 from fairwolfe.ranking.ranker import RankState
 from fairwolfe.reduction.frank_wolfe import FrankWolfe, State
+from fairwolfe.simulation.following import FOLLOWING, Following, follow
 from fairwolfe.simulation.streams import Streams
-from fairwolfe.smoothing import Randomized
-from fairwolfe.smoothing.randomized import sampled
 
 __all__ = ["CompiledRankings", "advance_rankings"]
 
@@ -41,8 +38,7 @@ _CHUNK_MULTIPLIES = 200_000_000  # or as many as take about a tenth of a second
 _V, _M, _C, _I = "float64[::1]", "float64[:, ::1]", "float64[:, :, ::1]", "int64[::1]"
 _ADVANCE = ", ".join(
     (
-        *("int64", _V, _V, _V, _V, _C),  # the direction
-        *(_V, _V, _V, _V, _V, "float64"),  # the averages
+        *FOLLOWING,
         *("int64", _V, "int64", _C, _C, _C, _C, _V, _V, _V, _V, _M),  # the ranker
         *(_M, _C, _C, _M, _M, _M, _M, _I, _M, _M),  # the world and what was drawn
         *("int64[:, ::1]", _V, _V, _V, "boolean"),  # what comes out
@@ -101,8 +97,7 @@ def advance_rankings(
     n_rewards = theta.shape[1]
     m = n - n_rewards
     q, d = tables.shape[1], inverse.shape[1]
-    z, g = np.empty(n), np.empty(n)
-    fresh, point, spare = np.empty(n), np.empty(n), np.empty(n)
+    g, scratch = np.empty(n), (np.empty(n), np.empty(n), np.empty(n), np.empty(n))
     contracted = np.empty((q, d))
     value, width, scores, means = np.empty(m), np.empty(m), np.empty(m), np.empty(m)
     ranking, best = np.empty(k, dtype=np.int64), np.empty(k, dtype=np.int64)
@@ -114,28 +109,20 @@ def advance_rankings(
     for s in range(steps.size):
         tag = tags[s]
         table = tables[tag if tables.shape[0] > 1 else 0]
-        for i in range(n):
-            z[i] = totals[i] / max(clocks[i], 1.0)
-        if normals.shape[1] == 0:
-            call_gradient(gradient, z, steps[s], gradient_params, gradient_work, g)
-        else:
-            sampled(
-                gradient,
-                z,
-                steps[s],
-                normals[s],
-                gradient_params,
-                gradient_work,
-                point,
-                spare,
-                fresh,
-            )
-            for i in range(n):
-                g[i] = (1.0 - mixes[s]) * running[i] + mixes[s] * fresh[i]
-        doubt = 0.0
-        for i in range(n):
-            doubt += abs(g[i])
-        if not np.isfinite(doubt):
+        if not follow(
+            s,
+            gradient,
+            gradient_params,
+            gradient_work,
+            steps,
+            mixes,
+            normals,
+            totals,
+            clocks,
+            running,
+            scratch,
+            g,
+        ):
             return s
         rank(
             users[tag],
@@ -230,14 +217,9 @@ class CompiledRankings:
         self.state: State = policy.init(problem)
         plan = self.state.plan
         self.ranker: Ranker = plan.base
-        self.size = problem.n_objectives
-        self.gradient: Program = plan.objective.program(self.size)
-        self.work = self.gradient.work()
-        self.samples = 0
-        if isinstance(plan.smoothing, Randomized):
-            self.samples = plan.smoothing.n_samples
+        self.following = Following(self.state)
         self.users, self.tables = environment.features(world)
-        self.mean_sum, self.reward_sum = np.zeros((2, self.size))
+        self.mean_sum, self.reward_sum = np.zeros((2, problem.n_objectives))
         self.scalar = np.zeros(3)
         work = problem.dimension**2 + (problem.n_items or 0) * self.tables.shape[1] ** 2
         self.most = max(16, min(_CHUNK, _CHUNK_MULTIPLIES // work))
@@ -247,26 +229,12 @@ class CompiledRankings:
         n = min(wanted, self.most)
         tags = self.environment.draw_users(self.streams.contexts, n)
         noise = self.environment.draw_noise(self.streams.noise, n)
-        normals, draws = self._draws(n)
-        plan = self.state.plan
+        normals, draws = self.following.draws(self.streams.policy, n)
         base: RankState = self.state.base
-        times = np.minimum(np.arange(self.state.t, self.state.t + n), plan.age(1 << 62))
-        mixes = [plan.smoothing.mix(t) for t in times.tolist()] if self.samples else []
         rankings = np.empty((n, base.slots.shape[1]), dtype=np.int64)
         world = self.world
         played = advance_rankings(
-            self.gradient.address,
-            self.gradient.params,
-            self.work,
-            plan.smoothing.widths(plan.objective, self.size, times),
-            np.array(mixes, dtype=np.float64),
-            normals,
-            self.state.totals,
-            self.state.earned,
-            self.state.clocks,
-            self.state.direction,
-            self.state.counters,
-            plan.forget,
+            *self.following.rounds(self.state, normals),
             type(self.ranker).rule.address,
             base.params,
             self.ranker.exposure_code,
@@ -290,21 +258,5 @@ class CompiledRankings:
             self.scalar,
             self.truth,
         )
-        self.gradient.raise_failures()
-        base.oracle.raise_failure()
-        if played < n:
-            plan.objective.gradient(self.state.iterate)  # says where, as in the plain loop
-            raise NumericalFailure(f"the direction of {plan.objective} is not a number")
+        self.following.raise_failures(self.state, played == n)
         return rankings
-
-    def _draws(self, n: int) -> tuple[Matrix, Matrix]:
-        """What the policy draws in n rounds: for the direction first, then for the ranking."""
-        rng, problem = self.streams.policy, self.state.plan.problem
-        normals = np.empty((n, self.samples, self.size + 2))
-        if self.samples == 0:
-            return normals, self.ranker.draws(rng, problem, n)
-        rows = []
-        for s in range(n):
-            normals[s] = rng.standard_normal((self.samples, self.size + 2))
-            rows.append(self.ranker.draws(rng, problem, 1)[0])
-        return normals, np.array(rows)

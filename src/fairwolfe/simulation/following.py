@@ -1,0 +1,128 @@
+"""`Following`: the direction of a round, which the compiled loops for arms and rankings share."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fairwolfe._compile import kernel
+from fairwolfe.errors import NumericalFailure
+from fairwolfe.objectives.concave import Program, call_gradient
+from fairwolfe.protocols import Matrix, Vector
+from fairwolfe.reduction.frank_wolfe import State
+from fairwolfe.smoothing import Randomized
+from fairwolfe.smoothing.randomized import sampled
+
+__all__ = ["FOLLOWING", "Following", "Rounds", "follow"]
+
+_V = "float64[::1]"
+FOLLOWING = ("int64", _V, _V, _V, _V, "float64[:, :, ::1]", _V, _V, _V, _V, _V, "float64")
+"""The types of `Rounds`, with which the arguments of both loops begin."""
+
+
+class Rounds(NamedTuple):
+    """The direction of the next rounds: the gradient, what it needs in each, and the averages."""
+
+    gradient: int  # an address, or 0 where no direction is followed
+    params: Vector
+    work: Vector
+    steps: Vector
+    mixes: Vector  # the weights of samples in the running direction
+    normals: Matrix
+    totals: Vector
+    earned: Vector
+    clocks: Vector
+    running: Vector
+    counters: Vector
+    forget: float
+
+
+@kernel
+def follow(
+    s: int,
+    gradient: int,
+    params: Vector,
+    work: Vector,
+    steps: Vector,
+    mixes: Vector,
+    normals: Matrix,
+    totals: Vector,
+    clocks: Vector,
+    running: Vector,
+    scratch: tuple[Vector, Vector, Vector, Vector],
+    g: Vector,
+) -> bool:
+    """The direction g of round s, and whether it is made of finite numbers."""
+    z, fresh, point, spare = scratch
+    for i in range(g.size):
+        z[i] = totals[i] / max(clocks[i], 1.0)
+    if normals.shape[1] == 0:
+        call_gradient(gradient, z, steps[s], params, work, g)
+    else:
+        sampled(gradient, z, steps[s], normals[s], params, work, point, spare, fresh)
+        for i in range(g.size):
+            g[i] = (1.0 - mixes[s]) * running[i] + mixes[s] * fresh[i]
+    bad = np.int64(0)
+    for i in range(g.size):
+        bad += 0 if np.isfinite(g[i]) else 1
+    return bool(bad == 0)
+
+
+class Following:
+    """The compiled gradient of a run with its scratch, and what is drawn for it."""
+
+    def __init__(self, state: State) -> None:
+        plan = state.plan
+        self.base: Any = plan.base
+        self.problem = plan.problem
+        self.size = plan.problem.n_objectives
+        self.gradient: Program | None = None
+        self.work = np.empty(0)
+        self.samples = 0
+        if getattr(self.base, "needs_direction", True):
+            self.gradient = plan.objective.program(self.size)
+            self.work = self.gradient.work()
+            if isinstance(plan.smoothing, Randomized):
+                self.samples = plan.smoothing.n_samples
+
+    def draws(self, rng: np.random.Generator, n: int) -> tuple[Matrix, Matrix]:
+        """What the policy draws in n rounds: for the direction first, then for the action."""
+        normals = np.empty((n, self.samples, self.size + 2))
+        if self.samples == 0:
+            return normals, self.base.draws(rng, self.problem, n)
+        rows = []
+        for s in range(n):
+            normals[s] = rng.standard_normal((self.samples, self.size + 2))
+            rows.append(self.base.draws(rng, self.problem, 1)[0])
+        return normals, np.array(rows)
+
+    def rounds(self, state: State, normals: Matrix) -> Rounds:
+        """The next rounds, as many as there are normals."""
+        plan, gradient = state.plan, self.gradient
+        times = np.minimum(np.arange(state.t, state.t + len(normals)), plan.age(1 << 62))
+        mixes = [plan.smoothing.mix(t) for t in times.tolist()] if self.samples else []
+        return Rounds(
+            gradient=gradient.address if gradient else 0,
+            params=gradient.params if gradient else np.empty(0),
+            work=self.work,
+            steps=plan.smoothing.widths(plan.objective, self.size, times),
+            mixes=np.array(mixes, dtype=np.float64),
+            normals=normals,
+            totals=state.totals,
+            earned=state.earned,
+            clocks=state.clocks,
+            running=state.direction,
+            counters=state.counters,
+            forget=plan.forget,
+        )
+
+    def raise_failures(self, state: State, whole: bool) -> None:
+        """What went wrong in the rounds just played; `whole` says that all of them were."""
+        if self.gradient is not None:
+            self.gradient.raise_failures()
+        state.base.oracle.raise_failure()
+        if not whole:
+            objective = state.plan.objective
+            objective.gradient(state.iterate)  # says where, as in the plain loop
+            raise NumericalFailure(f"the direction of {objective} is not a number")
