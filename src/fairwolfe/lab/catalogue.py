@@ -25,6 +25,7 @@ class Study:
     """An experiment of the paper, in `paper/NAME.toml`, and its quick size."""
 
     name: str
+    title: str
     quick_horizon: int
     quick_seeds: int
     us_per_round: float  # about, to say how much time is left
@@ -66,25 +67,25 @@ class Figure:
 STUDIES = {
     study.name: study
     for study in (
-        Study("arms-50-5", 1_000, 10, 10),
-        Study("arms-50-20", 1_000, 10, 15),
-        Study("arms-200-5", 1_000, 10, 30),
-        Study("arms-200-20", 1_000, 10, 40),
-        Study("lastfm-50", 200_000, 3, 15),
-        Study("lastfm-50-tradeoff", 100_000, 2, 15),
-        Study("lastfm-50-gini", 200_000, 3, 15),
-        Study("lastfm-50-equal", 200_000, 3, 15),
-        Study("lastfm-50-welfare", 200_000, 3, 15),
-        Study("lastfm-2k-gini", 50_000, 2, 50),
-        Study("lastfm-2k-welfare", 50_000, 2, 50),
-        Study("lastfm-2k-tradeoff", 30_000, 2, 50),
-        Study("regret-arms", 30_000, 5, 3),
-        Study("regret-ranking", 30_000, 5, 5),
-        *(Study(f"anytime-{T}", T, 10, 3) for T in (1_000, 10_000, 100_000)),
-        Study("smoothing", 10_000, 3, 5),
-        Study("beta0", 50_000, 2, 15),
-        Study("exploration", 50_000, 2, 15),
-        Study("delay", 3_000, 2, 300),
+        Study("arms-50-5", "K = 50 arms, D = 5 rewards", 1_000, 10, 10),
+        Study("arms-50-20", "K = 50 arms, D = 20 rewards", 1_000, 10, 15),
+        Study("arms-200-5", "K = 200 arms, D = 5 rewards", 1_000, 10, 30),
+        Study("arms-200-20", "K = 200 arms, D = 20 rewards", 1_000, 10, 40),
+        Study("lastfm-50", "Last.fm-50, Equation (2)", 200_000, 3, 15),
+        Study("lastfm-50-tradeoff", "Last.fm-50", 100_000, 2, 15),
+        Study("lastfm-50-gini", "Last.fm-50, Gini", 200_000, 3, 15),
+        Study("lastfm-50-equal", "Last.fm-50, equal exposure", 200_000, 3, 15),
+        Study("lastfm-50-welfare", "Last.fm-50, Welf", 200_000, 3, 15),
+        Study("lastfm-2k-gini", "Last.fm-2k, Gini", 50_000, 2, 50),
+        Study("lastfm-2k-welfare", "Last.fm-2k, Welf", 50_000, 2, 50),
+        Study("lastfm-2k-tradeoff", "Last.fm-2k", 30_000, 2, 50),
+        Study("regret-arms", "two arms, f = min", 30_000, 5, 3),
+        Study("regret-ranking", "three items, Equation (2)", 30_000, 5, 5),
+        *(Study(f"anytime-{T}", f"T = {T:,}", T, 10, 3) for T in (1_000, 10_000, 100_000)),
+        Study("smoothing", "two arms, f = min", 10_000, 3, 5),
+        Study("beta0", "Last.fm-50, Gini", 50_000, 2, 15),
+        Study("exploration", "Last.fm-50, Gini", 50_000, 2, 15),
+        Study("delay", "Last.fm-50, Gini", 3_000, 2, 300),
     )
 }
 

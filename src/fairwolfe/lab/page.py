@@ -104,6 +104,8 @@ ul { padding-left: 1.2rem; }
 .lead { color: var(--soft); margin-top: 0; }
 .figures { display: grid; gap: 1.2rem 2rem; align-items: start;
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); }
+.wide { grid-template-columns: 1fr; }
+.wide figure { max-width: 70rem; }
 figure { margin: 0.6rem 0; max-width: 34rem; min-width: 0; }
 figure svg { display: block; width: 100%; height: auto; color: var(--ink); }
 figure svg text { fill: var(--ink); }

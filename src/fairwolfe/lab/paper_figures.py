@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairwolfe.lab.catalogue import Figure
+from fairwolfe.lab.catalogue import STUDIES, Figure
 from fairwolfe.lab.curves import Curves
 from fairwolfe.lab.figures import MARKERS, Picture
 from fairwolfe.lab.judges import FAIR, FLOOR, points
@@ -33,16 +33,18 @@ def draw(figure: Figure, results: Mapping[str, Curves], best: Best) -> Picture:
         grid = picture.subplots(len(present), 3, squeeze=False, sharex=True)
         for row, name in zip(grid, present, strict=True):
             _objectives(row, name, results[name], best.get(name))
+        for ax in grid[-1]:
+            ax.set_xlabel("round")
     else:
         picture = new_figure(max(5.2, 4.4 * min(len(present), 4)), 3.8)
         panel = _PANELS[figure.kind]
         (axes,) = picture.subplots(1, len(present), squeeze=False)
         for ax, name in zip(axes, present, strict=True):
             panel(ax, results[name], best.get(name), figure.labels)
-            ax.set_title(name, loc="left", fontsize=10)
+            ax.set_title(STUDIES[name].title, loc="left", fontsize=10)
             ax.spines[["top", "right"]].set_visible(False)
     _legend(picture)
-    shown = ", ".join(present)
+    shown = "; ".join(STUDIES[name].title for name in present)
     return Picture(figure.name, figure.caption, f"Panels: {shown}. {figure.caption}", picture)
 
 
@@ -56,7 +58,7 @@ def _legend(picture: Canvas) -> None:
         list(found.values()),
         list(found),
         loc="outside lower center",
-        ncols=min(len(found), 4),
+        ncols=max(1, min(len(found), int(picture.get_figwidth() / 2.2))),
         frameon=False,
     )
 
@@ -109,12 +111,10 @@ def _objectives(row: Any, name: str, curves: Curves, best: Any) -> None:
             _line(ax, curves.t, of(label), i, label)
         ax.set_xscale("log")
         ax.set_xlim(10.0, curves.t[-1])
-        ax.set_title(f"{name}: {title}", loc="left", fontsize=10)
+        ax.set_title(f"{STUDIES[name].title}: {title}", loc="left", fontsize=10)
         ax.spines[["top", "right"]].set_visible(False)
     if best is not None:
         row[-1].axhline(best, color="0.35", linewidth=1.0, label="best possible")
-    for ax in row:
-        ax.set_xlabel("round")
 
 
 def _trade_off(ax: Axes, curves: Curves, best: Any, labels: Any) -> None:

@@ -1,0 +1,168 @@
+"""The catalogue of the paper's figures, and the command that plays it, at a tiny size."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from fairwolfe.cli import commands
+from fairwolfe.lab import catalogue
+from fairwolfe.lab.catalogue import FIGURES, STUDIES, figures, studies_of
+from fairwolfe.lab.claims import CLAIMS
+from fairwolfe.lab.experiment import Experiment
+from fairwolfe.lab.reproduction_page import number
+
+pytestmark = pytest.mark.needs("pyarrow", "matplotlib")
+
+
+def fairwolfe(*arguments: str) -> Result:
+    return CliRunner().invoke(commands, arguments, prog_name="fairwolfe")
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, study in STUDIES.items():
+        small = replace(study, quick_horizon=40, quick_seeds=2)
+        monkeypatch.setitem(catalogue.STUDIES, name, small)
+
+
+@pytest.fixture
+def no_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from fairwolfe.environments import lastfm
+
+    monkeypatch.delenv("FAIRWOLFE_DATA", raising=False)
+    monkeypatch.setattr(lastfm, "places", lambda: [tmp_path / "nowhere"])
+
+
+# --- the catalogue ------------------------------------------------------------------------------
+
+# Rounds and seeds, as fixed before any run.
+SIZES = {
+    "arms": (10_000, 100),
+    "lastfm-50": (5_000_000, 10),
+    "lastfm-50-tradeoff": (5_000_000, 3),
+    "lastfm-50-gini": (2_000_000, 10),
+    "lastfm-50-equal": (2_000_000, 10),
+    "lastfm-50-welfare": (2_000_000, 10),
+    "lastfm-2k-gini": (1_000_000, 10),
+    "lastfm-2k-welfare": (1_000_000, 10),
+    "lastfm-2k-tradeoff": (1_000_000, 3),
+}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_is_a_spec_of_its_name(name: str) -> None:
+    experiment = Experiment.of(STUDIES[name].text)
+    assert experiment.name == name
+    if (wanted := SIZES.get("arms" if name.startswith("arms") else name)) is not None:
+        assert (experiment.spec.horizon, experiment.spec.seeds) == wanted
+
+
+def test_all_specs_are_used_and_all_figures_have_theirs() -> None:
+    folder = Path(catalogue.__file__).parent / "paper"
+    assert {file.stem for file in folder.glob("*.toml")} == set(STUDIES)
+    assert {study.name for study in studies_of(figures())} == set(STUDIES)
+
+
+def test_every_claim_is_about_a_study_with_the_policies_that_it_names() -> None:
+    assert {name for claim in CLAIMS for name in claim.needs} <= set(STUDIES)
+
+
+def test_grids_of_the_trade_offs() -> None:
+    small, large = (Experiment.of(STUDIES[f"lastfm-{n}-tradeoff"].text).spec for n in ("50", "2k"))
+    betas = "policies.FW-LinUCBRank.objective.beta"
+    assert small.grid[betas] == large.grid[betas] == [0, 0.1, 0.3, 1, 3, 10]
+    floors = small.grid["policies.FairLearn.minimum"]
+    assert floors == [0, 0.02, 0.05, 0.1, 0.15, 0.19]
+    # With 2,500 items the largest floor is 10/2,500: the same parts of it as with 50.
+    scaled = [floor * 50 / 2500 for floor in floors]
+    assert large.grid["policies.FairLearn.minimum"] == pytest.approx(scaled)
+
+
+@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.usefixtures("no_data")
+def test_without_data_the_embedded_world_stands_in(quick: bool) -> None:
+    experiment, embedded = STUDIES["lastfm-50"].experiment(quick)
+    assert embedded
+    assert experiment.spec.environment["name"] == "factor_model"
+    assert not STUDIES["smoothing"].experiment(quick)[1]
+
+
+# --- the command --------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("tiny")
+def test_the_command_ends_in_the_claims_and_a_report(tmp_path: Path) -> None:
+    out, page = tmp_path / "out", tmp_path / "docs" / "page.md"
+    page.parent.mkdir()
+    arguments = ("reproduce", "anytime", "--quick", "--out", str(out), "--jobs", "1")
+    result = fairwolfe(*arguments, "--json", "--page", str(page))
+    assert result.exit_code == 0, result.output
+    said = json.loads(result.stdout)
+    assert set(said) == {"claims", "report"}
+    assert [row["id"] for row in said["claims"]] == ["T2"] * 3
+    assert {row["figure"] for row in said["claims"]} == {"anytime"}
+    assert all(
+        set(row)
+        >= {"id", "figure", "sentence", "where", "statistic", "estimate", "low", "high", "verdict"}
+        for row in said["claims"]
+    )
+    html = Path(said["report"]).read_text(encoding="utf-8")
+    assert "Smoothing of all time" in html
+    assert "quick runs" in html
+    assert "<script" not in html
+    assert (out / "figures" / "anytime.svg").exists()
+    text = page.read_text(encoding="utf-8")
+    assert "![" in text
+    assert "| T2 |" in text
+    assert all(file.stat().st_size <= 150_000 for file in page.with_suffix("").glob("*.png"))
+
+    refused = fairwolfe(*arguments)
+    assert refused.exit_code == 2
+    assert "--resume" in refused.stderr
+    again = fairwolfe(*arguments, "--resume")
+    assert again.exit_code == 0, again.output
+    assert "3 claims judged" in again.stdout
+
+
+@pytest.mark.usefixtures("tiny", "no_data")
+def test_the_embedded_world_is_marked(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    result = fairwolfe("reproduce", "lastfm-50", "--quick", "--out", str(out), "--jobs", "1")
+    assert result.exit_code == 0, result.output
+    assert "the embedded world stands in for it in lastfm-50" in result.stdout
+    assert "(embedded world)" in (out / "report.html").read_text(encoding="utf-8")
+
+
+def test_an_unknown_figure_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    result = fairwolfe("reproduce", "lastfm50", "--out", str(tmp_path / "out"))
+    assert result.exit_code == 2
+    assert "did you mean 'lastfm-50'" in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.usefixtures("tiny")
+def test_the_end_of_the_time_leaves_what_can_be_resumed(tmp_path: Path) -> None:
+    arguments: tuple[Any, ...] = ("reproduce", "anytime", "--quick", "--out", str(tmp_path / "out"))
+    result = fairwolfe(*arguments, "--for", "0.001s")
+    assert result.exit_code == 0, result.output
+    assert "Runs still to be played" in result.stdout
+
+
+def test_help_names_every_figure() -> None:
+    shown = " ".join(fairwolfe("reproduce", "--help").stdout.split())
+    assert all(name in shown for name in FIGURES)
+
+
+def test_numbers_are_short() -> None:
+    assert [number(x) for x in (0.5, 12345.6, float("inf"), -0.00012344)] == [
+        "0.5",
+        "12,346",
+        "-",
+        "-0.0001234",
+    ]
