@@ -66,6 +66,16 @@ def test_ray_gives_the_numbers_of_local_processes(here: Path) -> None:
     assert_same("out", "local")
 
 
+def test_an_address_where_nothing_answers_is_refused_before_anything_is_written(here: Path) -> None:
+    Path("spec.toml").write_text(fragile("well"))
+    # Port 1 of this machine: nothing listens there, so it is refused at once.
+    arguments = ("spec.toml", "--on", "ray", "--address", "127.0.0.1:1", "--out", "out")
+    done = subprocess.run(command(*arguments), capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "address is '127.0.0.1:1', where nothing answers" in done.stderr
+    assert not Path("out").exists()
+
+
 @pytest.mark.slow
 def test_a_run_that_kills_its_process_is_given_up_after_some_tries(here: Path) -> None:
     Path("spec.toml").write_text(fragile("kills", "well"))

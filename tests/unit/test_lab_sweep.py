@@ -214,6 +214,9 @@ def test_a_folder_is_not_mixed_up(tmp_path: Path) -> None:
     other = lab.Experiment.of(SMALL.replace('"small"', '"other"'))
     with pytest.raises(InvalidInput, match="holds the experiment 'small', not 'other'"):
         lab.run(other, out, resume=True)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "spec.toml").write_text(SMALL)
+    lab.run(other, tmp_path / "empty", jobs=1, seeds=1)  # nothing was kept there
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").touch()
     with pytest.raises(InvalidInput, match="holds other files"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import socket
 import sys
 import time
 import traceback
@@ -26,6 +27,7 @@ from fairwolfe.lab.local import ONE_THREAD, Engine, Event, cores
 __all__ = ["engine"]
 
 _RETRIES = 3  # of a run whose node or process died; exceptions of the run itself are not retried
+_KNOCK = 20.0  # seconds until an address is given up
 _LOOK = 1.0  # seconds between two looks at the clock
 _STORE = 100 * 2**20  # bytes for results on their way, of a cluster that is started here
 
@@ -33,6 +35,8 @@ _STORE = 100 * 2**20  # bytes for results on their way, of a cluster that is sta
 def engine(address: str | None) -> Engine:
     """What plays runs on the cluster of an address, or on one that is started for them here."""
     ray = _imported(address is None)
+    if address is not None:
+        _require_answer(address)
 
     def play_all(
         runs: tuple[Run, ...], jobs: int | None, deadline: float | None
@@ -47,6 +51,20 @@ def engine(address: str | None) -> Engine:
             yield from _events(ray, task, deque(runs), jobs, deadline)
 
     return play_all
+
+
+def _require_answer(address: str) -> None:
+    """Ray itself would knock for many minutes at a door that is not there."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not port.isdecimal():
+        return  # "auto", which Ray finds or does not find at once
+    try:
+        socket.create_connection((host, int(port)), timeout=_KNOCK).close()
+    except (OSError, OverflowError) as error:
+        raise InvalidInput(
+            f"address is {address!r}, where nothing answers ({error}); give HOST:PORT of a running "
+            "Ray cluster, or leave it out to start one here"
+        ) from error
 
 
 def _events(

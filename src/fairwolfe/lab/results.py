@@ -71,7 +71,7 @@ def table(run: Run, trace: Trace, problem: Problem, seconds: Mapping[int, float]
         "seconds": [seconds[t] for t in trace.t.tolist()],
     }
     if problem.n_items is not None:
-        columns |= {name: getattr(trace, name) for name in _FAIRNESS if hasattr(trace, name)}
+        columns |= {name: getattr(trace, name) for name in _FAIRNESS if hasattr(Trace, name)}
     size = trace.average.shape[1]
     rows = [row if size <= _MOST or i == n - 1 else None for i, row in enumerate(trace.average)]
     columns["average"] = pa.array(rows, pa.list_(pa.float64(), size))

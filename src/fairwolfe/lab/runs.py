@@ -11,6 +11,7 @@ from fairwolfe.lab import results
 from fairwolfe.lab.build import build
 from fairwolfe.lab.experiment import Run
 from fairwolfe.simulation import simulate
+from fairwolfe.simulation.trace import checkpoint_grid
 
 __all__ = ["play"]
 
@@ -24,7 +25,8 @@ def play(run: Run, progress: Callable[[int], None] | None = None) -> bytes:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         parts = build(run.settings, run.label)
-        clock = _Clock(progress)
+        times = checkpoint_grid(run.settings.horizon, run.settings.checkpoints)
+        clock = _Clock(progress, set(times.tolist()))
         trace = simulate(
             parts.policy,
             parts.environment,
@@ -48,16 +50,18 @@ def play(run: Run, progress: Callable[[int], None] | None = None) -> bytes:
 
 
 class _Clock:
-    """Passes the progress on, and notes how long the rounds up to now have taken."""
+    """Passes the progress on, and notes how long the rounds up to each checkpoint took."""
 
-    def __init__(self, progress: Callable[[int], None] | None) -> None:
+    def __init__(self, progress: Callable[[int], None] | None, times: set[int]) -> None:
         self._began = time.perf_counter()
         self._progress = progress
+        self._times = times
         self._t = 0
         self.seconds: dict[int, float] = {}
 
     def __call__(self, n: int) -> None:
         self._t += n
-        self.seconds[self._t] = time.perf_counter() - self._began
+        if self._t in self._times:
+            self.seconds[self._t] = time.perf_counter() - self._began
         if self._progress is not None:
             self._progress(n)

@@ -131,6 +131,7 @@ def run(
         raise InvalidInput(f"on is {on!r}; {did_you_mean(on, ('local', 'ray'))}")
     if address is not None and on == "local":
         raise InvalidInput(f"address is {address!r}, and runs are local; say on='ray' too")
+    engine = _engine(on, address)
     experiment.check()
     folder = Path(out)
     deadline = None if seconds is None else time.monotonic() + seconds
@@ -138,16 +139,14 @@ def run(
     wanted = pending(experiment, folder, chosen)
     stopped: Literal["interrupted", "time"] | None = None
     if wanted:
-        events = _engine(on, address)(wanted, jobs, deadline)
+        events = engine(wanted, jobs, deadline)
         try:
             with closing(events):
-                _keep(events, folder, progress)
+                ended = _keep(events, folder, progress)
+            stopped = "time" if ended < len(wanted) else None
         except KeyboardInterrupt:
             stopped = "interrupted"
-    missing = pending(experiment, folder, chosen)
-    if stopped is None and any(not _failure(folder, run.id).exists() for run in missing):
-        stopped = "time"
-    return Sweep(experiment, folder, chosen, stopped, missing)
+    return Sweep(experiment, folder, chosen, stopped, pending(experiment, folder, chosen))
 
 
 def microseconds(played: Any) -> float:
@@ -167,9 +166,10 @@ def _engine(on: str, address: str | None) -> Engine:
     return engine(address)
 
 
-def _keep(events: Iterator[Event], folder: Path, progress: Progress | None) -> None:
-    """Write what comes, as it comes."""
+def _keep(events: Iterator[Event], folder: Path, progress: Progress | None) -> int:
+    """Write what comes, as it comes; how many runs are done or have failed."""
     told: Counter[str] = Counter()
+    ended = 0
     for event in events:
         played = event.content if event.kind == "rounds" else 0
         if event.kind == "done":
@@ -178,10 +178,12 @@ def _keep(events: Iterator[Event], folder: Path, progress: Progress | None) -> N
         elif event.kind == "failed":
             _write_failure(folder, event.run, event.content)
         if event.kind != "rounds":
+            ended += 1
             played = event.run.settings.horizon - told[event.run.id]
         told[event.run.id] += played
         if progress is not None:
             progress(event.run, played)
+    return ended
 
 
 def _failure(folder: Path, run_id: str) -> Path:
@@ -210,7 +212,8 @@ def _seeds(experiment: Experiment, seeds: int | Iterable[int] | None) -> tuple[i
 def _prepare(folder: Path, experiment: Experiment, resume: bool) -> None:
     """Make the folder, or refuse one that holds something else."""
     spec = folder / "spec.toml"
-    if spec.exists():
+    kept = any(any((folder / place).glob("*")) for place in ("runs", "failed"))
+    if spec.exists() and kept:
         held = results.experiment_of(folder)
         if held.name != experiment.name:
             raise InvalidInput(
@@ -222,7 +225,7 @@ def _prepare(folder: Path, experiment: Experiment, resume: bool) -> None:
                 f"{folder} holds results of {held.name!r} already; resume them (--resume), or give "
                 "another folder"
             )
-    elif folder.is_dir() and any(folder.iterdir()):
+    elif kept or (not spec.exists() and folder.is_dir() and any(folder.iterdir())):
         raise InvalidInput(f"{folder} holds other files; give a folder that is new or empty")
     try:
         for place in ("runs", "failed"):
