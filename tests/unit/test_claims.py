@@ -203,8 +203,10 @@ def test_two_findings_hold_only_together() -> None:
 EMPTY = {"scalar_pseudo_regret": np.nan, "policy.base.ridge": 0.1}
 
 
+@pytest.mark.needs("pyarrow")
 def test_curves_from_a_frame_are_paired_by_seed() -> None:
-    pd = pytest.importorskip("pandas")
+    import pandas as pd
+
     rows = [
         {"label": label, "seed": seed, "t": t, "value": seed + t / 100.0} | EMPTY
         for label, seeds in (("a", (0, 1, 2)), ("b", (2, 1)))
@@ -216,8 +218,10 @@ def test_curves_from_a_frame_are_paired_by_seed() -> None:
     assert made.at("a", 50).tolist() == made.at("b", 10).tolist() == [1.1, 2.1]
 
 
+@pytest.mark.needs("pyarrow")
 def test_points_of_a_grid_have_labels_of_their_own() -> None:
-    pd = pytest.importorskip("pandas")
+    import pandas as pd
+
     rows = [
         {"label": "a", "seed": seed, "t": 1, "value": beta} | EMPTY | {"policy.f.beta": beta}
         for beta in (0.0, 0.5)

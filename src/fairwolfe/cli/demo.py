@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -43,48 +44,41 @@ def demo(subject: str, out: Path, as_json: bool) -> None:
 def _demo_ranking(out: Path, as_json: bool) -> None:
     from fairwolfe.lab import fair_ranking
 
-    with progress_bar() as progress:
-        task = progress.add_task("ranking", total=fair_ranking.ROUNDS)
-        shown = fair_ranking.run(progress=lambda n: progress.update(task, advance=n))
-    files = shown.draw(out)
-    if as_json:
-        print_json({"policies": shown.rows(), "figures": [str(file) for file in files]})
-        return
-    print_rows(
-        {
-            "policy": "{policy}",
-            "clicks": "{utility:.3f}",
-            "Gini": "{gini:.3f}",
-            "bottom half": "{bottom_half:.0%}",
-            "f": "{value:.4f}",
-            "below the best": "{below_best_percent:.2f} %",
-            "us/round": "{us_per_round:.0f}",
-        },
-        shown.rows(),
-    )
-    print_files(files, shown.sentences())
+    columns = {
+        "policy": "{policy}",
+        "clicks": "{utility:.3f}",
+        "Gini": "{gini:.3f}",
+        "bottom half": "{bottom_half:.0%}",
+        "f": "{value:.4f}",
+        "below the best": "{below_best_percent:.2f} %",
+        "us/round": "{us_per_round:.0f}",
+    }
+    _compared(fair_ranking, columns, out, as_json)
 
 
 def _demo_music(out: Path, as_json: bool) -> None:
     from fairwolfe.lab import music
 
+    columns = {
+        "policy": "{policy}",
+        f"f after {music.HORIZON:,} rounds": "{value:.4f}",
+        "95 % interval": "{low:.3f} - {high:.3f}",
+        "below the best": "{below_best_percent:.2f} %",
+        "us/round": "{us_per_round:.0f}",
+    }
+    _compared(music, columns, out, as_json)
+
+
+def _compared(subject: Any, columns: dict[str, str], out: Path, as_json: bool) -> None:
+    """Play the policies of a module of the lab, and show what it found."""
     with progress_bar() as progress:
-        task = progress.add_task("playing", total=music.ROUNDS)
-        shown = music.run(progress=lambda n: progress.update(task, advance=n))
+        task = progress.add_task("playing", total=subject.ROUNDS)
+        shown = subject.run(progress=lambda n: progress.update(task, advance=n))
     files = shown.draw(out)
     if as_json:
         print_json({"policies": shown.rows(), "figures": [str(file) for file in files]})
         return
-    print_rows(
-        {
-            "policy": "{policy}",
-            f"f after {music.HORIZON:,} rounds": "{value:.4f}",
-            "95 % interval": "{low:.3f} - {high:.3f}",
-            "below the best": "{below_best_percent:.2f} %",
-            "us/round": "{us_per_round:.0f}",
-        },
-        shown.rows(),
-    )
+    print_rows(columns, shown.rows())
     print_files(files, shown.sentences())
 
 

@@ -11,7 +11,7 @@ from fairwolfe.environments import FactorModel
 from fairwolfe.objectives import GiniEquality, TwoSided
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank, LinUCBRank, UnbiasedLinUCBRank
 from fairwolfe.simulation import Comparison, Optimum, TradeOff, compare, optimum, tradeoff
-from fairwolfe.simulation.plots import new_figure
+from fairwolfe.simulation.plots import new_figure, save
 
 __all__ = ["HORIZON", "ROUNDS", "SEEDS", "Demonstration", "run"]
 
@@ -82,10 +82,7 @@ class Demonstration:
             x=0.01,
             ha="left",
         )
-        files = [folder / f"fair-ranking.{kind}" for kind in ("png", "svg")]
-        for file in files:
-            figure.savefig(file, dpi=160)
-        return files
+        return save(figure, folder, "fair-ranking")
 
 
 def run(

@@ -89,7 +89,9 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | ONE_THREAD,
-            start_new_session=True,  # Ctrl-C in a terminal is for the parent to answer
+            # Ctrl-C in a terminal is for the parent to answer. A group, not a session: Linux
+            # shares a machine by sessions, and `nice` would say nothing.
+            process_group=0,
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None

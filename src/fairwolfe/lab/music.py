@@ -14,7 +14,7 @@ from fairwolfe.oracles import Ridge
 from fairwolfe.reduction import FrankWolfe, MOLinCB
 from fairwolfe.simulation import Comparison, compare
 from fairwolfe.simulation.optimum import Optimum, optimum
-from fairwolfe.simulation.plots import new_figure
+from fairwolfe.simulation.plots import new_figure, save
 from fairwolfe.smoothing import Moreau
 
 __all__ = ["HORIZON", "ROUNDS", "SEEDS", "Demonstration", "policies", "run"]
@@ -81,10 +81,7 @@ class Demonstration:
             x=0.01,
             ha="left",
         )
-        files = [folder / f"music.{kind}" for kind in ("png", "svg")]
-        for file in files:
-            figure.savefig(file, dpi=160)
-        return files
+        return save(figure, folder, "music")
 
 
 def run(

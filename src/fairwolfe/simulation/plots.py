@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairwolfe.errors import MissingExtra
@@ -10,7 +11,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "LINES", "lorenz_axes", "new_figure", "require_matplotlib", "value_axes"]
+__all__ = [
+    "COLOURS",
+    "LINES",
+    "lorenz_axes",
+    "new_figure",
+    "require_matplotlib",
+    "save",
+    "value_axes",
+]
 
 # Okabe and Ito's colours, told apart by the colour-blind; the line styles tell them apart in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -33,6 +42,14 @@ def new_figure(width: float = 7.0, height: float = 4.2) -> Figure:
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def save(figure: Figure, folder: Path, name: str) -> list[Path]:
+    """As PNG and as SVG."""
+    files = [folder / f"{name}.{kind}" for kind in ("png", "svg")]
+    for file in files:
+        figure.savefig(file, dpi=160)
+    return files
 
 
 def value_axes(ax: Axes | None, best: Any = None) -> Axes:

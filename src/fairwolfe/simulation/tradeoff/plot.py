@@ -11,7 +11,7 @@ from fairwolfe.objectives import GiniEquality, GiniWelfare
 from fairwolfe.protocols import Matrix, Vector
 from fairwolfe.simulation.compare import interval
 from fairwolfe.simulation.metrics.exposure import lorenz
-from fairwolfe.simulation.plots import COLOURS, LINES, lorenz_axes, new_figure
+from fairwolfe.simulation.plots import COLOURS, LINES, lorenz_axes, new_figure, save
 from fairwolfe.simulation.tradeoff import result, words
 
 if TYPE_CHECKING:
@@ -153,7 +153,4 @@ def draw(found: TradeOff, folder: Path) -> list[Path]:
         x=0.01,
         ha="left",
     )
-    files = [folder / f"tradeoff.{kind}" for kind in ("png", "svg")]
-    for file in files:
-        figure.savefig(file, dpi=160)
-    return files
+    return save(figure, folder, "tradeoff")
