@@ -12,6 +12,7 @@ from fairwolfe.errors import InvalidInput
 from fairwolfe.lab import judges
 from fairwolfe.lab.claims import CLAIMS, Claim, judge
 from fairwolfe.lab.curves import Curves
+from fairwolfe.lab.experiment import Experiment
 from fairwolfe.lab.judges import FAIR, FLOOR, PLAIN, UNBIASED
 from fairwolfe.lab.verdicts import Finding, above, all_of, inside
 from fairwolfe.protocols import Matrix, Vector
@@ -200,38 +201,50 @@ def test_two_findings_hold_only_together() -> None:
     assert combined("undecided", "does not hold") == "does not hold"
 
 
-EMPTY = {"scalar_pseudo_regret": np.nan, "policy.base.ridge": 0.1}
+SPEC = """
+name = "small"
+horizon = 100
+environment = { name = "mehrotra" }
+objective = { name = "minimum" }
+policies.a = { name = "frank-wolfe", base = { name = "linucb", ridge = 1 } }
+policies.b = { name = "frank-wolfe", base = { name = "uniform" } }
+"""
+
+
+def frame_of(experiment: Experiment, seeds: Mapping[str, tuple[int, ...]]) -> Any:
+    import pandas as pd
+
+    rows = [
+        {
+            "run": f"{cell.settings.id}-{seed}",
+            "label": cell.label,
+            "seed": seed,
+            "t": t,
+            "value": i + seed + t / 100.0,
+            "scalar_pseudo_regret": np.nan,
+        }
+        for i, cell in enumerate(experiment.cells)
+        for seed in seeds[cell.label]
+        for t in (1, 10, 100)
+    ]
+    return pd.DataFrame(rows)
 
 
 @pytest.mark.needs("pyarrow")
 def test_curves_from_a_frame_are_paired_by_seed() -> None:
-    import pandas as pd
-
-    rows = [
-        {"label": label, "seed": seed, "t": t, "value": seed + t / 100.0} | EMPTY
-        for label, seeds in (("a", (0, 1, 2)), ("b", (2, 1)))
-        for seed in seeds
-        for t in (1, 10, 100)
-    ]
-    made = Curves.of(pd.DataFrame(rows))
+    experiment = Experiment.of(SPEC)
+    made = Curves.of(experiment, frame_of(experiment, {"a": (0, 1, 2), "b": (2, 1)}))
     assert made.t.tolist() == [1, 10, 100]
-    assert made.at("a", 50).tolist() == made.at("b", 10).tolist() == [1.1, 2.1]
+    assert made.at("a", 50).tolist() == [1.1, 2.1]
+    assert made.at("b", 10).tolist() == [2.1, 3.1]
 
 
 @pytest.mark.needs("pyarrow")
 def test_points_of_a_grid_have_labels_of_their_own() -> None:
-    import pandas as pd
-
-    rows = [
-        {"label": "a", "seed": seed, "t": 1, "value": beta} | EMPTY | {"policy.f.beta": beta}
-        for beta in (0.0, 0.5)
-        for seed in (0, 1)
-    ]
-    made = Curves.of(pd.DataFrame(rows))
-    assert {label: made.at(label).tolist() for label in made.runs} == {
-        "a beta=0": [0.0, 0.0],
-        "a beta=0.5": [0.5, 0.5],
-    }
+    experiment = Experiment.of(SPEC + 'grid."policies.a.base.ridge" = [0.1, 1.0]')
+    made = Curves.of(experiment, frame_of(experiment, {"a": (0, 1), "b": (0, 1)}))
+    assert list(made.runs) == ["a ridge=0.1", "a ridge=1", "b"]
+    assert made.at("a ridge=1", 1).tolist() == [1.01, 2.01]
 
 
 def test_an_unknown_label_is_refused() -> None:

@@ -13,6 +13,7 @@ from fairwolfe.cli.printing import console, progress_bar
 __all__ = ["bars"]
 
 _LINE = 60.0  # seconds between two lines where there is no terminal
+_SOME = 0.005  # of the work, before the time left is worth a word
 
 
 @contextmanager
@@ -42,9 +43,10 @@ class _Lines:
     def __call__(self, name: str, done: float) -> None:
         self.done += done
         now = time.monotonic()
-        if now - self.told < _LINE or not self.done:
+        share = self.done / self.total
+        # At the very beginning kernels are compiled: what is left cannot be told from that.
+        if now - self.told < _LINE or share < _SOME:
             return
         self.told = now
-        left = (now - self.began) * (self.total - self.done) / self.done
-        share = self.done / self.total
+        left = (now - self.began) * (1.0 - share) / share
         click.echo(f"{name}: {share:.0%} of all, about {left / 60:.0f} minutes left", err=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fairwolfe.errors import InvalidInput, did_you_mean
+from fairwolfe.lab.experiment import Experiment
+from fairwolfe.lab.grid import Cell
 from fairwolfe.protocols import IntVector, Matrix, Vector
 
 if TYPE_CHECKING:
@@ -31,16 +33,16 @@ class Curves:
     runs: Mapping[str, Mapping[str, Matrix]]
 
     @classmethod
-    def of(cls, frame: pd.DataFrame) -> Curves:
-        """From the rows of `lab.read`; a label of a grid is followed by its parameters.
+    def of(cls, experiment: Experiment, frame: pd.DataFrame) -> Curves:
+        """From the rows of `lab.read`; what the grid chose follows the label: "FW beta=0.1".
 
         Seeds that some label lacks are left out, so that the rest stays paired.
         """
         frame = frame.assign(mean_pseudo_regret=frame["scalar_pseudo_regret"] / frame["t"])
+        settings = frame["run"].str.rpartition("-")[0]
         parts = {
-            name: part
-            for label, rows in frame.groupby("label", sort=False)
-            for name, part in _by_parameters(str(label), rows)
+            _name(cell): frame[(frame["label"] == cell.label) & (settings == cell.settings.id)]
+            for cell in experiment.cells
         }
         seeds = set.intersection(*(set(part["seed"]) for part in parts.values()))
         runs: dict[str, dict[str, Matrix]] = {}
@@ -91,14 +93,6 @@ class Curves:
         return max(int(np.searchsorted(self.t, t, side="right")) - 1, 0)
 
 
-def _by_parameters(label: str, rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The points of the grid of one label: "label beta=0.1"."""
-    dotted = [column for column in rows if "." in str(column)]
-    varied = [column for column in dotted if rows[column].nunique(dropna=False) > 1]
-    if not varied:
-        yield label, rows
-        return
-    for values, part in rows.groupby(varied, sort=False, dropna=False):
-        pairs = zip(varied, values, strict=True)
-        settings = (f"{str(column).rpartition('.')[2]}={value:g}" for column, value in pairs)
-        yield f"{label} {', '.join(settings)}", part
+def _name(cell: Cell) -> str:
+    chosen = (f"{path.rpartition('.')[2]}={value}" for path, value in cell.chosen.items())
+    return " ".join([cell.label, *filter(None, [", ".join(chosen)])])

@@ -14,6 +14,7 @@ from fairwolfe.lab.judges import FAIR, FLOOR, points
 from fairwolfe.protocols import Matrix
 from fairwolfe.simulation.compare import interval
 from fairwolfe.simulation.plots import COLOURS, LINES, new_figure
+from fairwolfe.simulation.tradeoff.plot import label_points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,9 +37,11 @@ def draw(figure: Figure, results: Mapping[str, Curves], best: Best) -> Picture:
         for ax in grid[-1]:
             ax.set_xlabel("round")
     else:
-        picture = new_figure(max(5.2, 4.4 * min(len(present), 4)), 3.8)
+        across = min(len(present), 3) if len(present) != 4 else 2
+        down = -(-len(present) // across)
+        picture = new_figure(max(5.2, 4.4 * across), 0.7 + 3.1 * down)
         panel = _PANELS[figure.kind]
-        (axes,) = picture.subplots(1, len(present), squeeze=False)
+        axes = picture.subplots(down, across, squeeze=False).ravel()
         for ax, name in zip(axes, present, strict=True):
             panel(ax, results[name], best.get(name), figure.labels)
             ax.set_title(STUDIES[name].title, loc="left", fontsize=10)
@@ -85,17 +88,19 @@ def _dynamics(ax: Axes, curves: Curves, best: Any, labels: tuple[str, ...] | Non
     if best is not None:
         ax.axhline(best, color="0.35", linewidth=1.0, label="best possible")
     _time(ax, curves)
+    ax.set_xlabel("round")
     ax.set_ylabel("f of the average expected reward")
 
 
 def _time(ax: Axes, curves: Curves) -> None:
+    """A logarithmic axis; the first rounds, which are noise, do not set the scale of the rest."""
+    first = 10.0 if curves.t[-1] > 1e3 else 1.0
     ax.set_xscale("log")
-    ax.set_xlabel("round")
-    # The first rounds are noise, and would set the scale of the rest.
-    ax.set_xlim(10.0 if curves.t[-1] > 1e3 else 1.0, curves.t[-1])
-    shown = np.concatenate([v["value"][:, curves.t >= 10].ravel() for v in curves.runs.values()])
-    low, high = np.quantile(shown, 0.02), shown.max()
-    ax.set_ylim(low - 0.05 * (high - low), high + 0.06 * (high - low))
+    ax.set_xlim(first, curves.t[-1])
+    lines = [line.get_ydata() for line in ax.get_lines() if len(line.get_ydata()) == len(curves.t)]
+    shown = np.array(lines)[:, curves.t >= 3.0 * first]
+    low, high = float(np.quantile(shown, 0.02)), float(shown.max())
+    ax.set_ylim(low - 0.05 * (high - low), high + 0.08 * (high - low))
 
 
 def _objectives(row: Any, name: str, curves: Curves, best: Any) -> None:
@@ -109,8 +114,7 @@ def _objectives(row: Any, name: str, curves: Curves, best: Any) -> None:
     for ax, (title, of) in zip(row, quantities.items(), strict=True):
         for i, label in enumerate(curves.runs):
             _line(ax, curves.t, of(label), i, label)
-        ax.set_xscale("log")
-        ax.set_xlim(10.0, curves.t[-1])
+        _time(ax, curves)
         ax.set_title(f"{STUDIES[name].title}: {title}", loc="left", fontsize=10)
         ax.spines[["top", "right"]].set_visible(False)
     if best is not None:
@@ -118,21 +122,18 @@ def _objectives(row: Any, name: str, curves: Curves, best: Any) -> None:
 
 
 def _trade_off(ax: Axes, curves: Curves, best: Any, labels: Any) -> None:
+    drawn = []
     for i, policy in enumerate((FAIR, FLOOR)):
         settings, gini, utility = points(curves, policy)
-        x, y = gini.mean(axis=0), utility.mean(axis=0)
-        ax.plot(x, y, color=COLOURS[i], linestyle=LINES[i], marker=MARKERS[i], label=policy)
-        for setting, left, up in zip(settings, x, y, strict=True):
-            ax.annotate(
-                f"{setting:g}",
-                (left, up),
-                xytext=(4, 4 if i == 0 else -10),
-                textcoords="offset points",
-                fontsize=8,
-                color=COLOURS[i],
-            )
+        means = np.stack([gini.mean(axis=0), utility.mean(axis=0)], axis=1)
+        look = {"color": COLOURS[i], "linestyle": LINES[i], "marker": MARKERS[i]}
+        ax.plot(*means.T, label=policy, **look)
+        drawn.append((means, tuple(settings), COLOURS[i], ((5, 5), (6, -6))[i]))
     if best is not None:
         ax.plot(*np.asarray(best).T, color="0.35", linewidth=1.0, label="best possible")
+    ax.margins(0.08)
+    for labelled in drawn:  # when the axes have their final size
+        label_points(ax, *labelled)
     ax.set_xlabel("inequality of exposure (Gini index)")
     ax.set_ylabel("user utility (clicks a ranking)")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -154,11 +155,9 @@ def _shares(progress: Progress, name: str, total: int) -> Callable[[Any, int], N
 def _played(folder: Path, study: Study, experiment: Experiment, embedded: bool) -> Played:
     curves: Curves | None = None
     facts: tuple[dict[str, Any], ...] = ()
-    try:
-        curves = Curves.of(results.read(folder))
+    with suppress(InvalidInput):  # where nothing is finished yet
+        curves = Curves.of(experiment, results.read(folder))
         facts = tuple(results.facts(folder))
-    except InvalidInput:
-        pass  # nothing is finished yet
     return Played(study, experiment, embedded, curves, len(pending(experiment, folder)), facts)
 
 

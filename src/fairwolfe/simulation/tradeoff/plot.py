@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from fairwolfe.simulation.tradeoff.result import TradeOff
 
-__all__ = ["draw", "plot", "plot_lorenz"]
+__all__ = ["draw", "label_points", "plot", "plot_lorenz"]
 
 _NEAR = 0.06  # points closer than this part of the axes share a label
 _CURVES = (0, 2, 4, 6)  # colours of a few Lorenz curves: not that of FairLearnRank
@@ -53,7 +53,7 @@ def plot(found: TradeOff, ax: Axes | None = None) -> Axes:
             elinewidth=0.8,
             label=f"{policy}, by {symbol}",
         )
-        _label(ax, np.column_stack([gini, utility]), settings, COLOURS[i], place)
+        label_points(ax, np.column_stack([gini, utility]), settings, COLOURS[i], place)
     ax.invert_xaxis()
     ax.margins(0.09)
     rewards = list(found.problem.rewards)
@@ -93,7 +93,7 @@ def _objective_of(found: TradeOff, gini: Vector) -> Vector | None:
     return None
 
 
-def _label(
+def label_points(
     ax: Axes, points: Matrix, settings: tuple[float, ...], colour: str, place: tuple[int, int]
 ) -> None:
     """Write the settings beside their points; neighbours share a label."""
