@@ -193,7 +193,7 @@ def test_an_objective_without_value_at_nothing_is_no_obstacle() -> None:
 # --- the difference of two curves -------------------------------------------------------------
 
 
-def test_thesmallest_gap_difference_is_that_of_a_fine_grid() -> None:
+def test_the_smallest_difference_is_that_of_a_fine_grid() -> None:
     rng = np.random.default_rng(1)
     for _ in range(20):
         one, other = (np.column_stack([rng.random(n), rng.random(n)]) for n in (5, 7))
@@ -327,6 +327,22 @@ def test_the_command_prints_a_table_sentences_and_files(
     names = ["tradeoff.json", "tradeoff.png", "tradeoff.svg"]
     assert sorted(file.name for file in tmp_path.iterdir()) == names
     assert [line for line in result.stdout.splitlines() if line.endswith(tuple(names))]
+
+
+@pytest.mark.needs("matplotlib", "pyarrow", "implicit")
+def test_the_command_takes_a_table_of_ones_own(tmp_path: Path) -> None:
+    table, out = tmp_path / "plays.csv", tmp_path / "out"
+    rows = [f"listener{i % 20},song{i * i % 31},{1 + i % 7}" for i in range(400)]
+    table.write_text("\n".join(["listener,song,plays", *rows]))
+    asked = ("tradeoff", str(table), "--users", "15", "--items", "12", "--out", str(out), "--json")
+    result = fairwolfe(*asked, *SHORT, "--seeds", "1")
+    assert result.exit_code == 0, result.output
+    assert "users are in column 'listener'" in result.stderr
+    assert {row["policy"] for row in json.loads(result.stdout)["table"]} == {BEST, FAIR, FLOOR}
+    table.write_text("listener,song,plays\nann,jazz,9\nbob,folk,often\n")
+    refused = fairwolfe(*asked, *SHORT)
+    assert refused.exit_code == 2
+    assert "line 3: the count is 'often'" in refused.stderr
 
 
 @pytest.mark.needs("matplotlib")

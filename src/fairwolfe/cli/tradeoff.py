@@ -34,7 +34,7 @@ def _numbers(ctx: click.Context, option: click.Parameter, text: str | None) -> l
         ) from error
 
 
-@click.command(epilog="Example: fairwolfe tradeoff factor_model --betas 0,0.1,0.3,1 --out pictures")
+@click.command(epilog="Example: fairwolfe tradeoff plays.csv --betas 0,0.1,0.3,1 --out pictures")
 @click.argument("world")
 @click.option("--objective", default="gini", show_default=True, help="Of the items' exposures.")
 @click.option("--betas", callback=_numbers, metavar="B,B,...", help="Weights of the objective.")
@@ -84,8 +84,11 @@ def tradeoff(
 
     require_matplotlib()
     given = {} if betas is None else {"betas": betas}
+    chosen = _world(world, {name: value for name, value in table.items() if value is not None})
+    for note in getattr(chosen, "notes", ()):
+        click.echo(note, err=True)  # how a table was understood
     made = plan(
-        _world(world, {name: value for name, value in table.items() if value is not None}),
+        chosen,
         objective,
         **given,
         floors=floors,
@@ -97,8 +100,10 @@ def tradeoff(
     )
     make_folder(out)
     with progress_bar() as progress:
-        task = progress.add_task("the best possible", total=made.rounds)
-        found = made.run(lambda n: progress.update(task, advance=n, description="playing"))
+        task = progress.add_task("the best possible", total=None)  # how long is not known
+        found = made.run(
+            lambda n: progress.update(task, advance=n, total=made.rounds, description="playing")
+        )
     rows = [_finite(row) for row in found.table()]
     said = {"table": rows, "sentences": found.sentences(), "seeds": list(found.seeds)}
     data = out / "tradeoff.json"

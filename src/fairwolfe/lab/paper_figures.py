@@ -97,8 +97,9 @@ def _time(ax: Axes, curves: Curves) -> None:
     first = 10.0 if curves.t[-1] > 1e3 else 1.0
     ax.set_xscale("log")
     ax.set_xlim(first, curves.t[-1])
-    lines = [line.get_ydata() for line in ax.get_lines() if len(line.get_ydata()) == len(curves.t)]
-    shown = np.array(lines)[:, curves.t >= 3.0 * first]
+    lines = [np.asarray(line.get_ydata(), dtype=np.float64) for line in ax.get_lines()]
+    curved = [line for line in lines if len(line) == len(curves.t)]  # not the best possible
+    shown = np.array(curved)[:, curves.t >= 3.0 * first]
     low, high = float(np.quantile(shown, 0.02)), float(shown.max())
     ax.set_ylim(low - 0.05 * (high - low), high + 0.08 * (high - low))
 
@@ -126,7 +127,7 @@ def _trade_off(ax: Axes, curves: Curves, best: Any, labels: Any) -> None:
     for i, policy in enumerate((FAIR, FLOOR)):
         settings, gini, utility = points(curves, policy)
         means = np.stack([gini.mean(axis=0), utility.mean(axis=0)], axis=1)
-        look = {"color": COLOURS[i], "linestyle": LINES[i], "marker": MARKERS[i]}
+        look: dict[str, Any] = {"color": COLOURS[i], "linestyle": LINES[i], "marker": MARKERS[i]}
         ax.plot(*means.T, label=policy, **look)
         drawn.append((means, tuple(settings), COLOURS[i], ((5, 5), (6, -6))[i]))
     if best is not None:
