@@ -12,14 +12,14 @@ from fairwolfe.errors import InvalidInput, did_you_mean
 from fairwolfe.lab.experiment import Experiment
 from fairwolfe.lab.grid import Cell
 from fairwolfe.protocols import IntVector, Matrix, Vector
+from fairwolfe.simulation.trace import FAIRNESS
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Curves"]
 
-_FAIRNESS = ("utility", "gini", "bottom_half", "top_decile")
-_QUANTITIES = ("value", "observed", "mean_pseudo_regret", *_FAIRNESS)
+_QUANTITIES = ("value", "observed", "mean_pseudo_regret", *FAIRNESS)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from fairwolfe.errors import FairwolfeError, InvalidInput, MissingExtra
 from fairwolfe.folders import whole_file
 from fairwolfe.lab.experiment import Experiment, Run
 from fairwolfe.problem import Problem
-from fairwolfe.simulation import Trace
+from fairwolfe.simulation.trace import FAIRNESS, Trace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,7 +39,6 @@ __all__ = [
 
 FORMAT = 1
 _KEY = b"fairwolfe"
-_FAIRNESS = ("utility", "gini", "bottom_half", "top_decile")
 _ORDER = "order of the spec"
 _MOST = 100  # coordinates of an average that is kept at every checkpoint
 
@@ -71,7 +70,7 @@ def table(run: Run, trace: Trace, problem: Problem, seconds: Mapping[int, float]
         "seconds": [seconds[t] for t in trace.t.tolist()],
     }
     if problem.n_items is not None:
-        columns |= {name: getattr(trace, name) for name in _FAIRNESS if hasattr(Trace, name)}
+        columns |= {name: getattr(trace, name) for name in FAIRNESS}
     size = trace.average.shape[1]
     rows = [row if size <= _MOST or i == n - 1 else None for i, row in enumerate(trace.average)]
     columns["average"] = pa.array(rows, pa.list_(pa.float64(), size))
