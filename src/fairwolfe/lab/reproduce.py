@@ -173,8 +173,7 @@ def _best(played: Played) -> Any:
         return float(np.mean([optimum(world, measured, seed).value for seed in seeds]))
     found = []
     for cell in cells:
-        objective = build(cell.settings, cell.label)
-        f = getattr(objective.policy, "objective", None)
+        f = getattr(build(cell.settings, cell.label).policy, "objective", None)
         if f is not None:
             found.append(
                 np.mean([_point(optimum(world, f, seed), world) for seed in seeds], axis=0)
