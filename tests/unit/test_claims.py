@@ -132,13 +132,10 @@ CASES: dict[str, tuple[tuple[Curves, ...], tuple[Curves, ...]]] = {
 
 
 def verdict(claim: Claim, results: tuple[Curves, ...]) -> str:
-    (row,) = judge(dict(zip(claim.needs, results, strict=True)), [claim])
-    assert set(row) == {
-        *("id", "sentence", "where", "statistic"),
-        *("estimate", "low", "high", "verdict"),
-    }
-    assert row["low"] <= row["estimate"] <= row["high"]
-    return str(row["verdict"])
+    ((judged, found),) = judge(dict(zip(claim.needs, results, strict=True)), [claim])
+    assert judged is claim
+    assert found.low <= found.estimate <= found.high
+    return found.verdict
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: f"{claim.id} {claim.where}")
@@ -162,7 +159,7 @@ def test_every_claim_of_the_list_is_here() -> None:
 
 def test_claims_without_results_are_left_out() -> None:
     assert judge({}) == []
-    assert [row["id"] for row in judge({"lastfm-50": HIGH})] == ["R1", "R2", "R3"]
+    assert [claim.id for claim, _ in judge({"lastfm-50": HIGH})] == ["R1", "R2", "R3"]
 
 
 def test_one_seed_decides_nothing() -> None:

@@ -57,13 +57,17 @@ def reproduce(
     """
     from fairwolfe.lab import reproduce as of_paper
     from fairwolfe.lab.reproduction_page import number, summary, write_page, write_report
+    from fairwolfe.lab.sweep import pending
     from fairwolfe.simulation.plots import require_matplotlib
 
     require_matplotlib()
     planned = of_paper.plan(figures, quick)
     folder = out or Path("out") / ("quick" if quick else "reproduce")
     make_folder(folder)
-    work = {name: study.work(experiment) for name, (study, experiment, _) in planned.items()}
+    work = {
+        name: study.seconds(sum(run.settings.horizon for run in pending(experiment, folder / name)))
+        for name, (study, experiment, _) in planned.items()
+    }
     with bars(work) as tick:
         found = of_paper.reproduce(
             figures,
@@ -74,7 +78,7 @@ def reproduce(
             jobs=jobs,
             on=on,
             address=address,
-            progress=lambda name, share: tick(name, share * work[name]),
+            progress=lambda name, rounds: tick(name, planned[name][0].seconds(rounds)),
         )
     files = write_report(found)
     if page is not None:

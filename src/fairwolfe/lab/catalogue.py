@@ -30,9 +30,9 @@ class Study:
     quick_seeds: int
     us_per_round: float  # about, to say how much time is left
 
-    def work(self, experiment: Experiment) -> float:
-        """About how many seconds of one core its runs take."""
-        return 1e-6 * self.us_per_round * experiment.spec.horizon * len(experiment.runs())
+    def seconds(self, rounds: int) -> float:
+        """About how long so many rounds take on one core."""
+        return 1e-6 * self.us_per_round * rounds
 
     @property
     def text(self) -> str:

@@ -7,8 +7,7 @@ is *undecided* where the interval straddles.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from fairwolfe.lab import judges as by
 from fairwolfe.lab.curves import Curves
@@ -34,22 +33,13 @@ class Claim:
 
 def judge(
     results: Mapping[str, Curves], claims: Iterable[Claim] | None = None
-) -> list[dict[str, Any]]:
-    """A row for each claim whose experiments have results, in the order of the claims."""
-    chosen = CLAIMS if claims is None else claims
-    rows = []
-    for claim in chosen:
-        if all(name in results for name in claim.needs):
-            found = claim.judge(*(results[name] for name in claim.needs))
-            rows.append(
-                {
-                    "id": claim.id,
-                    "sentence": claim.sentence,
-                    "where": claim.where,
-                    **asdict(found),
-                }
-            )
-    return rows
+) -> list[tuple[Claim, Finding]]:
+    """What was found for each claim whose experiments have results, in the order of the claims."""
+    return [
+        (claim, claim.judge(*(results[name] for name in claim.needs)))
+        for claim in (CLAIMS if claims is None else claims)
+        if all(name in results for name in claim.needs)
+    ]
 
 
 _BETTER_TRADE = "FW-LinUCBRank has more utility than FairLearn at all levels of inequality"

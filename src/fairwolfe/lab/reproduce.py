@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,13 +21,14 @@ from fairwolfe.lab.experiment import Experiment
 from fairwolfe.lab.figures import Picture
 from fairwolfe.lab.paper_figures import draw
 from fairwolfe.lab.sweep import pending, run
+from fairwolfe.protocols import Matrix
 from fairwolfe.simulation.metrics import gini_index
 from fairwolfe.simulation.optimum import Optimum, optimum
 from fairwolfe.streams import stream
 
 __all__ = ["Played", "Reproduction", "plan", "reproduce"]
 
-Progress = Callable[[str, float], None]
+Progress = Callable[[str, int], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,22 +72,32 @@ class Reproduction:
 
     def claims(self) -> list[dict[str, Any]]:
         """A row for each claim that can be judged, with the figure that it is about."""
-        rows = judge(self.curves)
         places = {
             study: figure.name for figure in reversed(self.figures) for study in figure.studies
         }
-        for row in rows:
-            last = row["where"].rpartition(" and ")[2]
-            row["figure"] = places[last]
-            row["embedded"] = self.studies[last].embedded
-        return rows
+        return [
+            {
+                "id": claim.id,
+                "figure": places[claim.needs[-1]],
+                "sentence": claim.sentence,
+                "where": claim.where,
+                **asdict(found),
+                "embedded": any(self.studies[name].embedded for name in claim.needs),
+            }
+            for claim, found in judge(self.curves)
+        ]
 
     def pictures(self) -> Iterator[Picture]:
         """Every figure that has something to show."""
-        best = {name: _best(played) for name, played in self.studies.items() if played.curves}
+        curves, best = self.curves, {}
         for figure in self.figures:
-            if any(name in self.curves for name in figure.studies):
-                yield draw(figure, self.curves, best)
+            present = [name for name in figure.studies if name in curves]
+            for name in present:
+                if name not in best:
+                    found = _frontier if figure.kind == "trade-off" else _highest
+                    best[name] = found(self.studies[name])
+            if present:
+                yield draw(figure, curves, best)
 
 
 def plan(
@@ -119,7 +130,7 @@ def reproduce(
     names: of figures, see `fairwolfe.lab.catalogue.FIGURES`; none is all
     quick: smaller horizons and fewer seeds; the verdicts are hints then
     resume, seconds, jobs, on, address: as of `lab.run`
-    progress: called with the name of a study and the share of its work done since the last call
+    progress: called with the name of a study and the number of rounds played since the last call
     """
     folder = Path(out)
     planned = plan(names, quick)
@@ -131,7 +142,6 @@ def reproduce(
         if stopped is not None or (left is not None and left <= 0.0):
             stopped = stopped or "time"
             break
-        total = sum(one.settings.horizon for one in experiment.runs())
         swept = run(
             experiment,
             folder / name,
@@ -140,7 +150,7 @@ def reproduce(
             address=address,
             resume=resume,
             seconds=left,
-            progress=None if progress is None else _shares(progress, name, total),
+            progress=None if progress is None else _named(progress, name),
         )
         stopped = swept.stopped
         failed += [failure.file for failure in swept.failed]
@@ -148,8 +158,8 @@ def reproduce(
     return Reproduction(folder, quick, figures(names), studies, stopped, tuple(failed))
 
 
-def _shares(progress: Progress, name: str, total: int) -> Callable[[Any, int], None]:
-    return lambda _, n: progress(name, n / total)
+def _named(progress: Progress, name: str) -> Callable[[Any, int], None]:
+    return lambda _, n: progress(name, n)
 
 
 def _played(folder: Path, study: Study, experiment: Experiment, embedded: bool) -> Played:
@@ -161,25 +171,34 @@ def _played(folder: Path, study: Study, experiment: Experiment, embedded: bool) 
     return Played(study, experiment, embedded, curves, len(pending(experiment, folder)), facts)
 
 
-def _best(played: Played) -> Any:
-    """The value of f that any policy can reach; of a trade-off, points (Gini index, utility)."""
-    cells = played.experiment.cells
-    parts = build(cells[0].settings, cells[0].label)
+def _highest(played: Played) -> float:
+    """The value of f that any policy can reach, mean over the seeds."""
+    cell = played.experiment.cells[0]
+    parts = build(cell.settings, cell.label)
     world, measured = parts.environment, parts.objective or parts.policy.objective
-    # A world that is the same for all seeds is made once.
-    fixed = world.init(stream(0, "world")) is world.init(stream(1, "world"))
-    seeds = (0,) if fixed else played.experiment.spec.numbers()[: played.seeds]
-    if "tradeoff" not in played.study.name:
-        return float(np.mean([optimum(world, measured, seed).value for seed in seeds]))
+    return float(np.mean([optimum(world, measured, seed).value for seed in _worlds(played, world)]))
+
+
+def _frontier(played: Played) -> Matrix:
+    """Points (Gini index, utility) of the policies that are best for the objectives followed."""
     found = []
-    for cell in cells:
-        f = getattr(build(cell.settings, cell.label).policy, "objective", None)
+    for cell in played.experiment.cells:
+        parts = build(cell.settings, cell.label)
+        f = getattr(parts.policy, "objective", None)
         if f is not None:
+            world = parts.environment
+            seeds = _worlds(played, world)
             found.append(
                 np.mean([_point(optimum(world, f, seed), world) for seed in seeds], axis=0)
             )
     points = np.array(found)
     return points[np.argsort(points[:, 0])]
+
+
+def _worlds(played: Played, world: Any) -> tuple[int, ...]:
+    """The seeds whose worlds differ: one that is the same for all seeds is made once."""
+    fixed = world.init(stream(0, "world")) is world.init(stream(1, "world"))
+    return (0,) if fixed else played.experiment.spec.numbers()[: played.seeds]
 
 
 def _point(best: Optimum, world: Any) -> tuple[float, float]:
