@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Best", "draw"]
 
+_BANDS = 4  # more of them hide the lines
+
 Best = Mapping[str, Any]
 """Study -> what any policy can reach there: a value of f, or points (Gini index, utility)."""
 
@@ -66,7 +68,7 @@ def _legend(picture: Canvas) -> None:
     )
 
 
-def _line(ax: Axes, t: Any, values: Matrix, i: int, label: str | None) -> None:
+def _line(ax: Axes, t: Any, values: Matrix, i: int, label: str, band: bool = True) -> None:
     bands = np.array([interval(column) for column in values.T])
     colour, dashes = COLOURS[i % len(COLOURS)], LINES[i % len(LINES)]
     ax.plot(
@@ -79,12 +81,14 @@ def _line(ax: Axes, t: Any, values: Matrix, i: int, label: str | None) -> None:
         markevery=(2 * i, max(len(t) // 6, 1)),
         markersize=4,
     )
-    ax.fill_between(t, bands[:, 1], bands[:, 2], color=colour, alpha=0.15, linewidth=0)
+    if band:
+        ax.fill_between(t, bands[:, 1], bands[:, 2], color=colour, alpha=0.15, linewidth=0)
 
 
 def _dynamics(ax: Axes, curves: Curves, best: Any, labels: tuple[str, ...] | None) -> None:
-    for i, label in enumerate(labels or curves.runs):
-        _line(ax, curves.t, curves.over_time(label), i, label)
+    drawn = labels or tuple(curves.runs)
+    for i, label in enumerate(drawn):
+        _line(ax, curves.t, curves.over_time(label), i, label, band=len(drawn) <= _BANDS)
     if best is not None:
         ax.axhline(best, color="0.35", linewidth=1.0, label="best possible")
     _time(ax, curves)

@@ -1,0 +1,134 @@
+"""Where our verdicts differ from the paper: the reasons in docs/reproduction-notes.md, tested.
+
+``pytest -s`` prints the numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fairwolfe as fw
+from fairwolfe.environments import FactorModel
+from fairwolfe.lab.build import build
+from fairwolfe.lab.catalogue import STUDIES
+from fairwolfe.lab.curves import Curves
+from fairwolfe.lab.experiment import Experiment
+from fairwolfe.lab.judges import (
+    FAIR,
+    FLOOR,
+    PLAIN,
+    UNBIASED,
+    falls_after,
+    highest_throughout,
+    item_side_weighs_more,
+)
+from fairwolfe.objectives import Concave, GiniEquality, GiniWelfare, TwoSided, Welfare
+from fairwolfe.ranking import FairLearnRank, FWLinUCBRank, LinUCBRank, UnbiasedLinUCBRank
+from fairwolfe.simulation.tradeoff import Frontier
+from fairwolfe.smoothing import Moreau
+from fairwolfe.streams import stream
+
+pytestmark = [pytest.mark.needs("lastfm data", "implicit", "pyarrow"), pytest.mark.slow]
+
+GINI = TwoSided(GiniWelfare(), beta=0.5)
+WELFARE = TwoSided(Welfare(0.5), beta=0.5)
+WELFARE_FOLLOWED = TwoSided(Welfare(0.5, offset=1e-6), beta=0.5)
+
+
+def played(
+    world: Any,
+    f: Concave,
+    followed: FWLinUCBRank,
+    floor: float,
+    exploration: float,
+    horizon: int,
+    seeds: int,
+) -> Curves:
+    """The four policies, with that much exploration."""
+    policies = {
+        FAIR: replace(followed, exploration=exploration),
+        PLAIN: LinUCBRank(exploration=exploration),
+        UNBIASED: UnbiasedLinUCBRank(exploration=exploration),
+        FLOOR: FairLearnRank(floor, exploration=exploration),
+    }
+    found = fw.compare(policies, world, horizon, seeds, f, jobs=2, scalar_regret=False)
+    runs = {
+        name: {
+            "value": np.array([trace.value for trace in traces]),
+            "utility": np.array([trace.utility for trace in traces]),
+        }
+        for name, traces in found.traces.items()
+    }
+    return Curves(np.asarray(found.traces[FAIR][0].t), runs)
+
+
+def fewer_clicks(name: str, share: float) -> FactorModel:
+    """The world of that name, every click probability multiplied."""
+    world = fw.environments.make(name).init(stream(0, "world"))
+    return FactorModel(share * world.users, world.items, calibration="clip")
+
+
+def test_equality_costs_five_percent_of_clicks_whoever_ranks() -> None:
+    """Certified: at a normalised Gini index of .01 no policy has more than 95.02 % of clicks."""
+    world, betas = fw.environments.make("lastfm-50"), (0.0, 0.05, 0.1, 0.2, 0.25, 0.3, 0.5, 1.0)
+    best = [fw.optimum(world, TwoSided(GiniEquality(), beta), tolerance=1e-4) for beta in betas]
+    frontier = Frontier.of(betas, best, GiniEquality(), 50)
+    total = best[0].average[:50].sum()
+    share = float(frontier.upper(-total * 0.01 * 49 / 50)[0]) / best[0].value
+    print("at most", share)
+    assert 0.945 < share < 0.955
+
+
+def test_welfare_of_many_items_is_followed_better_without_smoothing() -> None:
+    """f after 500 and 20,000 rounds: smoothed 13.7 and 30.9, with an offset 48.6 and 53.9."""
+    world, f = fw.environments.make("lastfm-2k"), WELFARE
+    smoothed = FWLinUCBRank(f, smoothing=Moreau(1.0))
+    offset = FWLinUCBRank(WELFARE_FOLLOWED)
+    values = [
+        fw.simulate(policy, world, 20_000, 0, f, [500], scalar_regret=False).value
+        for policy in (smoothed, offset)
+    ]
+    print("smoothed, with an offset", values)
+    assert (values[1] > 1.5 * values[0]).all()
+
+
+def test_gini_is_as_in_the_paper_with_fewer_clicks_and_less_exploration() -> None:
+    """R6, R7 and R9 have two causes; either alone is not enough."""
+    followed = FWLinUCBRank(GINI, smoothing=Moreau(1.0))
+    found = {}
+    for share, exploration in ((1.0, 0.1), (0.3, 1.0), (0.3, 0.1)):
+        world = fewer_clicks("lastfm-50", share)
+        curves = played(world, GINI, followed, 0.05, exploration, 300_000, 3)
+        found[share, exploration] = [
+            judge(curves)
+            for judge in (item_side_weighs_more, highest_throughout, falls_after(3e3, 3e4))
+        ]
+        for finding in found[share, exploration]:
+            print(share, exploration, finding)
+    item_side, lead, peak = found[0.3, 0.1]
+    assert item_side.verdict == lead.verdict == "holds"
+    assert 3e3 < peak.estimate < 1e5
+    assert found[1.0, 0.1][0].verdict == found[0.3, 1.0][1].verdict == "does not hold"
+
+
+def test_the_logarithm_of_the_theorem_is_seen_in_the_slope() -> None:
+    """T1 for rankings: the rate is ln t / sqrt t, whose own slope is above the threshold."""
+    (cell,) = Experiment.of(STUDIES["regret-ranking"].text).cells
+    parts = build(cell.settings, cell.label)
+    traces = fw.compare({FAIR: parts.policy}, parts.environment, 1_000_000, 4, parts.objective)
+    t = np.asarray(traces.traces[FAIR][0].t, dtype=np.float64)
+    late = t >= 1e3
+    regret = np.array([trace.scalar_regret[late] for trace in traces.traces[FAIR]]) / t[late]
+
+    def slope(values: Any) -> float:
+        return float(np.polyfit(np.log(t[late]), np.log(values).T, 1)[0].mean())
+
+    rate = np.log(t[late]) / np.sqrt(t[late])
+    print("slopes: regret, ln t / sqrt t, regret / ln t")
+    print(slope(regret), slope(rate[None]), slope(regret / np.log(t[late])))
+    assert slope(regret) > -0.45 < slope(rate[None])
+    assert slope(regret / np.log(t[late])) < -0.48
