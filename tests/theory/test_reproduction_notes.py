@@ -28,6 +28,7 @@ from fairwolfe.lab.judges import (
 )
 from fairwolfe.objectives import Concave, GiniEquality, GiniWelfare, TwoSided, Welfare
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank, LinUCBRank, UnbiasedLinUCBRank
+from fairwolfe.simulation.metrics import gini_index
 from fairwolfe.simulation.tradeoff import Frontier
 from fairwolfe.smoothing import Moreau
 from fairwolfe.streams import stream
@@ -122,7 +123,7 @@ def test_the_logarithm_of_the_theorem_is_seen_in_the_slope() -> None:
     traces = fw.compare({FAIR: parts.policy}, parts.environment, 1_000_000, 4, parts.objective)
     t = np.asarray(traces.traces[FAIR][0].t, dtype=np.float64)
     late = t >= 1e3
-    regret = np.array([trace.scalar_regret[late] for trace in traces.traces[FAIR]]) / t[late]
+    regret = np.array([trace.scalar_pseudo_regret[late] for trace in traces.traces[FAIR]]) / t[late]
 
     def slope(values: Any) -> float:
         return float(np.polyfit(np.log(t[late]), np.log(values).T, 1)[0].mean())
@@ -132,3 +133,18 @@ def test_the_logarithm_of_the_theorem_is_seen_in_the_slope() -> None:
     print(slope(regret), slope(rate[None]), slope(regret / np.log(t[late])))
     assert slope(regret) > -0.45 < slope(rate[None])
     assert slope(regret / np.log(t[late])) < -0.48
+
+
+def test_a_larger_beta_changes_nothing_once_all_are_equal() -> None:
+    """R12: the penalty is exact, so from a finite beta on one policy is the best for all."""
+    world = fw.environments.make("lastfm-50")
+    best = [
+        fw.optimum(world, TwoSided(GiniEquality(), beta), tolerance=1e-4) for beta in (1.0, 10.0)
+    ]
+    gini, utility = (
+        [measure(one) for one in best]
+        for measure in (lambda b: gini_index(b.average[:50]), lambda b: b.average[50:].sum())
+    )
+    print("Gini index and utility for beta = 1 and 10:", gini, utility)
+    assert max(gini) < 1e-3
+    assert utility[0] == pytest.approx(utility[1], rel=1e-3)
