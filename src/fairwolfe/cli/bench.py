@@ -20,9 +20,10 @@ def bench(seconds: float, as_json: bool) -> None:
 
     Arms and rankings in four sizes; a round is a decision and what is learnt from it. The sides
     play in turns on one thread, and the NumPy loop must first decide like the compiled run. Times
-    are microseconds of processor time, medians over turns; the ratio is taken within a turn,
-    because machines are noisy. The compiled run and the NumPy loop simulate a world and draw its
-    contexts; the Agent is given them. What must be compiled first comes on top of --seconds, once.
+    are microseconds of processor time, medians over turns; the ratio, with its lowest and highest,
+    is taken within a turn, because machines are noisy. The compiled run and the NumPy loop simulate
+    a world and draw its contexts; the Agent is given them. What must be compiled first comes on top
+    of --seconds, once.
     """
     from fairwolfe.lab.local import ONE_THREAD
 
