@@ -1,8 +1,8 @@
 """A round of a bandit with arms: compiled, object API, a plain NumPy loop, and what others offer.
 
 K = 50 arms, d = 10 features, D = 5 rewards, one decision and one update at a time. All sides run in
-one process with one thread, in turn; times are medians over rounds of the benchmark, ratios are
-taken within a round, because machines are noisy. The peers have one reward each (they know no
+one process with one thread, in turn; times are of the processor, medians over turns, and ratios are
+taken within a turn, because machines are noisy. The peers have one reward each (they know no
 other), so they do a fifth of the learning at most. A peer that is not installed is left out.
 
     python benchmarks/bench_arms.py
@@ -19,41 +19,24 @@ for _library in ("OMP", "OPENBLAS", "MKL"):
 
 import argparse
 import json
-import platform
 import warnings
 from collections.abc import Callable
-from datetime import datetime
-from importlib.metadata import version
+from itertools import islice
 from statistics import median
-from time import perf_counter
 from typing import Any
 
 import numpy as np
-from scipy.optimize import isotonic_regression
 
-import fairwolfe as fw
-from fairwolfe.bandits import LinUCB, SquareCB
 from fairwolfe.environments import Mehrotra
-from fairwolfe.oracles import Ridge
-from fairwolfe.simulation.compiled import CompiledRun, Streams
-from fairwolfe.smoothing import Moreau
-from fairwolfe.streams import stream
+from fairwolfe.lab.numpy_loops import LinUCBLoop, SquareCBLoop, checked, loop_of
+from fairwolfe.lab.speed import CASES, Side, about, aged, agent_side, compiled_side, ratios, turns
 
-K, D_FEATURES, N_REWARDS = 50, 10, 5
-WORLD = Mehrotra(K, N_REWARDS, D_FEATURES)
-F = WORLD.objective()
-BETA0, RIDGE, EXPLORATION, GAMMA0 = 0.01, 0.1, 0.1, 1e4
+POLICIES = {case.name: case.policy for case in CASES[:2]}
+WORLD = CASES[0].environment
+K, D_FEATURES, N_REWARDS = WORLD.n_arms, WORLD.n_features, WORLD.n_objectives
 ROUNDS = 9
 
-POLICIES = {
-    "FW-LinUCB": fw.FrankWolfe(F, LinUCB(exploration=EXPLORATION, ridge=RIDGE), Moreau(BETA0)),
-    "FW-SquareCB": fw.FrankWolfe(F, SquareCB(gamma0=GAMMA0, oracle=Ridge(RIDGE)), Moreau(BETA0)),
-}
-
 CONTEXTS = (1.0 + np.random.default_rng(1).standard_normal((1100, K, D_FEATURES))) / D_FEATURES
-
-# A side is made once; a call plays that many rounds.
-Side = Callable[[int], None]
 
 
 class Prepared(Mehrotra):
@@ -65,100 +48,44 @@ class Prepared(Mehrotra):
         return CONTEXTS[:n], np.zeros(n, dtype=np.int64)
 
 
-def compiled(name: str, given: bool = False) -> Side:
-    """The compiled loop, drawing its own contexts (or with given ones)."""
-    environment = Prepared(K, N_REWARDS, D_FEATURES) if given else WORLD
-    world = environment.init(stream(0, "world"))
-    run = CompiledRun(POLICIES[name], environment, world, Streams.of(0))
+class Given:
+    """A loop with contexts that were made beforehand."""
 
-    def play(rounds: int) -> None:
-        while rounds > 0:
-            rounds -= run.play(rounds).size
+    t: int
 
-    return play
+    def context(self) -> np.ndarray[Any, Any]:
+        return CONTEXTS[self.t % len(CONTEXTS)]
 
 
-def object_api(name: str) -> Side:
-    """`Agent.act` and `Agent.update`, contexts made beforehand."""
-    world = WORLD.init(stream(0, "world"))
-    agent = fw.Agent(POLICIES[name], WORLD.problem(), seed=0)
-    contexts, rewards = _prepared(world)
-    warnings.simplefilter("ignore")  # Gaussian rewards leave every range
+class GivenLinUCB(Given, LinUCBLoop):
+    pass
 
-    def play(rounds: int) -> None:
-        for i in range(rounds):
-            decision = agent.act(contexts[i % len(contexts)])
-            agent.update(decision, rewards[i % len(rewards)])
 
-    return play
+class GivenSquareCB(Given, SquareCBLoop):
+    pass
+
+
+def compiled(name: str) -> Side:
+    return compiled_side(aged(POLICIES[name], WORLD))
 
 
 def compiled_given(name: str) -> Side:
-    return compiled(name, given=True)
+    return compiled_side(aged(POLICIES[name], Prepared(K, N_REWARDS, D_FEATURES)))
+
+
+def object_api(name: str) -> Side:
+    return agent_side(POLICIES[name], WORLD)
+
+
+def numpy_loop(name: str) -> Side:
+    """The same algorithm in NumPy, after it has decided like the compiled run."""
+    run = aged(POLICIES[name], WORLD)
+    return checked(loop_of(run), run).play
 
 
 def numpy_given(name: str) -> Side:
-    return numpy_loop(name, given=True)
-
-
-def numpy_loop(name: str, given: bool = False) -> Side:
-    """The same algorithm as one would write it in NumPy and SciPy."""
-    rng = np.random.default_rng(0)
-    theta = np.asarray(WORLD.init(stream(0, "world")))
-    weights = np.array(F.weights)
-    design, moment = RIDGE * np.eye(D_FEATURES), np.zeros((D_FEATURES, N_REWARDS))
-    inverse = np.eye(D_FEATURES) / RIDGE
-    z = np.zeros(N_REWARDS)
-    state = {"t": 0, "log_det": 0.0}
-
-    def direction() -> np.ndarray[Any, Any]:
-        step = BETA0 / np.sqrt(state["t"] + 1.0)
-        order = np.argsort(z)
-        pooled = isotonic_regression(z[order] + step * weights).x
-        g = np.empty(N_REWARDS)
-        g[order] = (pooled - z[order]) / step
-        return g
-
-    def play(rounds: int) -> None:
-        nonlocal inverse, z
-        for _ in range(rounds):
-            if given:
-                x = CONTEXTS[state["t"] % len(CONTEXTS)]
-            else:
-                x = (1.0 + rng.standard_normal((K, D_FEATURES))) / D_FEATURES
-            g = direction()
-            estimate = inverse @ moment
-            score = x @ (estimate @ g)
-            if name == "FW-LinUCB":
-                log_term = 2.0 * np.log(2.0 * N_REWARDS / 0.05) + state["log_det"]
-                alpha = 0.5 * np.sqrt(log_term) + np.sqrt(RIDGE)
-                width = np.sqrt(np.einsum("ai,ij,aj->a", x, inverse, x))
-                arm = int(np.argmax(score + EXPLORATION * np.abs(g).sum() * alpha * width))
-            else:
-                best = int(np.argmax(score))
-                gamma = GAMMA0 * np.sqrt(state["t"] + 1.0)
-                chance = 1.0 / (K + gamma * (score[best] - score))
-                chance[best] = 0.0
-                chance[best] = 1.0 - chance.sum()
-                arm = int(rng.choice(K, p=chance))
-            mean = theta @ x[arm]
-            reward = mean + 0.1 * np.abs(mean) * rng.standard_normal(N_REWARDS)
-            u = inverse @ x[arm]
-            growth = 1.0 + x[arm] @ u
-            inverse = inverse - np.outer(u, u) / growth
-            design[:] += np.outer(x[arm], x[arm])
-            moment[:] += np.outer(x[arm], reward)
-            state["log_det"] += np.log(growth)
-            state["t"] += 1
-            z = z + (reward - z) / state["t"]
-
-    return play
-
-
-def _prepared(world: Any, n: int = 200) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    rng = np.random.default_rng(1)
-    contexts, _ = WORLD.draw_contexts(world, rng, n)
-    return contexts, rng.random((n, N_REWARDS))
+    loop = {"FW-LinUCB": GivenLinUCB, "FW-SquareCB": GivenSquareCB}[name]
+    return loop(aged(POLICIES[name], WORLD)).play
 
 
 def river_linucb(_: str) -> Side:
@@ -272,8 +199,8 @@ SIDES: dict[str, tuple[Callable[[str], Side], str, int]] = {
 }
 
 
-def measure() -> tuple[dict[str, list[float]], dict[str, str]]:
-    """Microseconds a round of every side, one number per round of the benchmark."""
+def measure() -> tuple[list[dict[str, float]], dict[str, str]]:
+    """Microseconds a round of every side, turn by turn; and who is missing, with the reason."""
     sides: dict[str, tuple[Side, int]] = {}
     missing: dict[str, str] = {}
     for name, (make, policy, rounds) in SIDES.items():
@@ -286,46 +213,32 @@ def measure() -> tuple[dict[str, list[float]], dict[str, str]]:
             missing[name] = str(error)
             continue
         sides[name] = (side, rounds)
-    times: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(ROUNDS):
-        for name, (side, rounds) in sides.items():
-            began = perf_counter()
-            side(rounds)
-            times[name].append(1e6 * (perf_counter() - began) / rounds)
-    return times, missing
-
-
-def _over(mine: list[float], other: list[float]) -> float:
-    return median(a / b for a, b in zip(mine, other, strict=True))
+    return list(islice(turns(sides), ROUNDS)), missing
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     as_json = parser.parse_args().json
-    times, missing = measure()
+    taken, missing = measure()
+    over = {
+        "over_compiled": "fairwolfe compiled, FW-LinUCB",
+        "over_given": "  compiled, contexts given, FW-LinUCB",
+        "over_agent": "fairwolfe Agent, FW-LinUCB",
+    }
     rows = [
         {
             "what": name.strip(),
-            "us_per_round": median(mine),
-            "over_compiled": _over(mine, times["fairwolfe compiled, FW-LinUCB"]),
-            "over_given": _over(mine, times["  compiled, contexts given, FW-LinUCB"]),
-            "over_agent": _over(mine, times["fairwolfe Agent, FW-LinUCB"]),
+            "us_per_round": median(turn[name] for turn in taken),
+            **{key: median(ratios(taken, name, other)) for key, other in over.items()},
         }
-        for name, mine in times.items()
+        for name in taken[0]
     ]
-    about = {
-        "machine": platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "numpy": version("numpy"),
-        "numba": version("numba"),
-        "date": datetime.now().date().isoformat(),
-    }
+    where = about()
     if as_json:
-        print(json.dumps({"about": about, "rows": rows, "missing": missing}, indent=2))
+        print(json.dumps({"about": where, "rows": rows, "missing": missing}, indent=2))
         return
-    print(", ".join(f"{key} {value}" for key, value in about.items()))
+    print(", ".join(f"{key} {value}" for key, value in where.items()))
     print(f"K = {K} arms, d = {D_FEATURES} features, D = {N_REWARDS} rewards (peers: 1)\n")
     print(f"{'':40}{'us a round':>12}{'/ compiled':>12}{'/ given':>10}{'/ Agent':>10}")
     for row in rows:

@@ -18,18 +18,15 @@ for _library in ("OMP", "OPENBLAS", "MKL"):
 
 import argparse
 import json
-import platform
 from collections.abc import Callable, Iterator
-from datetime import datetime
-from importlib.metadata import version
 from itertools import islice
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-from scipy.optimize import isotonic_regression
 
+from fairwolfe.lab.numpy_loops import smoothed_gini
+from fairwolfe.lab.speed import about
 from fairwolfe.objectives import GiniWelfare
 from fairwolfe.protocols import Vector
 from fairwolfe.smoothing import Moreau
@@ -61,16 +58,6 @@ CASES: dict[str, Callable[[int, np.random.Generator], Iterator[Vector]]] = {
 }
 
 
-def with_scipy(z: Vector, step: float, weights: Vector) -> Vector:
-    """The same gradient, (prox(z) - z)/step, as one would write it."""
-    order = np.argsort(z)
-    ascending = z[order]
-    nearest = isotonic_regression(ascending + step * weights).x
-    gradient = np.empty_like(z)
-    gradient[order] = (nearest - ascending) / step
-    return gradient
-
-
 def compared(case: str, n: int) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     objective = GiniWelfare()
@@ -80,7 +67,7 @@ def compared(case: str, n: int) -> dict[str, Any]:
     work = program.work()
     vectors = CASES[case](n, rng)
     for z in islice(vectors, 3):
-        ours, theirs = program.gradient(z, step, work), with_scipy(z, step, weights)
+        ours, theirs = program.gradient(z, step, work), smoothed_gini(z, step, weights)
         # Theirs subtracts nearly equal numbers and divides by the step.
         np.testing.assert_allclose(ours, theirs, atol=1e-13 / step, rtol=0.0)
     rounds = []
@@ -90,7 +77,7 @@ def compared(case: str, n: int) -> dict[str, Any]:
             start = perf_counter()
             program.gradient(z, step, work)
             middle = perf_counter()
-            with_scipy(z, step, weights)
+            smoothed_gini(z, step, weights)
             end = perf_counter()
             np.argsort(z)
             here, there = here + middle - start, there + end - middle
@@ -109,31 +96,16 @@ def compared(case: str, n: int) -> dict[str, Any]:
     }
 
 
-def setting() -> dict[str, str]:
-    cpu = platform.processor() or platform.machine()
-    listing = Path("/proc/cpuinfo")
-    if listing.exists():
-        models = [s for s in listing.read_text().splitlines() if s.startswith("model name")]
-        cpu = models[0].partition(":")[2].strip() if models else cpu
-    versions = {name: version(name) for name in ("fairwolfe", "numpy", "scipy", "numba")}
-    return {
-        "machine": f"{cpu}, {os.cpu_count()} CPUs, {platform.system()}",
-        "date": datetime.now().astimezone().isoformat(timespec="minutes"),
-        "python": platform.python_version(),
-        **versions,
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     as_json = parser.parse_args().json
-    about = setting()
+    where = about()
     rows = [compared(case, n) for case in CASES for n in CALLS]
     if as_json:
-        print(json.dumps({"setting": about, "rows": rows}, indent=2))
+        print(json.dumps({"setting": where, "rows": rows}, indent=2))
         return
-    print(", ".join(f"{key} {value}" for key, value in about.items()))
+    print(", ".join(f"{key} {value}" for key, value in where.items()))
     print(f"medians of {ROUNDS} rounds, one thread; ratio: SciPy's time over ours (lowest-highest)")
     print(f"\n{'':14}{'n':>10}{'fairwolfe':>14}{'SciPy + sort':>14}{'sort alone':>14}  ratio")
     for row in rows:

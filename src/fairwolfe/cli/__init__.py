@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from fairwolfe.cli.bench import bench
 from fairwolfe.cli.check import check
 from fairwolfe.cli.data import data
 from fairwolfe.cli.demo import demo
@@ -62,5 +63,5 @@ def commands() -> None:
     """Contextual bandits with concave rewards, and fair ranking."""
 
 
-for _command in (check, data, demo, list_command, report, reproduce, run, tradeoff):
+for _command in (bench, check, data, demo, list_command, report, reproduce, run, tradeoff):
     commands.add_command(_command)
