@@ -31,7 +31,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, update_wrapper
 from pathlib import Path
-from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from fairwolfe.folders import cache_folder
 
@@ -74,7 +74,7 @@ class Kernel(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         # Past the property: this line is the hottest of the object API.
-        return cast(R, (self._dispatcher or self.dispatcher)(*args, **kwargs))
+        return (self._dispatcher or self.dispatcher)(*args, **kwargs)  # type: ignore[no-any-return]
 
     @property
     def address(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import threading
@@ -19,7 +20,7 @@ from fairwolfe.agent_file import arrays_of, filled
 from fairwolfe.agent_items import ItemsOfAgent, bound_objective
 from fairwolfe.answers import Answers
 from fairwolfe.candidates import Candidates
-from fairwolfe.contexts import Arms, arms
+from fairwolfe.contexts import Arms, arms, usual
 from fairwolfe.errors import IncompatibleState, InvalidInput
 from fairwolfe.ledger import Ledger
 from fairwolfe.limits import largest_square_norm, largest_square_product
@@ -153,9 +154,13 @@ class Agent(ItemsOfAgent):
             return [self._issued(decision) for decision in decided]
 
     def _checked(self, context: Any) -> Arms:
-        given = arms(context, self._problem)
-        if "features" not in self._warned:
-            self._warn_of_norm(largest_square_norm(given.features) ** 0.5)
+        square = largest_square_norm(context) if usual(context, self._problem) else math.nan
+        if math.isfinite(square):  # and so are the features
+            given = Arms(context, len(context), False)
+        else:
+            given = arms(context, self._problem)
+            square = largest_square_norm(given.features)
+        self._warn_of_norm(square**0.5)
         return given
 
     def _warn_of_items(self, given: Candidates) -> None:
@@ -163,7 +168,7 @@ class Agent(ItemsOfAgent):
             self._warn_of_norm(largest_square_product(given.user, given.items) ** 0.5)
 
     def _warn_of_norm(self, norm: float) -> None:
-        if norm > self._problem.feature_norm * _ROUNDING:
+        if norm > self._problem.feature_norm * _ROUNDING and "features" not in self._warned:
             self._warn_once(
                 "features",
                 f"features of norm {norm:.4g} were given; the problem says at most "

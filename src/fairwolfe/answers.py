@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe.candidates import whole_ids
+from fairwolfe.candidates import id_list
 from fairwolfe.errors import InvalidInput, did_you_mean
 from fairwolfe.feedback import Shown
 from fairwolfe.limits import INSIDE, NOT_FINITE, any_outside, place_in_box
@@ -123,10 +123,11 @@ class Answers:
                 )
             given[name] = clicked
         self._refuse_strangers(given)
-        slots = {int(item): slot for slot, item in enumerate(items)}
+        slots = {item: slot for slot, item in enumerate(np.asarray(items).tolist())}
         looked = np.zeros(len(slots))
         if exposed is not None:
-            looked[self._slots(slots, whole_ids("exposed", exposed), "exposed")] = 1.0
+            for slot in self._slots(slots, id_list("exposed", exposed), "exposed"):
+                looked[slot] = 1.0
         rewards = np.zeros((len(slots), len(self.names)))
         for name, earned in given.items():
             self._fill(rewards[:, self.names.index(name)], slots, name, earned)
@@ -146,22 +147,21 @@ class Answers:
 
     def _fill(self, column: Vector, slots: dict[int, int], name: str, earned: Any) -> None:
         """Rewards of one name: item -> number, or the items that earned 1."""
-        if isinstance(earned, Mapping):
-            ids, values = whole_ids(name, earned.keys()), list(earned.values())
-        else:
-            ids = whole_ids("clicked" if name == "clicks" else name, earned)
-            values = [1.0] * ids.size
-        places = self._slots(slots, ids, name)
+        if not isinstance(earned, Mapping):
+            ids = id_list("clicked" if name == "clicks" else name, earned)
+            for slot in self._slots(slots, ids, name):
+                column[slot] = 1.0
+            return
+        places = self._slots(slots, id_list(name, earned.keys()), name)
         try:
-            column[places] = values
+            column[places] = list(earned.values())
         except (TypeError, ValueError) as error:
             raise InvalidInput(f"a reward {name!r} is no number: {error}") from error
         if not np.isfinite(column).all():
             raise InvalidInput(f"a reward {name!r} is not finite; give finite numbers only")
 
     @staticmethod
-    def _slots(slots: dict[int, int], ids: IntVector, what: str) -> list[int]:
-        listed = ids.tolist()
+    def _slots(slots: dict[int, int], listed: list[int], what: str) -> list[int]:
         for item in listed:
             if item not in slots:
                 raise InvalidInput(
@@ -175,9 +175,9 @@ class Answers:
 
     @staticmethod
     def _refuse_unseen(items: IntVector, looked: Vector, rewards: Any) -> None:
-        unseen = np.flatnonzero((looked == 0.0) & rewards.any(axis=1))
-        if unseen.size:
-            raise InvalidInput(
-                f"item {items[unseen[0]]} earned something but is not among the exposed; only "
-                "what was looked at can be clicked, so add it to exposed"
-            )
+        for item, seen, earned in zip(items, looked.tolist(), rewards.tolist(), strict=True):
+            if not seen and any(earned):
+                raise InvalidInput(
+                    f"item {item} earned something but is not among the exposed; only what was "
+                    "looked at can be clicked, so add it to exposed"
+                )

@@ -21,6 +21,7 @@ __all__ = [
     "Catalogue",
     "candidates",
     "find",
+    "id_list",
     "item_features",
     "sizes",
     "whole_ids",
@@ -164,13 +165,20 @@ def _any(values: Any) -> bool:
 
 def whole_ids(what: str, given: Iterable[int]) -> Ids:
     """Item ids as an array; an error names what is none."""
+    return np.array(id_list(what, given), dtype=np.int64)
+
+
+def id_list(what: str, given: Iterable[int]) -> list[int]:
+    """Item ids as a list; an error names what is none."""
     if not isinstance(given, Iterable):
         raise InvalidInput(f"{what} is {given!r}; give a list of ids of items, whole numbers")
     listed = list(given)
+    if isinstance(given, np.ndarray) and given.ndim == 1:
+        listed = given.tolist()
     for one in listed:
         if isinstance(one, bool) or not isinstance(one, (int, np.integer)) or abs(one) > _MOST:
             raise InvalidInput(f"{what} holds {one!r}; give ids of items, whole numbers")
-    return np.array(listed, dtype=np.int64)
+    return listed
 
 
 def _chosen(catalogue: Catalogue, only: Iterable[int] | None, blocked: Iterable[int]) -> Ids:

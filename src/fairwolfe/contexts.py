@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fairwolfe.errors import InvalidInput
 from fairwolfe.problem import Problem, all_finite
 
-__all__ = ["Arms", "Bilinear", "PerArm", "arms"]
+__all__ = ["Arms", "Bilinear", "PerArm", "arms", "usual"]
 
 Array = NDArray[np.float64]
 
@@ -63,21 +63,25 @@ class Arms(NamedTuple):
         return row
 
 
-def arms(context: Any, problem: Problem) -> Arms:
-    """Check a context against the problem; one that has been checked is returned as it is."""
-    if isinstance(context, Arms):
-        return context
-    if (
+def usual(context: Any, problem: Problem) -> bool:
+    """Whether a context can be taken as it is, an array that fits, if its numbers are finite."""
+    return (
         type(context) is np.ndarray
         and context.dtype == np.float64
         and context.flags.carray
         and problem.n_arms is None
         and context.ndim == 2
         and context.shape[1] == problem.dimension
-        and len(context)
-        and all_finite(context)
-    ):
-        return Arms(context, len(context), False)  # the usual case, without further questions
+        and len(context) > 0
+    )
+
+
+def arms(context: Any, problem: Problem) -> Arms:
+    """Check a context against the problem; one that has been checked is returned as it is."""
+    if isinstance(context, Arms):
+        return context
+    if usual(context, problem) and all_finite(context):
+        return Arms(context, len(context), False)  # without further questions
     if isinstance(context, PerArm) != (problem.n_arms is not None):
         raise InvalidInput(
             f"the context is a {type(context).__name__} and n_arms of the problem is "

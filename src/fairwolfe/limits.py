@@ -22,13 +22,14 @@ INSIDE, OUTSIDE, NOT_FINITE = 0, 1, 2
 
 @kernel(signature="float64(float64[:, ::1])")
 def largest_square_norm(rows: Matrix) -> float:
-    """max_a |x_a|^2."""
+    """max_a |x_a|^2; it is not finite if one of the numbers is not."""
     largest = 0.0
     for a in range(rows.shape[0]):
         total = 0.0
         for j in range(rows.shape[1]):
             total += rows[a, j] * rows[a, j]
-        largest = max(largest, total)
+        if total > largest or np.isnan(total):  # no number is larger than a NaN
+            largest = total
     return largest
 
 

@@ -34,7 +34,7 @@ from fairwolfe.oracles import OnlineGradient
 from fairwolfe.protocols import Choice, Decision, Vector
 from fairwolfe.reduction import Live
 from fairwolfe.reduction.live import Watch
-from fairwolfe.reduction.windows import Windows
+from fairwolfe.reduction.windows import Windows, count_in
 from fairwolfe.smoothing import Identity, Moreau, Randomized
 from tests.theory.worlds import A1, A2, DISTANCE
 
@@ -212,7 +212,7 @@ def test_windows_hold_what_a_list_of_all_decisions_says() -> None:
         slope, seen = windows.now.slope.copy(), rng.random(3)
         seen[0] *= 4.0
         reward = rng.random(2)
-        if windows.add(seen, reward):
+        if count_in(seen, reward, *windows.now):
             windows.gather(0.25, slopes[t])
             found.append(t)
         windows.advance(extent, np.inf)

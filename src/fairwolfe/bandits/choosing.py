@@ -37,11 +37,15 @@ that the state has become useless."""
 call_choose = function_at(CHOOSE)
 
 
+_SEEN = 3  # numbers of an outlook
+
+
 @kernel(
-    signature=CHOOSE.replace("(", "(int64, ", 1)[:-1]
-    + ", boolean, float64[::1], float64[::1], float64[::1])"
+    signature="int64(int64, float64[::1], float64[:, :, ::1], float64[:, :, ::1], float64[::1], "
+    "float64[:, ::1], boolean, float64[::1], float64[::1], boolean, float64[::1], float64[::1], "
+    "float64[::1])"
 )
-def choose_and_look(
+def choose_once(
     choose: int,
     direction: Vector,
     theta: Matrix,
@@ -51,14 +55,15 @@ def choose_and_look(
     per_arm: bool,
     draws: Vector,
     params: Vector,
-    out: Vector,
-    report: Vector,
     extended: bool,
     slope: Vector,
     doubt: Vector,
-    seen: Vector,
+    told: Vector,
 ) -> int:
-    """The rule at an address, and the outlook of its arm: one call from Python for both."""
+    """The rule at an address, and the outlook of its arm if there is a slope: one call from Python
+    for both. told: the outlook, then the report of the rule.
+    """
+    out = np.empty(theta.shape[0] if per_arm else features.shape[0])
     arm: int = call_choose(
         choose,
         direction,
@@ -70,9 +75,9 @@ def choose_and_look(
         draws,
         params,
         out,
-        report,
+        told[_SEEN:],
     )
-    if arm >= 0:
+    if arm >= 0 and slope.size > 0:
         outlook(
             slope,
             direction,
@@ -84,7 +89,7 @@ def choose_and_look(
             extended,
             arm,
             doubt,
-            seen,
+            told[:_SEEN],
         )
     return arm
 
@@ -122,6 +127,9 @@ def report_estimate(
 def one_uniform(self: LinearBandit, rng: np.random.Generator, problem: Problem, n: int) -> Matrix:
     """`draws` of the rules that need one number in [0, 1) a round."""
     return rng.random((n, 1))
+
+
+_NO_LOOK = (np.empty(0), np.empty(0))
 
 
 class Evidence(NamedTuple):
@@ -191,30 +199,29 @@ class LinearBandit(ABC):
         given = arms(context, state.problem)
         drawn = self.draws(rng, state.problem, 1)[0]
         g = vector_of("direction", direction, state.problem)
-        report = np.empty(1 + g.size if estimate else 1)
+        told = np.empty(_SEEN + 1 + g.size if estimate else _SEEN + 1)
         estimates = state.oracle.estimates(given)
-        seen = None
-        args: tuple[Any, ...] = (
+        arm = choose_once(
+            self.choose.address,
             g,
-            *estimates,
+            estimates.theta,
+            estimates.inverse,
+            estimates.counters,
+            estimates.features,
+            estimates.per_arm,
             drawn,
             state.params,
-            np.empty(given.n_arms),
-            report,
+            self.extended,
+            *(_NO_LOOK if look is None else look),
+            told,
         )
-        if look is None:
-            arm = self.choose(*args)
-        else:
-            seen = np.empty(3)
-            more: tuple[Any, ...] = (self.extended, *look, seen)
-            arm = choose_and_look(self.choose.address, *args, *more)
         if arm < 0:
             refuse(estimates.counters)
         block = arm if given.per_arm else 0
-        evidence = Evidence(block, given.row(arm).copy(), report[1:])
-        probability = float(report[0])
+        evidence = Evidence(block, given.row(arm).copy(), told[_SEEN + 1 :])
+        probability = float(told[_SEEN])
         stated = None if math.isnan(probability) else probability
-        return Choice(arm, stated, evidence, seen=seen)
+        return Choice(arm, stated, evidence, None, None if look is None else told[:_SEEN])
 
     def update(
         self, state: BanditState, choice: Choice, direction: Vector, feedback: Vector

@@ -50,13 +50,12 @@ class Program(NamedTuple):
         """The smoothed gradient at a trusted z."""
         out = np.empty(z.size)
         gradient_at(self.address, z, step, self.params, work, out)
-        self.raise_failures()
+        if self.failures:
+            self.raise_failures()
         return out
 
     def raise_failures(self) -> None:
         """Raise what a Python function of the user raised inside compiled code, if one did."""
-        if not self.failures:
-            return
         raised = [error for failures in self.failures for error in failures]
         for failures in self.failures:
             failures.clear()
@@ -256,17 +255,18 @@ class Concave(ABC):
     def program(self, n: int) -> Program:
         """The compiled gradient for n coordinates as data; see `Program`."""
         programs: dict[int, Program] = self.__dict__.setdefault("_programs", {})
-        if n not in programs:
+        program = programs.get(n)
+        if program is None:
             self._check_size(n)
             params = np.ascontiguousarray(self._params(n), dtype=np.float64)
             failures = [getattr(leaf, "failures", None) for _, leaf, _ in self.leaves(n)]
-            programs[n] = Program(
+            program = programs[n] = Program(
                 type(self).kernel.address,
                 params,
                 self._work_size(n),
                 tuple(kept for kept in failures if kept is not None),
             )
-        return programs[n]
+        return program
 
     # --- the rest -----------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ for many.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairwolfe._compile import function_at, kernel
 from fairwolfe.bilinear import (
@@ -20,7 +21,7 @@ from fairwolfe.linalg import LOG_DET
 from fairwolfe.protocols import IntVector, Matrix, Vector
 from fairwolfe.selection import top_k
 
-__all__ = ["RANK", "call_rule", "count_in", "explain", "look_along", "rank", "take_in"]
+__all__ = ["RANK", "call_rule", "count_in", "rank", "rank_once", "take_in"]
 
 RANK = (
     "void(float64[::1], float64[::1], float64, float64[::1], float64[::1], float64[::1], float64, "
@@ -110,11 +111,8 @@ def _estimate(
     return float(params[_EXPLORATION] * bonus)
 
 
-@kernel(
-    signature="void(float64[::1], float64[:, ::1], float64[:, :, ::1], float64[:, ::1], "
-    "float64[::1], float64[::1], int64[::1], float64[::1], float64, float64[:, ::1])"
-)
-def look_along(
+@kernel
+def _look_along(
     user: Vector,
     items: Matrix,
     theta: Matrix,
@@ -123,13 +121,16 @@ def look_along(
     slope: Vector,
     ranking: IntVector,
     doubt: Vector,
-    most: float,
+    ranges: Matrix,
     seen: Matrix,
 ) -> None:
     """By slot, of <slope, r> where it is looked at: the largest optimistic scores (0 without
-    doubt), and by how much the ranking is below the largest estimates. most: of an item's rewards.
+    doubt), and by how much the ranking is below the largest estimates. ranges: of a slot's rewards.
     """
     n, k = items.shape[1], ranking.size
+    most = 0.0
+    for r in range(theta.shape[1]):
+        most += max(slope[n + r] * ranges[0, r], slope[n + r] * ranges[1, r])
     own, width, scores = np.empty(n), np.empty(n), np.empty(n)
     best = np.empty(k, dtype=np.int64)
     params = doubt if doubt.size > 0 else np.zeros(_HEAD + 2 * theta.shape[1])
@@ -195,11 +196,8 @@ def _swapped(chance: float, draws: Vector, pinned: IntVector, ranking: IntVector
     return probability if swaps > 0 else probability + other
 
 
-@kernel(
-    signature="void(float64[::1], float64[::1], float64[::1], int64[::1], float64[::1], "
-    "float64[::1], float64[::1], int64[::1])"
-)
-def explain(
+@kernel
+def _explain(
     value: Vector,
     bonus: Vector,
     scores: Vector,
@@ -221,6 +219,79 @@ def explain(
         for i in range(plain.size):
             better += plain[i] > plain[row]
         plain_rank[slot] = better + 1
+
+
+@kernel(
+    signature="float64(float64[::1], float64[:, ::1], float64[:, :, ::1], float64[:, :, ::1], "
+    "float64[::1], float64[::1], float64[::1], float64[::1], float64, int64, float64[::1], "
+    "int64[::1], float64[::1], float64[::1], float64[::1], float64[:, ::1], int64[:, ::1], "
+    "float64[:, ::1])"
+)
+def rank_once(
+    user: Vector,
+    items: Matrix,
+    theta: Matrix,
+    inverse: Matrix,
+    counters: Vector,
+    direction: Vector,
+    exposed: Vector,
+    shown: Vector,
+    t: float,
+    rule: int,
+    params: Vector,
+    pinned: IntVector,
+    draws: Vector,
+    slope: Vector,
+    doubt: Vector,
+    ranges: Matrix,
+    places: NDArray[np.int64],
+    told: Matrix,
+) -> float:
+    """`rank` and what is told of it: one call from Python for all. NaN if the state is useless.
+
+    places: the ranking; the ranks without fairness. told, by slot: the parts of the scores (3); if
+    there is a slope, what is seen along it (2).
+    """
+    n, ranking = items.shape[1], places[0]
+    contracted = np.empty((items.shape[0], theta.shape[2]))
+    value, width, scores = np.empty(n), np.empty(n), np.empty(n)
+    probability = rank(
+        user,
+        items,
+        theta,
+        inverse,
+        counters,
+        direction,
+        exposed,
+        shown,
+        t,
+        rule,
+        params,
+        pinned,
+        draws,
+        contracted,
+        value,
+        width,
+        scores,
+        ranking,
+    )
+    if not np.isfinite(scores[ranking[-1]]):
+        return np.nan
+    _explain(value, width, scores, ranking, told[0], told[1], told[2], places[1])
+    if slope.size > 0:
+        _look_along(
+            user,
+            items,
+            theta,
+            contracted,
+            counters,
+            slope,
+            ranking,
+            doubt,
+            ranges,
+            told[3:],
+        )
+    return probability
 
 
 @kernel(

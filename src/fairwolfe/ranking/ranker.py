@@ -23,10 +23,13 @@ from fairwolfe.oracles.linear_state import refuse
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Choice, IntVector, Matrix, Vector
 from fairwolfe.ranking import observation
-from fairwolfe.ranking.kernels import explain, look_along, rank, take_in
+from fairwolfe.ranking.kernels import rank_once, take_in
 from fairwolfe.ranking.observation import EXPOSURES, Exposure
 
 __all__ = ["RankEvidence", "RankState", "Ranker", "Reasons", "Settings"]
+
+
+_NO_LOOK = (np.empty(0), np.empty(0))
 
 
 class RankEvidence(NamedTuple):
@@ -190,10 +193,9 @@ class Ranker(Settings):
         if self.counts and n < exposed.size:
             exposed, shown = exposed[given.ids], shown[given.ids]
         oracle = state.oracle
-        value, width, scores = np.empty(n), np.empty(n), np.empty(n)
-        ranking = np.empty(slots, dtype=np.int64)
-        contracted = np.empty((len(given.items), problem.dimension))
-        probability = rank(
+        places = np.empty((2, slots), dtype=np.int64)
+        told = np.empty((3 if look is None else 5, slots))
+        probability = rank_once(
             given.user,
             given.items,
             oracle.theta,
@@ -207,29 +209,21 @@ class Ranker(Settings):
             state.params,
             given.pinned,
             self.draws(rng, problem, 1)[0],
-            contracted,
-            value,
-            width,
-            scores,
-            ranking,
+            *(_NO_LOOK if look is None else look),
+            problem.slot_ranges,
+            places,
+            told,
         )
-        if not math.isfinite(scores[ranking[-1]]):
+        if math.isnan(probability):
             refuse(oracle.counters)
-        rows = np.ascontiguousarray(given.items.T[ranking])
+        ranking, plain = places
+        rows = np.empty((0, len(given.items)))
+        if not given.kept:
+            rows = np.ascontiguousarray(given.items.T[ranking])
         guess = self._estimate(state, given, ranking) if estimate else np.empty(0)
-        if given.kept:
-            rows = rows[:0]
         evidence = RankEvidence(given.user.copy(), rows, guess)
-        parts, plain = np.empty((3, slots)), np.empty(slots, dtype=np.int64)
-        reasons = Reasons(parts[0], parts[1], parts[2], plain)
-        explain(value, width, scores, ranking, *reasons)
-        seen = None
-        if look is not None:
-            seen = np.empty((2, slots))
-            slope, doubt = look
-            most = float((slope[n:] * problem.slot_ranges).max(axis=0).sum())
-            args = (given.user, given.items, oracle.theta, contracted, oracle.counters)
-            look_along(*args, slope, ranking, doubt, most, seen)
+        reasons = Reasons(told[0], told[1], told[2], plain)
+        seen = None if look is None else told[3:]
         return Choice(given.ids[ranking], probability, evidence, reasons, seen)
 
     def doubt(self, problem: Problem) -> Vector:

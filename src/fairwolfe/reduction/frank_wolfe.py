@@ -31,10 +31,12 @@ from fairwolfe.protocols import (
     keeps,
 )
 from fairwolfe.reduction.live import Live, Watch
-from fairwolfe.reduction.windows import Windows
+from fairwolfe.reduction.windows import Windows, count_in
 from fairwolfe.smoothing import Identity, Moreau, Randomized, default_smoothing
 
-__all__ = ["FrankWolfe", "Plan", "State", "average_in"]
+__all__ = ["FrankWolfe", "Plan", "State", "average_in", "averages"]
+
+_NO_TALLY = np.empty(0)
 
 
 @kernel(
@@ -61,6 +63,37 @@ def average_in(
         earned[i] = keep * earned[i] + reward[i]
         clocks[i] = keep * clocks[i] + 1.0
     counters[0] += 1.0
+
+
+@kernel(signature="void(float64[::1], float64[::1], float64[::1])")
+def averages(sums: Vector, clocks: Vector, out: Vector) -> None:
+    """Sums over clocks; 0 before the first reward."""
+    for i in range(out.size):
+        out[i] = sums[i] / max(clocks[i], 1.0)
+
+
+@kernel(
+    signature="boolean(float64[::1], float64[::1], float64, float64[::1], float64[::1], "
+    "float64[::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[::1], "
+    "float64[::1])"
+)
+def settle(
+    reward: Vector,
+    rho: Vector,
+    forget: float,
+    totals: Vector,
+    earned: Vector,
+    clocks: Vector,
+    counters: Vector,
+    tallied: Vector,
+    seen: Vector,
+    now: Vector,
+    slope: Vector,
+    rewards: Vector,
+) -> bool:
+    """`average_in`, and `count_in` of what f has seen if there is a tally: one call from Python."""
+    average_in(reward, rho, forget, totals, earned, clocks, counters)
+    return bool(tallied.size > 0 and count_in(tallied, seen, now, slope, rewards))
 
 
 class Plan(NamedTuple):
@@ -118,12 +151,17 @@ class State(NamedTuple):
     @property
     def iterate(self) -> Vector:
         """z, as f sees it."""
-        return self.plan.seen(self.totals / np.maximum(self.clocks, 1.0))
+        return self._over(self.totals)
 
     @property
     def average(self) -> Vector:
         """The average observed reward, as f sees it."""
-        return self.plan.seen(self.earned / np.maximum(self.clocks, 1.0))
+        return self._over(self.earned)
+
+    def _over(self, sums: Vector) -> Vector:
+        out = np.empty(sums.size)
+        averages(sums, self.clocks, out)
+        return self.plan.seen(out)
 
 
 class Trail(NamedTuple):
@@ -317,19 +355,27 @@ class FrankWolfe:
         if strange or (followed is not None and followed.shape != reward.shape):
             raise InvalidInput(f"the evidence of decision {decision.id!r} is of another problem")
         earned = reward if shown is None else shown
-        seen = plan.watch.tally(state.live, seen, earned, decision.id)
+        tallied = plan.watch.tally(state.live, seen, earned, decision.id)
         g = state.direction if followed is None else followed
         if shown is None:
             base = plan.base.update(state.base, choice, g, reward)
         else:
             base = plan.base.learn(state.base, choice, shown)
-        rho = reward if rho is None else rho
-        average_in(
-            reward, rho, plan.forget, state.totals, state.earned, state.clocks, state.counters
+        due = settle(
+            reward,
+            reward if rho is None else rho,
+            plan.forget,
+            state.totals,
+            state.earned,
+            state.clocks,
+            state.counters,
+            _NO_TALLY if tallied is None else tallied,
+            plan.seen(reward),
+            *state.live.now,
         )
         if followed is not None:
             state.direction[:] = g
-        if seen is not None and state.live.add(seen, plan.seen(reward)):
+        if due:
             plan.watch.gather(state.live, state.iterate, plan.age(state.t))
         return state if base is state.base else state._replace(base=base)
 

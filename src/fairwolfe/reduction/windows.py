@@ -142,10 +142,6 @@ class Windows(NamedTuple):
         """Whether it has a certificate."""
         return bool(self.now.numbers[_PLANNED] > _FIRST)
 
-    def add(self, seen: Vector, reward: Vector) -> bool:
-        """`count_in` for the window of the moment."""
-        return count_in(seen, reward, *self.now)
-
     def gather(self, intercept: float, slope: Vector) -> None:
         """Another certificate for the next window, unless it is none."""
         found = np.concatenate([[1.0, intercept], slope])

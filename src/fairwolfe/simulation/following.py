@@ -10,7 +10,7 @@ from fairwolfe._compile import kernel
 from fairwolfe.errors import NumericalFailure
 from fairwolfe.objectives.concave import Program, call_gradient
 from fairwolfe.protocols import Matrix, Vector
-from fairwolfe.reduction.frank_wolfe import State
+from fairwolfe.reduction.frank_wolfe import State, averages
 from fairwolfe.smoothing import Randomized
 from fairwolfe.smoothing.randomized import sampled
 
@@ -55,8 +55,7 @@ def follow(
 ) -> bool:
     """The direction g of round s, and whether it is made of finite numbers."""
     z, fresh, point, spare = scratch
-    for i in range(g.size):
-        z[i] = totals[i] / max(clocks[i], 1.0)
+    averages(totals, clocks, z)
     if normals.shape[1] == 0:
         call_gradient(gradient, z, steps[s], params, work, g)
     else:
