@@ -30,7 +30,7 @@ from fairwolfe.objectives import Concave, GiniEquality, GiniWelfare, TwoSided, W
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank, LinUCBRank, UnbiasedLinUCBRank
 from fairwolfe.simulation.metrics import gini_index
 from fairwolfe.simulation.tradeoff import Frontier
-from fairwolfe.smoothing import Moreau
+from fairwolfe.smoothing import Identity, Moreau
 from fairwolfe.streams import stream
 
 pytestmark = [pytest.mark.needs("lastfm data", "implicit", "pyarrow"), pytest.mark.slow]
@@ -114,6 +114,34 @@ def test_gini_is_as_in_the_paper_with_fewer_clicks_and_less_exploration() -> Non
     assert item_side.verdict == lead.verdict == "holds"
     assert 3e3 < peak.estimate < 1e5
     assert found[1.0, 0.1][0].verdict == found[0.3, 1.0][1].verdict == "does not hold"
+
+
+def test_welf_leads_from_the_start_with_less_exploration() -> None:
+    """R8: with exploration 1, Unbiased is ahead of FW in the first hundreds of rounds."""
+    world, followed = fw.environments.make("lastfm-50"), FWLinUCBRank(WELFARE_FOLLOWED)
+    more, less = (
+        highest_throughout(played(world, WELFARE, followed, 0.05, exploration, 300_000, 3))
+        for exploration in (1.0, 0.1)
+    )
+    print("share of checkpoints, exploration 1 and 0.1", more, less)
+    assert less.estimate > 0.95 > more.estimate
+
+
+@pytest.mark.parametrize(
+    ("f", "followed", "smoothing", "most"),
+    [(GINI, GINI, Moreau(1.0), 15_000), (WELFARE, WELFARE_FOLLOWED, Identity(), 1_500)],
+    ids=["R15", "R16"],
+)
+def test_knowing_everything_does_not_converge_by_then(
+    f: Concave, followed: Concave, smoothing: Any, most: int
+) -> None:
+    """R15 and R16: after three times the paper's rounds, one who need not learn has not 99 %."""
+    world = fw.environments.make("lastfm-2k")
+    reference = fw.known(world, followed, smoothing)
+    trace = fw.simulate(reference, world, most, 0, f, [500], scalar_regret=False)
+    best = fw.optimum(world, f).value
+    print("share of the optimum at", trace.t, trace.value / best)
+    assert 0.85 < trace.value[0] / best < trace.value[-1] / best < 0.985
 
 
 def test_the_logarithm_of_the_theorem_is_seen_in_the_slope() -> None:
