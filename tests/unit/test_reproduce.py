@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -15,6 +16,7 @@ from fairwolfe.lab import catalogue
 from fairwolfe.lab.catalogue import FIGURES, STUDIES, figures, studies_of
 from fairwolfe.lab.claims import CLAIMS
 from fairwolfe.lab.experiment import Experiment
+from fairwolfe.lab.reproduce import reproduce
 from fairwolfe.lab.reproduction_page import number
 
 pytestmark = pytest.mark.needs("pyarrow", "matplotlib")
@@ -137,6 +139,18 @@ def test_the_embedded_world_is_marked(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "the embedded world stands in for it in lastfm-50" in result.stdout
     assert "(embedded world)" in (out / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("tiny", "no_data")
+def test_what_no_policy_is_above_is_concave_over_the_inequality(tmp_path: Path) -> None:
+    found = reproduce(("lastfm-50-tradeoff",), tmp_path / "out", quick=True, jobs=1)
+    (picture,) = found.pictures()
+    (axes,) = picture.figure.axes
+    (line,) = (line for line in axes.get_lines() if line.get_label() == "best possible")
+    gini, utility = np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
+    assert gini[0] == 0.0
+    assert np.diff(utility).min() > -1e-9  # whoever may be less fair is no worse off
+    assert np.diff(utility, n=2).max() < 1e-9
 
 
 def test_an_unknown_figure_is_refused_and_nothing_is_written(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def _time(ax: Axes, curves: Curves) -> None:
     lines = [np.asarray(line.get_ydata(), dtype=np.float64) for line in ax.get_lines()]
     curved = [line for line in lines if len(line) == len(curves.t)]  # not the best possible
     shown = np.array(curved)[:, curves.t >= 3.0 * first]
-    low, high = float(np.quantile(shown, 0.02)), float(shown.max())
+    low, high = float(np.quantile(shown, 0.005)), float(shown.max())
     ax.set_ylim(low - 0.05 * (high - low), high + 0.08 * (high - low))
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,7 +24,8 @@ from fairwolfe.lab.paper_figures import draw
 from fairwolfe.lab.sweep import pending, run
 from fairwolfe.protocols import Matrix
 from fairwolfe.simulation.metrics import gini_index
-from fairwolfe.simulation.optimum import Optimum, optimum
+from fairwolfe.simulation.optimum import optimum
+from fairwolfe.simulation.tradeoff import Frontier
 from fairwolfe.streams import stream
 
 __all__ = ["Played", "Reproduction", "plan", "reproduce"]
@@ -180,27 +182,32 @@ def _highest(played: Played) -> float:
 
 
 def _frontier(played: Played) -> Matrix:
-    """Points (Gini index, utility) of the policies that are best for the objectives followed."""
-    found = []
+    """Points (Gini index, utility) that no policy is above; certified, see `Frontier`."""
+    objectives: dict[float, Any] = {}
     for cell in played.experiment.cells:
         parts = build(cell.settings, cell.label)
         f = getattr(parts.policy, "objective", None)
         if f is not None:
-            world = parts.environment
-            seeds = _worlds(played, world)
-            found.append(
-                np.mean([_point(optimum(world, f, seed), world) for seed in seeds], axis=0)
-            )
-    points = np.array(found)
-    return points[np.argsort(points[:, 0])]
+            objectives[f.beta] = f
+    world, f = parts.environment, next(iter(objectives.values()))
+    tried = sorted(objectives)
+    between = [(low + high) / 2.0 for low, high in pairwise(tried)]  # more corners
+    betas = sorted([*tried, *between])
+    m = world.problem().n_items
+    several, tops = [], []
+    for seed in _worlds(played, world):
+        best = [optimum(world, replace(f, beta=beta), seed) for beta in betas]
+        several.append(Frontier.of(betas, best, f.items, m))
+        tops.append(best[0].average[:m])
+    # Rankings expose the same in all, so a Gini objective is a line over the Gini index.
+    exposure = np.mean(tops, axis=0)
+    even, most = f.items.value(np.full(m, exposure.mean())), f.items.value(exposure)
+    gini = np.linspace(0.0, gini_index(exposure), 200)
+    utility = Frontier.mean(several).upper(even + (most - even) * gini / gini[-1])
+    return np.stack([gini, utility], axis=1)
 
 
 def _worlds(played: Played, world: Any) -> tuple[int, ...]:
     """The seeds whose worlds differ: one that is the same for all seeds is made once."""
     fixed = world.init(stream(0, "world")) is world.init(stream(1, "world"))
     return (0,) if fixed else played.experiment.spec.numbers()[: played.seeds]
-
-
-def _point(best: Optimum, world: Any) -> tuple[float, float]:
-    m = world.problem().n_items
-    return gini_index(best.average[:m]), float(best.average[m:].sum())

@@ -100,7 +100,8 @@ def number(value: float) -> str:
 
 
 def _command(found: Reproduction) -> str:
-    return f"fairwolfe reproduce{' --quick' * found.quick} --out {found.out.name} --resume"
+    out = found.out.name if found.out.is_absolute() else found.out.as_posix()
+    return f"fairwolfe reproduce{' --quick' * found.quick} --out {out} --resume"
 
 
 def _rows(found: Reproduction) -> list[tuple[str, ...]]:
@@ -143,12 +144,13 @@ def _origin(found: Reproduction) -> list[str]:
         + ", ".join(f"{name} {version}" for name, version in one["versions"].items())
         for one in facts
     )
-    dates = sorted(one["date"][:10] for one in facts)
+    dates = sorted({one["date"][:10] for one in facts})
+    when = f"on {dates[0]}" if len(dates) == 1 else f"from {dates[0]} to {dates[-1]}"
     hours = sum(one["wall_seconds"] for one in facts) / 3600.0
     shared = sum(one["wall_seconds"] / one["machine"]["cores"] for one in facts) / 3600.0
     return [
         *(f"{count} runs on {where}." for where, count in machines.items()),
-        f"Played from {dates[0]} to {dates[-1]}: {hours:.2f} hours one run after the other, "
+        f"Played {when}: {hours:.2f} hours one run after the other, "
         f"{shared:.2f} hours with one on each core.",
     ]
 
