@@ -17,7 +17,7 @@ from fairwolfe.lab.reproduce import Reproduction
 
 __all__ = ["number", "summary", "write_page", "write_report"]
 
-_HEAD = ("claim", "sentence", "where", "measured", "estimate", "95 % interval", "verdict")
+_HEAD = ("claim", "verdict", "sentence", "where", "measured", "estimate", "95 % interval")
 _JUDGED = "Verdicts over seeds, paired; thresholds were fixed before any run."
 _LARGEST = 150_000  # bytes of a figure in the docs
 
@@ -108,12 +108,12 @@ def _rows(found: Reproduction) -> list[tuple[str, ...]]:
     return [
         (
             row["id"],
+            row["verdict"],
             row["sentence"],
             row["where"] + " (embedded world)" * row["embedded"],
             row["statistic"],
             number(row["estimate"]),
             f"{number(row['low'])} to {number(row['high'])}",
-            row["verdict"],
         )
         for row in found.claims()
     ]
@@ -165,7 +165,7 @@ def _html(found: Reproduction, pictures: Sequence[Picture]) -> str:
         bullets(summary(found)),
         tag("h2", "Every claim"),
         table(
-            "Verdicts over seeds, paired; thresholds fixed before any run.", _HEAD, _rows(found), 4
+            "Verdicts over seeds, paired; thresholds fixed before any run.", _HEAD, _rows(found), 5
         ),
         tag("h2", "Figures"),
         tag("div", *map(figure, pictures), class_="figures wide"),
