@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -154,9 +155,13 @@ def test_ctrl_c_ends_the_cluster_and_leaves_a_folder_that_can_be_completed(here:
         text=True,
         start_new_session=True,
     )
-    eventually(lambda: list(Path("out/runs").glob("*.parquet")))
-    os.killpg(runner.pid, signal.SIGINT)
-    _, said = runner.communicate(timeout=LIMIT)
+    try:
+        eventually(lambda: list(Path("out/runs").glob("*.parquet")))
+        os.killpg(runner.pid, signal.SIGINT)
+        _, said = runner.communicate(timeout=LIMIT)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(runner.pid, signal.SIGKILL)  # the cluster too, where it did not end
     assert runner.returncode == 130, said
     assert "--out out --resume" in said
     waiting = [int(line.split()[0]) for line in Path("begun").read_text().splitlines()]
