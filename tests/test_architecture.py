@@ -53,10 +53,6 @@ def test_the_import_contracts_have_no_exceptions() -> None:
         assert not {"ignore_imports", "exhaustive_ignores"} & set(contract), contract["name"]
 
 
-def test_modules_are_short() -> None:
-    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in SOURCES}
-    assert {name: n for name, n in lengths.items() if n > 400} == {}
-
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
     loaded = python(f"import sys, fairwolfe; print(*sorted(set({HEAVY!r}) & set(sys.modules)))")

@@ -120,6 +120,11 @@ def kernel(function: Any = None, *, signature: str | None = None) -> Any:
     return Kernel(function)
 
 
+def ready(kernels):
+    for k in kernels:
+        k.address
+
+
 def compilations() -> int:
     """How many functions this process has compiled itself rather than loaded from the cache."""
     made = [k._dispatcher for k in _KERNELS if k._dispatcher is not None]

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import logging
 import math
 import os
 import sys
 import threading
 import warnings
-from collections.abc import Iterable, Mapping
+import weakref
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
 from inspect import signature
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from fairwolfe import agent_file
+from fairwolfe._compile import ready
 from fairwolfe.agent_file import arrays_of, filled
 from fairwolfe.agent_items import ItemsOfAgent, bound_objective
 from fairwolfe.answers import Answers
 from fairwolfe.candidates import Candidates
 from fairwolfe.contexts import Arms, arms, usual
-from fairwolfe.errors import IncompatibleState, InvalidInput
-from fairwolfe.ledger import Ledger
-from fairwolfe.limits import largest_square_norm, largest_square_product
+from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput, NumericalFailure
+from fairwolfe.interrupts import uninterrupted
+from fairwolfe.ledger import Entry, Ledger
+from fairwolfe.limits import (
+    any_outside,
+    largest_square_norm,
+    largest_square_product,
+    place_in_box,
+    row_limit,
+)
 from fairwolfe.objectives import Concave
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Choice, Decision, Policy, Vector
@@ -36,14 +47,41 @@ from fairwolfe.streams import stream
 __all__ = ["Agent"]
 
 _ROUNDING = 1.0 + 1e-9  # features that were scaled to the norm exceed it by less than this
+_DRIFT = 1e-6  # of the kept inverse between two refreshes; more is worth a warning
+_FORK_SECONDS = 10.0  # how long a fork waits for an agent that another thread is using
+
+logger = logging.getLogger("fairwolfe")
+logger.addHandler(logging.NullHandler())  # silent unless the application says otherwise
+
+
+class Pending(NamedTuple):
+    """An answer that is being applied: enough to finish, or to see that nothing has happened."""
+
+    entry: Entry
+    t: int | None  # of the state before
+    answered: int  # with it
+    out_of_range: int  # with it
+
+
+class Before(NamedTuple):
+    """All that a batch of answers may change, as it was."""
+
+    state: Any
+    arrays: dict[str, Any]
+    ledger: Ledger
+    out_of_range: int
 
 
 class Agent(ItemsOfAgent):
     """A policy with its state and its generator: ask it to `act`, tell it what came of it.
 
     Feedback may come late and in any order, once for each decision: what is refused changes
-    nothing. Safe to use from several threads. Memory does not grow while feedback comes, and by
-    one bit for each decision made after one that is never answered.
+    nothing, and what is interrupted (Ctrl-C) has happened whole or not at all. Safe to use from
+    several threads. Memory does not grow while feedback comes, and by one bit for each decision
+    made after one that is never answered.
+
+    An agent is one process: what another process learns it does not see. A forked child continues
+    with ids and random draws of its own.
 
     Parameters
     ----------
@@ -93,8 +131,17 @@ class Agent(ItemsOfAgent):
         self._bound = bound_objective(policy, problem, state)
         self._ledger = Ledger()
         self._answers = Answers(problem)
-        self._out_of_range = 0
+        self._out_of_range = self._refused = self._over_norm = self._forks = 0
         self._warned = set()
+        self._pending: Pending | None = None
+        self._before: Before | None = None
+        self._warm = False
+        plan = getattr(state, "plan", None)
+        self._limit: float = row_limit(problem, 0.0) if plan is None else plan.row_limit
+        # Other policies learn in Python, where an interrupt could come between two lines.
+        self._commits: bool = plan is not None and plan.commits
+        with _REGISTER:
+            _AGENTS.add(self)
 
     # --- decisions ----------------------------------------------------------------------------
 
@@ -116,18 +163,31 @@ class Agent(ItemsOfAgent):
         candidates, blocked: ids of the only items that may be shown, and of those that may not
         pinned: slot (0 is the best) -> id of the item that it must show
         """
+        if not self._warm:
+            self.warm()
         if self._problem.n_items is None:
             if candidates is not None or pinned or blocked != ():
                 raise InvalidInput(
                     "candidates, blocked and pinned are for rankings; leave them out"
                 )
             given: Any = self._checked(context)
-            with self._lock:
-                return self._issued(self._policy.act(self._state, given, self._rng))
         with self._lock:
-            given = self._ranked(context, candidates, blocked, pinned)
-            self._warn_of_items(given)
-            return self._issued(self._policy.act(self._state, given, self._rng))
+            if self._problem.n_items is not None:
+                given = self._ranked(context, candidates, blocked, pinned)
+                self._check_items(given)
+            self._recover()
+            self._warn_of_drift()
+            return self._issued(self._decided(given))
+
+    def _decided(self, given: Any) -> Decision:
+        """A state that has become useless is rebuilt, and asked once more."""
+        try:
+            return self._policy.act(self._state, given, self._rng)  # type: ignore[no-any-return]
+        except NumericalFailure:
+            if not hasattr(self._policy, "repair"):
+                raise
+            self.repair()
+            return self._policy.act(self._state, given, self._rng)  # type: ignore[no-any-return]
 
     def act_many(self, contexts: Iterable[Any], advance: bool = False) -> list[Decision]:
         """Decide for many contexts before any feedback can come.
@@ -138,11 +198,14 @@ class Agent(ItemsOfAgent):
         (Policies whose choice does not depend on the averages have nothing to advance.)
         """
         decided = []
+        if not self._warm:
+            self.warm()
         with self._lock:
             checked = self._checked if self._problem.n_items is None else self._ranked
             given: list[Any] = [checked(context) for context in contexts]
             for one in given if self._problem.n_items is not None else ():
-                self._warn_of_items(one)
+                self._check_items(one)
+            self._recover()
             policy, state, rng = self._policy, self._state, self._rng
             foresee = getattr(policy, "foresee", None) if advance else None
             for one in given:
@@ -160,21 +223,34 @@ class Agent(ItemsOfAgent):
         else:
             given = arms(context, self._problem)
             square = largest_square_norm(given.features)
-        self._warn_of_norm(square**0.5)
+        norm = square**0.5
+        if norm > self._problem.feature_norm * _ROUNDING:
+            self._judge_norm(norm, given.features, lambda row: f"arm {row}")
         return given
 
-    def _warn_of_items(self, given: Candidates) -> None:
-        if "features" not in self._warned:
-            self._warn_of_norm(largest_square_product(given.user, given.items) ** 0.5)
+    def _check_items(self, given: Candidates) -> None:
+        norm = largest_square_product(given.user, given.items) ** 0.5
+        if not norm <= self._problem.feature_norm * _ROUNDING:
+            self._judge_norm(norm, given.items.T, lambda row: f"item {given.ids[row]}")
 
-    def _warn_of_norm(self, norm: float) -> None:
-        if norm > self._problem.feature_norm * _ROUNDING and "features" not in self._warned:
-            self._warn_once(
-                "features",
-                f"features of norm {norm:.4g} were given; the problem says at most "
-                f"{self._problem.feature_norm:g}, and confidence widths rest on it: scale the "
-                "features, or give Problem a larger feature_norm (said once)",
+    def _judge_norm(self, norm: float, rows: Any, name: Callable[[int], str]) -> None:
+        """Refuse features that would cost the regression its digits; warn of others, once."""
+        stated = self._problem.feature_norm
+        if not norm <= self._limit:
+            row = int(np.abs(rows).max(axis=1).argmax())
+            raise InvalidInput(
+                f"the features of {name(row)} go up to {np.abs(rows[row]).max():.4g}; the problem "
+                f"says a norm of at most {stated:g}, and from more than {self._limit:g} nothing "
+                "can be learnt: scale the features, or give Problem a larger feature_norm"
             )
+        self._warn_once(
+            "features",
+            f"features of norm {norm:.4g} were given; the problem says at most "
+            f"{stated:g}, and confidence widths rest on it: scale the features, or give Problem "
+            "a larger feature_norm (said once)",
+        )
+        with self._lock:
+            self._over_norm += 1
 
     def _issued(self, decision: Decision) -> Decision:
         # The decision is fresh and nobody else's yet: completing it is no change of it.
@@ -201,12 +277,7 @@ class Agent(ItemsOfAgent):
 
         Rewards outside their declared range are learnt as they are, counted and warned of once.
         """
-        answer, strange = self._answer(decision, reward, exposed, clicked)
-        with self._lock:
-            number = self._ledger.number(decision)
-            if strange:
-                self._warn_of_range(answer)
-            self._apply(number, decision, answer, strange)
+        self._take([decision], [(reward, exposed, clicked)])
 
     def update_many(self, decisions: Iterable[Decision], rewards: Iterable[Any]) -> None:
         """`update` for each pair in turn; if one of them is refused, none is applied.
@@ -218,28 +289,86 @@ class Agent(ItemsOfAgent):
             raise InvalidInput(
                 f"{len(made)} decisions have {len(given)} rewards; give one for each"
             )
-        answers = [self._answer(d, r) for d, r in zip(made, given, strict=True)]
-        with self._lock:
-            numbers = [self._ledger.number(decision) for decision in made]
-            if len(set(numbers)) < len(numbers):
-                again = next(
-                    d.id for n, d in zip(numbers, made, strict=True) if numbers.count(n) > 1
-                )
-                raise InvalidInput(f"decision {again!r} is given twice; its feedback counts once")
-            if self._problem.n_items is not None:
-                for decision, (answer, _) in zip(made, answers, strict=True):
-                    choice = Choice(decision.action, None, None)
-                    self._state.plan.base.reward(self._state.base, choice, answer)
-            for answer, strange in answers:
-                if strange:
-                    self._warn_of_range(answer)
-            for number, decision, (answer, strange) in zip(numbers, made, answers, strict=True):
-                self._apply(number, decision, answer, strange)
+        self._take(made, [(reward, None, None) for reward in given])
 
-    def _apply(self, number: int, decision: Decision, answer: Any, strange: bool) -> None:
+    def _take(self, decisions: list[Decision], given: list[tuple[Any, Any, Any]]) -> None:
+        """Apply answers: all of them, or none."""
+        try:
+            if self._problem.n_items is not None:
+                with self._lock:
+                    self._recover()
+                    for decision in decisions:
+                        self._ledger.entry(decision)
+            answers = [self._answer(d, *g) for d, g in zip(decisions, given, strict=True)]
+            for answer, strange in answers:
+                if strange and "rewards" not in self._warned:
+                    with self._lock:
+                        for decision in decisions:
+                            self._ledger.entry(decision)
+                    self._warn_of_range(answer)
+            if self._commits:
+                self._apply_all(decisions, answers)
+            else:
+                uninterrupted(lambda: self._apply_all(decisions, answers))
+        except FairwolfeError:
+            with self._lock:
+                self._refused += 1
+            raise
+
+    def _apply_all(self, decisions: list[Decision], answers: list[tuple[Any, bool]]) -> None:
+        with self._lock:
+            try:
+                self._recover()
+                entries = [self._ledger.entry(decision) for decision in decisions]
+                if len(entries) > 1:
+                    if len(set(entries)) < len(entries):
+                        again = next(
+                            d.id for d, e in zip(decisions, entries, strict=True)
+                            if entries.count(e) > 1
+                        )  # fmt: skip
+                        raise InvalidInput(
+                            f"decision {again!r} is given twice; its feedback counts once"
+                        )
+                    arrays = {name: array.copy() for name, array in arrays_of(self._state)}
+                    self._before = Before(
+                        self._state, arrays, self._ledger.copy(), self._out_of_range
+                    )
+                for entry, decision, (answer, strange) in zip(
+                    entries, decisions, answers, strict=True
+                ):
+                    self._apply(entry, decision, answer, strange)
+                self._before = None
+            except BaseException:
+                self._recover()
+                raise
+
+    def _apply(self, entry: Entry, decision: Decision, answer: Any, strange: bool) -> None:
+        self._pending = Pending(
+            entry,
+            getattr(self._state, "t", None),
+            self._ledger.answered + 1,
+            self._out_of_range + strange,
+        )
         self._state = self._policy.update(self._state, decision, answer)
-        self._ledger.mark(number)
-        self._out_of_range += strange
+        self._finish(self._pending)
+
+    def _finish(self, pending: Pending) -> None:
+        """Note that an answer was applied; once more does no harm."""
+        self._ledger.mark(pending.entry, pending.answered)
+        self._out_of_range = pending.out_of_range
+        self._pending = None
+
+    def _recover(self) -> None:
+        """Make whole what an interrupt left: one answer is finished, a batch taken back."""
+        before, pending = self._before, self._pending
+        if before is not None:
+            self._state = filled(before.state, before.arrays)
+            self._ledger, self._out_of_range = before.ledger.copy(), before.out_of_range
+            self._pending = self._before = None
+        elif pending is not None:
+            if pending.t is not None and self._state.t > pending.t:
+                self._finish(pending)
+            self._pending = None
 
     def _answer(
         self, decision: Decision, reward: Any, exposed: Any = None, clicked: Any = None
@@ -249,9 +378,15 @@ class Agent(ItemsOfAgent):
             if exposed is not None or clicked is not None:
                 raise InvalidInput("exposed and clicked are for rankings; give the reward vector")
             return self._answers.vector(reward)
-        self._ledger.number(decision)
-        needed = self._state.plan.base.exposure == "observed"
-        return self._answers.shown(decision.action, reward, exposed, clicked, needed)
+        with self._lock:
+            base = self._state.plan.base
+            base.check_action(self._state.base, decision.action)
+            needed = base.exposure == "observed"
+            answer, strange = self._answers.shown(
+                decision.action, reward, exposed, clicked, needed
+            )
+            base.reward(self._state.base, Choice(decision.action, None, None), answer)
+            return answer, strange
 
     def _warn_of_range(self, answer: Any) -> None:
         """Called before anything is written, since a warning may have been made an error."""
@@ -266,6 +401,7 @@ class Agent(ItemsOfAgent):
             if about in self._warned:
                 return
             self._warned.add(about)
+        logger.warning(text)
         warnings.warn(text, stacklevel=_outside())  # of whoever called act or update
 
     # --- what is known ------------------------------------------------------------------------
@@ -290,28 +426,36 @@ class Agent(ItemsOfAgent):
     @property
     def t(self) -> int:
         """How many decisions have had their feedback."""
-        return self._ledger.answered
+        with self._lock:
+            self._recover()
+            return self._ledger.answered
 
     @property
     def open(self) -> int:
         """How many decisions wait for their feedback."""
-        return self._ledger.open
+        with self._lock:
+            self._recover()
+            return self._ledger.open
 
     @property
     def out_of_range(self) -> int:
         """How many reward vectors had a number outside its declared range."""
-        return self._out_of_range
+        with self._lock:
+            self._recover()
+            return self._out_of_range
 
     @property
     def average(self) -> Vector:
         """The average of the rewards that came back (0 before the first), a copy."""
         with self._lock:
+            self._recover()
             return np.array(self._state.average)
 
     @property
     def value(self) -> float:
         """f of `average`: what the agent maximises, as far as it has been seen."""
         with self._lock:
+            self._recover()
             if self._bound is None:
                 raise InvalidInput(f"{self._policy!r} has no objective, so there is no value")
             return self._bound.value(self._state.average)
@@ -321,27 +465,99 @@ class Agent(ItemsOfAgent):
         if not hasattr(self._policy, "live"):
             raise InvalidInput(f"{self._policy!r} keeps no live numbers; FrankWolfe does")
         with self._lock:
+            self._recover()
             live: Live = self._policy.live(self._state, delta, trusted=self._out_of_range == 0)
             return live
 
+    def stats(self) -> dict[str, Any]:
+        """Counters for a log or a dashboard.
+
+        t, open: decisions with and without feedback; oldest_open: how many decisions ago the
+        oldest open one was made (None: none is open); refused: calls of update that were;
+        out_of_range: rewards outside their ranges; features_over_norm: contexts with features
+        beyond `feature_norm`; value: f of the average (None where there is no f); drift: how far
+        the regression's kept inverse was off when it was last computed afresh (None where none is).
+        """
+        with self._lock:
+            self._recover()
+            drift = getattr(self._policy, "drift", None)
+            return {
+                "t": self._ledger.answered,
+                "open": self._ledger.open,
+                "oldest_open": self._ledger.oldest_open,
+                "refused": self._refused,
+                "out_of_range": self._out_of_range,
+                "features_over_norm": self._over_norm,
+                "value": None if self._bound is None else self.value,
+                "drift": None if drift is None else drift(self._state),
+            }
+
     def __repr__(self) -> str:
         return f"<Agent {self._policy!r}, t = {self.t}, {self.open} open>"
+
+    # --- getting ready, and well again --------------------------------------------------------
+
+    def warm(self) -> None:
+        """Compile or load every kernel that this agent can need; the first `act` does it else.
+
+        Compiled kernels are kept on the machine: see docs/cold-start.md for images and servers.
+        """
+        needed = getattr(self._policy, "kernels", None)
+        if needed is not None:
+            with self._lock:
+                kernels = needed(self._state)
+            ready([*kernels, largest_square_norm, largest_square_product, place_in_box, any_outside])
+        self._warm = True
+
+    def repair(self) -> float:
+        """Compute what is kept of the regression afresh from its sums; how far off it was.
+
+        Done by itself now and then, and when a decision cannot be made otherwise.
+        """
+        if not hasattr(self._policy, "repair"):
+            raise InvalidInput(f"{self._policy!r} keeps nothing that could be computed afresh")
+        with self._lock:
+            self._recover()
+            drift: float = self._policy.repair(self._state)
+        logger.warning("the regression was computed afresh; its inverse was off by %.1e", drift)
+        return drift
+
+    def _warn_of_drift(self) -> None:
+        if self._ledger.answered & 0x3FF:  # looked at now and then: it changes as rarely
+            return
+        drift = getattr(self._policy, "drift", None)
+        if drift is not None and "drift" not in self._warned and drift(self._state) > _DRIFT:
+            self._warn_once(
+                "drift",
+                f"the inverse of the design was off by {drift(self._state):.1e} when it was last "
+                "computed afresh, as it is now and then: features are nearly dependent or of very "
+                "different scales; scale them, or raise the ridge (said once)",
+            )
 
     # --- changing f, saving, loading ----------------------------------------------------------
 
     def replace_objective(self, objective: Concave) -> None:
         """Maximise another f from now on; averages, estimates and open decisions stay."""
         with self._lock:
+            self._recover()
             policy = self._with_objective(objective)
             state = _refilled(policy, self._problem, dict(arrays_of(self._state)))
             if hasattr(policy, "live"):
                 state.live.restart()  # its certificates are of the old f
-            self._bound = bound_objective(policy, self._problem, state)
-            self._policy, self._state = policy, state
+            bound = bound_objective(policy, self._problem, state)
+            self._policy, self._state, self._bound, self._warm = policy, state, bound, False
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to a file, whole or not at all; `Agent.load` goes on from there."""
+        """Write everything to a file, whole or not at all; `Agent.load` continues from there."""
+        agent_file.write(path, *self._content())
+
+    def dump(self) -> bytes:
+        """What `save` writes, as bytes for `Agent.restore`."""
+        return agent_file.packed(*self._content())
+
+    def _content(self) -> tuple[dict[str, Any], dict[str, Any]]:
         with self._lock:
+            self._recover()
             ledger, bits = self._ledger.saved()
             arrays = {name: array.copy() for name, array in arrays_of(self._state)}
             text = {
@@ -352,34 +568,141 @@ class Agent(ItemsOfAgent):
                 "problem": json.loads(self._problem.to_json()),
                 "ledger": ledger,
                 "out_of_range": self._out_of_range,
+                "refused": self._refused,
+                "over_norm": self._over_norm,
                 "warned": sorted(self._warned),
                 "generator": self._rng.bit_generator.state,
             }
-        agent_file.write(path, text, arrays | {"answered": bits})
+        return text, arrays | {"answered": bits}
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], policy: Any = None) -> Agent:
+    def load(
+        cls, path: str | os.PathLike[str], policy: Any = None, seed: int | None = None
+    ) -> Agent:
         """The agent that `save` wrote: the same decisions follow as without the pause.
 
         The policy is rebuilt from its text. One that holds functions, as Custom does, cannot be:
         pass the same one. Decisions made before the save can be answered (`Decision.from_bytes`
-        brings them over); those made after it are strangers here.
+        brings them over), and so can those that the saved agent made after it, until it ended:
+        each once. Those of other agents cannot, nor those of another process that loaded the file.
+
+        With a `seed` the random draws that follow are its own: two processes that load one file
+        with different seeds do not explore alike.
         """
-        text, arrays = agent_file.read(path)
+        return cls._of(path, agent_file.read(path), policy, seed)
+
+    @classmethod
+    def restore(cls, data: bytes, policy: Any = None, seed: int | None = None) -> Agent:
+        """The agent that `dump` wrote; as `load`."""
+        return cls._of("the data", agent_file.unpacked(data), policy, seed)
+
+    @classmethod
+    def _of(
+        cls,
+        path: object,
+        content: tuple[dict[str, Any], dict[str, Any]],
+        policy: Any,
+        seed: int | None,
+    ) -> Agent:
+        text, arrays = content
         try:
             problem = Problem.from_json(json.dumps(text["problem"]))
             rebuilt = agent_file.policy_of(text["policy"], policy, path)
             bits = arrays.pop("answered")
             agent = cls.__new__(cls)
-            agent._rng = stream(0, "policy")
             agent._start(rebuilt, problem, _refilled(rebuilt, problem, arrays))
             agent._ledger = Ledger.loaded(text["ledger"], bits)
-            agent._out_of_range = int(text["out_of_range"])
-            agent._warned = set(text["warned"])
-            agent._rng.bit_generator.state = text["generator"]
-        except (KeyError, TypeError, ValueError) as error:
+            if getattr(agent._state, "t", agent.t) != agent.t:
+                raise IncompatibleState(
+                    f"{path} holds a state of {agent._state.t} answers and a ledger of {agent.t}"
+                )
+            for name in ("out_of_range", "refused", "over_norm"):
+                setattr(agent, f"_{name}", _count(name, text[name]))
+            agent._warned = _words("warned", text["warned"])
+            agent._rng = _generator(text["generator"], seed)
+        except IncompatibleState:
+            raise
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise IncompatibleState(f"{path} does not hold what an agent needs: {error}") from error
         return agent
+
+    def __reduce__(self) -> NoReturn:
+        raise InvalidInput(
+            "an Agent cannot be pickled or copied, since its decisions would then have two owners; "
+            "use agent.save(path) and Agent.load(path), or agent.dump() and Agent.restore(data)"
+        )
+
+
+_AGENTS: weakref.WeakSet[Agent] = weakref.WeakSet()
+_REGISTER = threading.Lock()  # of the set itself
+_FORKING = threading.local()  # agents whose locks this thread holds while it forks
+
+
+def _before_fork() -> None:
+    """No agent is left half-way through something that another thread does."""
+    with _REGISTER:
+        agents = sorted(_AGENTS, key=id)
+    _FORKING.held = []
+    for agent in agents:
+        if agent._lock.acquire(timeout=_FORK_SECONDS):
+            agent._forks += 1
+            _FORKING.held.append(agent)
+
+
+def _after_fork_in_parent() -> None:
+    for agent in _FORKING.held:
+        agent._lock.release()
+    _FORKING.held = []
+
+
+def _after_fork_in_child() -> None:
+    global _REGISTER
+    _REGISTER = threading.Lock()
+    _FORKING.held = []
+    for agent in _AGENTS:
+        agent._lock = threading.RLock()
+        agent._recover()
+        agent._ledger.fork()
+        agent._rng = _continued(agent._rng.bit_generator.state, agent._forks, "fork")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_after_fork_in_parent,
+        after_in_child=_after_fork_in_child,
+    )
+
+
+def _continued(state: Any, seed: int, why: str) -> np.random.Generator:
+    """A stream of its own that continues from a generator's state."""
+    told = hashlib.sha256(json.dumps(state, default=np.ndarray.tolist).encode()).hexdigest()
+    return stream(seed, "policy", why, told)
+
+
+def _generator(state: Any, seed: int | None) -> np.random.Generator:
+    """The generator of a file; with a seed, one that continues with draws of its own."""
+    rng = stream(0, "policy")
+    try:
+        rng.bit_generator.state = state
+        whole = json.dumps(rng.bit_generator.state, default=np.ndarray.tolist)
+    except Exception as error:  # NumPy raises whatever it meets
+        raise IncompatibleState(f"generator is {state!r:.80}: {error}") from error
+    if whole != json.dumps(state):
+        raise IncompatibleState(f"generator is {state!r:.80}, which no generator has")
+    return rng if seed is None else _continued(state, seed, "load")
+
+
+def _count(name: str, value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 2**53:
+        raise IncompatibleState(f"{name} is {value!r:.60}; it must be a whole number of at least 0")
+    return value
+
+
+def _words(name: str, value: Any) -> set[str]:
+    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+        raise IncompatibleState(f"{name} is {value!r:.60}; it must be a list of words")
+    return set(value)
 
 
 def _outside() -> int:

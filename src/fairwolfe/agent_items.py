@@ -24,17 +24,25 @@ class ItemsOfAgent:
     """The part of `Agent` that is about items."""
 
     _answers: Answers
+    _before: Any
     _bound: Concave | None
+    _commits: bool
+    _forks: int
     _ledger: Ledger
+    _limit: float
     _lock: threading.RLock
     _out_of_range: int
+    _over_norm: int
+    _pending: Any
     _policy: Any
     _problem: Problem
+    _refused: int
     _rng: np.random.Generator
     _state: Any
+    _warm: bool
     _warned: set[str]
 
-    __slots__ = tuple(__annotations__)
+    __slots__ = (*__annotations__, "__weakref__")
 
     @property
     def items(self) -> IntVector:
@@ -79,9 +87,10 @@ class ItemsOfAgent:
     def _change_items(self, change: Callable[[Any, Any], Any], objective: Concave | None) -> None:
         policy = self._policy if objective is None else self._with_objective(objective)
         state = change(getattr(policy, "shell", policy), self._state)
-        self._bound = bound_objective(policy, state.plan.problem, state)
-        self._policy, self._state, self._problem = policy, state, state.plan.problem
-        self._answers = Answers(self._problem)
+        problem = state.plan.problem
+        bound, answers = bound_objective(policy, problem, state), Answers(problem)
+        self._policy, self._state, self._problem = policy, state, problem
+        self._bound, self._answers, self._warm = bound, answers, False
 
     def _ranked(
         self,

@@ -156,7 +156,8 @@ def absorb_items(
 
     M = I + rows C rows' = L L', Y = (L^-1 rows) B; then V^-1 -= Y'Y (exactly symmetric),
     ln det V += ln det M and theta_r += Y' L^-1 (reward_r - estimate_r). One pass over V^-1 whatever
-    r is. params: the penalty. Refreshed exactly now and then.
+    r is. params: the penalty. Refreshed exactly now and then, and where the kept inverse cannot take
+    it; what cannot be taken even then is refused (STATUS 1), and nothing has changed.
     """
     contracted = np.empty((rows.shape[1], inverse.shape[1]))
     contract_user(user, inverse[0], contracted)
@@ -179,6 +180,31 @@ def absorb_contracted(
     counters: Vector,
 ) -> None:
     """`absorb_items` with the contraction at hand, as it is when the choice was just made."""
+    counters[STATUS] = 0.0
+    for attempt in range(2):
+        if _absorb(user, rows, rewards, contracted, gram, inverse, theta, moment, counters):
+            if counters[SINCE_REFRESH] >= REFRESH_EVERY:
+                refresh(gram, inverse, theta, moment, params[0], counters)
+            return
+        if attempt == 0:
+            refresh(gram, inverse, theta, moment, params[0], counters)
+            contract_user(user, inverse[0], contracted)
+    counters[STATUS] = 1.0
+
+
+@kernel
+def _absorb(
+    user: Vector,
+    rows: Matrix,
+    rewards: Matrix,
+    contracted: Matrix,
+    gram: Matrix,
+    inverse: Matrix,
+    theta: Matrix,
+    moment: Matrix,
+    counters: Vector,
+) -> bool:
+    """False, and nothing is written, where the result would not be numbers."""
     r, q = rows.shape
     n_rewards, d = theta.shape[1], inverse.shape[1]
     if r > 0:
@@ -202,8 +228,8 @@ def absorb_contracted(
                     total = fma(-turned[i, e], rows[k, e], total)
                 error[k, i] = total
         if not cholesky(system, lower):
-            counters[STATUS] = 1.0
-            return
+            return False
+        log_det, doubt = 0.0, 0.0  # a NaN or an infinity in what is added is one in the sum
         for k in range(r):
             pivot = lower[k, k]
             for m in range(k):
@@ -215,7 +241,12 @@ def absorb_contracted(
                 half[k, e] /= pivot
             for i in range(n_rewards):
                 error[k, i] /= pivot
-            counters[LOG_DET] += 2.0 * np.log(pivot)
+                doubt += error[k, i]
+            log_det += 2.0 * np.log(pivot)
+            doubt += log_det
+        if not np.isfinite(doubt):
+            return False
+        counters[LOG_DET] += log_det
         spread = np.empty((r, d))
         _spread(half, contracted, spread)
         done = np.int64(0)
@@ -226,16 +257,9 @@ def absorb_contracted(
                 for j in range(d):
                     theta[0, i, j] = fma(error[k, i], spread[k, j], theta[0, i, j])
         _remember(user, rows, rewards, gram[0], moment[0])
-        doubt = counters[LOG_DET]  # a NaN or an infinity in any of these is one in the sum
-        for k in range(r):
-            for i in range(n_rewards):
-                doubt += error[k, i]
-        if not np.isfinite(doubt):
-            counters[STATUS] = 1.0
     counters[UPDATES] += r
     counters[SINCE_REFRESH] += 1.0
-    if counters[SINCE_REFRESH] >= REFRESH_EVERY:
-        refresh(gram, inverse, theta, moment, params[0], counters)
+    return True
 
 
 @kernel

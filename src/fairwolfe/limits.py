@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from fairwolfe._compile import kernel
+from fairwolfe.problem import Problem
 from fairwolfe.protocols import Matrix, Vector
 
 __all__ = [
@@ -15,9 +18,21 @@ __all__ = [
     "largest_square_norm",
     "largest_square_product",
     "place_in_box",
+    "row_limit",
 ]
 
 INSIDE, OUTSIDE, NOT_FINITE = 0, 1, 2
+
+_TIMES = 1000.0
+
+
+def row_limit(problem: Problem, ridge: float) -> float:
+    """The largest norm of a row of features that is accepted: 1,000 max(feature_norm, sqrt(ridge)).
+
+    A row of norm r beside others of norm 1 gives the design a condition number of r^2/ridge, and
+    costs twice as many digits as r has: what is this far beyond the problem is a mistake.
+    """
+    return _TIMES * max(problem.feature_norm, math.sqrt(ridge))
 
 
 @kernel(signature="float64(float64[:, ::1])")

@@ -31,7 +31,10 @@ __all__ = [
 
 # Places in the `counters` of a linear state. They are an array written by the kernels, so that an
 # interrupt between two lines of Python can never separate a state from its counters.
+# DRIFT is of the last refresh; STATUS 1 says that the last observation was refused.
 UPDATES, LOG_DET, SINCE_REFRESH, DRIFT, STATUS = 0, 1, 2, 3, 4
+
+_ROUNDING = 2.0**-52
 
 # An exact refresh of d = 100 takes half a millisecond: 0.05 us a step.
 REFRESH_EVERY = 10_000
@@ -151,7 +154,7 @@ def _forms(matrix: Matrix, turned: Matrix, inner: Vector, out: Vector) -> None:
 
 
 @kernel(
-    signature="void(float64[:, ::1], float64[:, ::1], float64[:, ::1], float64[:, ::1], "
+    signature="boolean(float64[:, ::1], float64[:, ::1], float64[:, ::1], float64[:, ::1], "
     "float64[:, ::1], float64[:, ::1], float64[::1])"
 )
 def absorb(
@@ -162,8 +165,10 @@ def absorb(
     theta: Matrix,
     moment: Matrix,
     counters: Vector,
-) -> None:
+) -> bool:
     """Ridge regression takes r observations: features (r, d), rewards (r, D).
+
+    False, and nothing is written, where the result would not be numbers.
 
     With X the features and A = V^-1: M = I + X A X' = L L', Y = L^-1 X A; then A -= Y'Y (exactly
     symmetric), ln det V += ln det M, and theta += (R - X theta')' M^-1 X A. One pass over A
@@ -189,6 +194,7 @@ def absorb(
                 total = fma(-theta[i, j], features[k, j], total)
             error[k, i] = total
     # Cholesky, carrying the right-hand sides along: X A becomes L^-1 X A, the errors likewise.
+    log_det, doubt = 0.0, 0.0  # a NaN or an infinity in what is added is one in the sum
     for k in range(r):
         for m in range(k + 1):
             total = system[k, m]
@@ -205,16 +211,16 @@ def absorb(
             turned[k, j] /= pivot
         for i in range(theta.shape[0]):
             error[k, i] /= pivot
-        counters[LOG_DET] += 2.0 * np.log(pivot)
+            doubt += error[k, i]
+        log_det += 2.0 * np.log(pivot)
+        doubt += log_det
+    if not np.isfinite(doubt):
+        return False
     _apply(features, rewards, turned, error, gram, inverse, theta, moment)
+    counters[LOG_DET] += log_det
     counters[UPDATES] += r
     counters[SINCE_REFRESH] += r
-    doubt = counters[LOG_DET]  # a NaN or an infinity in any of these is one in the sum
-    for k in range(r):
-        for i in range(theta.shape[0]):
-            doubt += error[k, i]
-    if not np.isfinite(doubt):
-        counters[STATUS] = 1.0
+    return True
 
 
 @kernel
@@ -250,36 +256,59 @@ def refresh(
 ) -> None:
     """Recompute V^-1, theta and ln det V/det V_0 from V; note how far the kept inverse was off.
 
-    The drift is max |A_ij - A'_ij| / sqrt(A_ii A_jj). Status 1 says that V is no longer positive
-    definite or not a number (its block is then left as it was), or that the kept inverse was not.
+    The drift is max |A_ij - A'_ij| / sqrt(A_ii A_jj). Where rounding has left V not positive
+    definite, its diagonal is lifted until it is: by the unit of rounding first, then by ten times
+    as much, and so on. Status 1 says that V is not made of numbers: then nothing is written.
     """
     blocks, d = gram.shape[0], gram.shape[1]
     lower = np.empty((d, d))
     fresh = np.empty((d, d))
-    log_det = 0.0
+    counters[STATUS] = 0.0
+    worst, log_det = 0.0, 0.0
     for b in range(blocks):
-        if not cholesky(gram[b], lower):
+        if not _factor(gram[b], lower):
             counters[STATUS] = 1.0
             return
+    for b in range(blocks):
+        _factor(gram[b], lower)
         for i in range(d):
             log_det += 2.0 * np.log(lower[i, i]) - np.log(ridge)
         _inverse_from_cholesky(lower, fresh)
         for i in range(d):
             for j in range(d):
-                scale = np.sqrt(fresh[i, i] * fresh[j, j])
-                drift = abs(inverse[b, i, j] - fresh[i, j]) / scale
-                if not np.isfinite(drift):
-                    counters[STATUS] = 1.0
-                elif drift > counters[DRIFT]:
-                    counters[DRIFT] = drift
-        inverse[b] = fresh
+                drift = abs(inverse[b, i, j] - fresh[i, j]) / np.sqrt(fresh[i, i] * fresh[j, j])
+                if not drift <= worst:
+                    worst = drift
+        for i in range(d):
+            for j in range(d):
+                inverse[b, i, j] = fresh[i, j]
         for o in range(theta.shape[1]):
-            theta[b, o] = 0.0
+            for i in range(d):
+                theta[b, o, i] = 0.0
             for j in range(d):
                 for i in range(d):
                     theta[b, o, i] = fma(fresh[j, i], moment[b, o, j], theta[b, o, i])
     counters[LOG_DET] = log_det
+    counters[DRIFT] = worst
     counters[SINCE_REFRESH] = 0.0
+
+
+@kernel
+def _factor(matrix: Matrix, lower: Matrix) -> bool:
+    """`cholesky`, of the matrix with its diagonal lifted, in place, by as little as it takes."""
+    if cholesky(matrix, lower):
+        return True
+    largest = 0.0
+    for i in range(matrix.shape[0]):
+        largest = max(largest, abs(matrix[i, i]))
+    lift = _ROUNDING * largest
+    for _ in range(16):
+        for i in range(matrix.shape[0]):
+            matrix[i, i] += lift
+        if cholesky(matrix, lower):
+            return True
+        lift *= 10.0
+    return False
 
 
 @kernel

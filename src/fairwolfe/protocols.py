@@ -118,6 +118,12 @@ class Decision:
     evidence: Any
     reasons: Any = field(default=None, repr=False, compare=False)  # for `explain` only
 
+    @property
+    def number(self) -> int:
+        """Its place among the decisions of the agent that made it; -1 where none did."""
+        digits = self.id.rpartition("-")[2]
+        return int(digits) if digits.isdecimal() and len(digits) < 16 else -1
+
     def to_bytes(self) -> bytes:
         """Versioned MessagePack with a check sum, for a log or another process; never pickle."""
         return pack((self.id, self.t, self.action, self.probability, self.evidence))

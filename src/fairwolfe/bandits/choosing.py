@@ -17,11 +17,13 @@ from fairwolfe._compile import Kernel, function_at, kernel
 from fairwolfe.bandits.optimism import outlook, shared_doubt
 from fairwolfe.contexts import arms
 from fairwolfe.errors import InvalidInput
-from fairwolfe.linalg import predictions
+from fairwolfe.limits import row_limit
+from fairwolfe.linalg import STATUS, predictions
 from fairwolfe.oracles import Regression, Ridge
-from fairwolfe.oracles.linear_state import learn, refuse
+from fairwolfe.oracles.linear_state import call_learn, learn, refuse, repair
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Choice, Matrix, Vector
+from fairwolfe.settling import REFUSED, SETTLE, Settling, settle
 
 __all__ = ["CHOOSE", "BanditState", "Evidence", "LinearBandit", "call_choose", "vector_of"]
 
@@ -92,6 +94,67 @@ def choose_once(
             told[:_SEEN],
         )
     return arm
+
+
+@kernel(
+    signature="int64(int64, int64, float64[::1], float64[::1], float64[:, :, ::1], "
+    "float64[:, :, ::1], float64[:, :, ::1], float64[:, :, ::1], float64[::1], float64[::1], "
+    f"{SETTLE})"
+)
+def learn_once(
+    learn: int,
+    block: int,
+    x: Vector,
+    target: Vector,
+    gram: Matrix,
+    inverse: Matrix,
+    theta: Matrix,
+    moment: Matrix,
+    params: Vector,
+    oracle_counters: Vector,
+    reward: Vector,
+    rho: Vector,
+    forget: float,
+    first: int,
+    stop: int,
+    followed: Vector,
+    running: Vector,
+    totals: Vector,
+    earned: Vector,
+    clocks: Vector,
+    counters: Vector,
+    tallied: Vector,
+    seen: Vector,
+    number: float,
+    now: Vector,
+    slope: Vector,
+    rewards: Vector,
+) -> int:
+    """The oracle at an address learns, and the answer is settled: one call, so that an interrupt
+    finds both done or neither. REFUSED where the oracle refuses: then nothing has changed.
+    """
+    call_learn(learn, block, x, target, gram, inverse, theta, moment, params, oracle_counters)
+    if oracle_counters[STATUS] != 0.0:
+        return REFUSED
+    return settle(
+        reward,
+        rho,
+        forget,
+        first,
+        stop,
+        followed,
+        running,
+        totals,
+        earned,
+        clocks,
+        counters,
+        tallied,
+        seen,
+        number,
+        now,
+        slope,
+        rewards,
+    )
 
 
 @kernel(signature="void(float64[::1], float64[::1], float64[::1], float64[::1], float64[::1])")
@@ -227,21 +290,67 @@ class LinearBandit(ABC):
         self, state: BanditState, choice: Choice, direction: Vector, feedback: Vector
     ) -> BanditState:
         """Learn from the observed reward vector, in place."""
-        block, x, _ = choice.evidence
-        blocks, d = state.problem.n_arms or 1, state.problem.dimension
-        if x.shape != (d,) or not 0 <= block < blocks:  # kernels trust: they would write anywhere
+        learn(self.regression, state.oracle, *self._lesson(state, choice, direction, feedback))
+        return state
+
+    @cached_property
+    def commits(self) -> bool:
+        """Whether `commit` will do: the oracle learns in a kernel."""
+        return isinstance(self.regression.learn, Kernel)
+
+    def commit(
+        self,
+        state: BanditState,
+        choice: Choice,
+        direction: Vector,
+        feedback: Vector,
+        settling: Settling,
+    ) -> int:
+        """`update` and `settle` in one call; whether a certificate is due."""
+        lesson = self._lesson(state, choice, direction, feedback)
+        learner: Any = self.regression.learn
+        due = learn_once(learner.address, *lesson, *state.oracle, *settling)
+        if due == REFUSED:
+            refuse(state.oracle.counters)
+        return due
+
+    def _lesson(
+        self, state: BanditState, choice: Choice, direction: Vector, feedback: Vector
+    ) -> tuple[int, Vector, Vector]:
+        """What the oracle learns from: the block, the features and the target.
+
+        Evidence may come from bytes that anybody wrote, and kernels trust what they are given.
+        """
+        problem = state.problem
+        blocks, d = problem.n_arms or 1, problem.dimension
+        try:
+            block, x, _ = choice.evidence
+            square = float(x @ x) if x.dtype == np.float64 and x.shape == (d,) else math.nan
+        except (TypeError, ValueError, AttributeError):
+            square = math.nan
+        if not square <= row_limit(problem, self.ridge_used) ** 2 or not (
+            type(block) is int and 0 <= block < blocks
+        ):
             raise InvalidInput(
-                f"the evidence of the choice has {x.size} features for block {block}; the problem "
-                f"has {d} features and {blocks} blocks"
+                f"the evidence of the choice is {choice.evidence!r:.120}; the problem has {d} "
+                f"features of norm at most {row_limit(problem, self.ridge_used):g} and {blocks} "
+                "blocks"
             )
-        reward = vector_of("reward", feedback, state.problem)
+        reward = vector_of("reward", feedback, problem)
         if self.extended:
             wide, scalar = np.empty(reward.size * d), np.empty(1)
-            g = vector_of("direction", direction, state.problem)
-            extended_lesson(g, x, reward, wide, scalar)
-            x, reward = wide, scalar
-        learn(self.regression, state.oracle, block, x, reward)
-        return state
+            extended_lesson(vector_of("direction", direction, problem), x, reward, wide, scalar)
+            return block, wide, scalar
+        return block, x, reward
+
+    @cached_property
+    def ridge_used(self) -> float:
+        """The penalty of the regression; 0 where it has none."""
+        return self.regression.ridge if isinstance(self.regression, Ridge) else 0.0
+
+    def repair(self, state: BanditState) -> float:
+        """Compute the inverse and the estimates from the design afresh; how far off they were."""
+        return repair(state.oracle, self.ridge_used)
 
     # --- live numbers -------------------------------------------------------------------------
 

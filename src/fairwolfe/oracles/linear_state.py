@@ -10,7 +10,7 @@ import numpy as np
 from fairwolfe._compile import Kernel, function_at
 from fairwolfe.contexts import Arms
 from fairwolfe.errors import NumericalFailure
-from fairwolfe.linalg import DRIFT, STATUS
+from fairwolfe.linalg import DRIFT, STATUS, refresh
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Matrix, Vector
 
@@ -32,9 +32,6 @@ LEARN = (
 """(block, x, reward, gram, inverse, theta, moment, params, counters)."""
 
 call_learn = function_at(LEARN)
-
-_WORST_DRIFT = 1e-6
-
 
 class Estimates(NamedTuple):
     """What rules read of an oracle in a round: the rewards of arm a are theta x_a.
@@ -63,19 +60,34 @@ class LinearState(NamedTuple):
         """The parameters as they are, for the features as they are."""
         return Estimates(self.theta, self.inverse, self.counters, given.features, given.per_arm)
 
+    @property
+    def drift(self) -> float:
+        """How far the kept inverse was off at the last refresh."""
+        return float(self.counters[DRIFT])
+
     def raise_failure(self) -> None:
-        """Better loud than wrong: the kernels note a failure, Python raises it."""
-        if self.counters[STATUS] != 0.0 or not self.counters[DRIFT] <= _WORST_DRIFT:
+        """Better loud than wrong: the kernels note what they refused, Python raises it."""
+        if self.counters[STATUS] != 0.0:
             refuse(self.counters)
 
 
 def refuse(counters: Vector) -> NoReturn:
-    """Say that a linear state has become useless."""
+    """Say that an observation or a choice was refused, and that nothing has changed by it."""
     raise NumericalFailure(
-        f"the design matrix is no longer usable (its inverse was off by {counters[DRIFT]:.1e}); "
-        "were features or rewards of wildly different scales given? Scale features to norm 1, or "
-        "raise the ridge"
+        "the numbers leave the range of floats, or the design matrix is not positive definite "
+        f"any more (its inverse was off by {counters[DRIFT]:.1e} at the last look); nothing was "
+        "changed. Were features or rewards of wildly different scales given? Scale features to "
+        "norm 1, or raise the ridge"
     )
+
+
+def repair(state: LinearState, ridge: float) -> float:
+    """The inverse and the estimates from the design afresh, in place; how far off they were."""
+    if state.gram.shape[1] == 0:  # nothing is kept beside the estimates
+        return 0.0
+    refresh(state.gram, state.inverse, state.theta, state.moment, ridge, state.counters)
+    state.raise_failure()
+    return float(state.counters[DRIFT])
 
 
 class RegretBound(NamedTuple):

@@ -29,17 +29,27 @@ def gradient_learn(
     params: Vector,
     counters: Vector,
 ) -> None:
-    """params: rate, then the radius of each reward's ball; moment[:, i, 0]: sums of squares."""
-    square = 0.0
+    """params: rate, then the radius of each reward's ball; moment[:, i, 0]: sums of squares.
+
+    Refused, and nothing is written, where these would leave the range of floats.
+    """
+    counters[STATUS] = 0.0
+    square, doubt = 0.0, 0.0
+    errors = np.empty(reward.size)
     for j in range(x.size):
         square = fma(x[j], x[j], square)
     for i in range(reward.size):
         error = -reward[i]
         for j in range(x.size):
             error = fma(theta[block, i, j], x[j], error)
+        errors[i] = error
+        doubt += moment[block, i, 0] + 4.0 * error * error * square
+    if not np.isfinite(doubt):
+        counters[STATUS] = 1.0
+        return
+    for i in range(reward.size):
+        error = errors[i]
         moment[block, i, 0] += 4.0 * error * error * square
-        if not np.isfinite(moment[block, i, 0]):
-            counters[STATUS] = 1.0
         if moment[block, i, 0] <= 0.0:
             continue
         radius = params[1 + i]

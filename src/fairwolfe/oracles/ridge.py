@@ -9,7 +9,7 @@ import numpy as np
 
 from fairwolfe._compile import kernel
 from fairwolfe.errors import InvalidInput
-from fairwolfe.linalg import REFRESH_EVERY, SINCE_REFRESH, absorb, refresh
+from fairwolfe.linalg import REFRESH_EVERY, SINCE_REFRESH, STATUS, absorb, refresh
 from fairwolfe.oracles.linear_state import LEARN, LinearState, RegretBound, parameter_norms
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Matrix, Vector
@@ -29,18 +29,27 @@ def ridge_learn(
     params: Vector,
     counters: Vector,
 ) -> None:
-    """One observation; params: the penalty. Refreshed exactly now and then."""
-    absorb(
-        x.reshape((1, x.size)),
-        reward.reshape((1, reward.size)),
-        gram[block],
-        inverse[block],
-        theta[block],
-        moment[block],
-        counters,
-    )
-    if counters[SINCE_REFRESH] >= REFRESH_EVERY:
-        refresh(gram, inverse, theta, moment, params[0], counters)
+    """One observation; params: the penalty. Refreshed exactly now and then, and where the kept
+    inverse cannot take it; what cannot be taken even then is refused, and nothing has changed.
+    """
+    counters[STATUS] = 0.0
+    features, rewards = x.reshape((1, x.size)), reward.reshape((1, reward.size))
+    for attempt in range(2):
+        if absorb(
+            features,
+            rewards,
+            gram[block],
+            inverse[block],
+            theta[block],
+            moment[block],
+            counters,
+        ):
+            if counters[SINCE_REFRESH] >= REFRESH_EVERY:
+                refresh(gram, inverse, theta, moment, params[0], counters)
+            return
+        if attempt == 0:
+            refresh(gram, inverse, theta, moment, params[0], counters)
+    counters[STATUS] = 1.0
 
 
 @dataclass(frozen=True)
@@ -49,7 +58,7 @@ class Ridge:
 
     One design matrix V = ridge I + sum x x' serves every reward; its inverse is kept by rank-one
     updates, exactly symmetric, and refreshed from V every 10,000 observations, when the drift is
-    measured and a useless state is refused loudly. PerArm contexts keep one block per arm.
+    measured and forgotten. An observation that would leave the range of floats is refused loudly. PerArm contexts keep one block per arm.
     Cost of an observation: d^2 + D d.
 
     Reference: the regression of Algorithms 3 and 5 of the paper; its experiments use ridge 0.1.

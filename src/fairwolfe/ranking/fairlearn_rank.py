@@ -71,8 +71,9 @@ class _DeprivedFirst(Ranker):
                 "that, or have fewer items"
             )
 
-    def head_start(self, state: RankState) -> float:
-        return self.minimum * float(state.slots[0, 0])
+    @property
+    def owed(self) -> float:  # type: ignore[override]
+        return self.minimum
 
     def rule_params(self, problem: Problem) -> Vector:
         # Whole rankings are counted: half a ranking of tolerance would come too late for all.

@@ -17,11 +17,21 @@ from fairwolfe.bilinear import (
     estimates,
     turn_parameters,
 )
-from fairwolfe.linalg import LOG_DET
+from fairwolfe.linalg import LOG_DET, STATUS
 from fairwolfe.protocols import IntVector, Matrix, Vector
 from fairwolfe.selection import top_k
+from fairwolfe.settling import REFUSED, SETTLE, settle
 
-__all__ = ["RANK", "call_rule", "count_in", "rank", "rank_once", "take_in"]
+__all__ = [
+    "RANK",
+    "call_rule",
+    "count_in",
+    "looked_at",
+    "rank",
+    "rank_once",
+    "take_in",
+    "take_in_and_settle",
+]
 
 RANK = (
     "void(float64[::1], float64[::1], float64, float64[::1], float64[::1], float64[::1], float64, "
@@ -294,17 +304,22 @@ def rank_once(
     return probability
 
 
-@kernel(
-    signature="void(int64[::1], float64[::1], float64[:, ::1], float64[::1], float64[:, ::1], "
+_TAKE_IN = (
+    "int64[::1], float64[::1], float64[:, ::1], float64[::1], float64[:, ::1], int64, float64, "
     "float64[::1], float64[::1], float64[:, ::1], float64[:, :, ::1], float64[:, :, ::1], "
-    "float64[:, :, ::1], float64[:, :, ::1], float64[::1], float64[::1])"
+    "float64[:, :, ::1], float64[:, :, ::1], float64[::1], float64[::1]"
 )
+
+
+@kernel(signature=f"int64({_TAKE_IN})")
 def take_in(
     items: IntVector,
     user: Vector,
     rows: Matrix,
     seen: Vector,
     rewards: Matrix,
+    known: int,
+    owed: float,
     exposed: Vector,
     shown: Vector,
     slots: Matrix,
@@ -314,32 +329,102 @@ def take_in(
     moment: Matrix,
     params: Vector,
     counters: Vector,
-) -> None:
-    """Count a ranking, and learn from its items that were looked at."""
-    looked, targets = np.empty_like(rows), np.empty_like(rewards)
-    r = count_in(items, rows, seen, rewards, exposed, shown, slots, looked, targets)
+) -> int:
+    """Learn from the items of a ranking that were looked at, and count it; REFUSED: neither."""
+    looked, targets = np.empty(rows.shape), np.empty(rewards.shape)
+    r = looked_at(rows, seen, rewards, looked, targets)
     absorb_items(user, looked[:r], targets[:r], gram, inverse, theta, moment, params, counters)
+    if counters[STATUS] != 0.0:
+        return REFUSED
+    count_in(items, seen, known, owed, exposed, shown, slots)
+    return 0
 
 
-@kernel
-def count_in(
+@kernel(signature=f"int64({_TAKE_IN}, {SETTLE})")
+def take_in_and_settle(
     items: IntVector,
+    user: Vector,
     rows: Matrix,
-    seen: Vector,
-    rewards: Matrix,
+    slots_seen: Vector,
+    slots_rewards: Matrix,
+    known: int,
+    owed: float,
     exposed: Vector,
     shown: Vector,
     slots: Matrix,
-    looked: Matrix,
-    targets: Matrix,
+    gram: Matrix,
+    inverse: Matrix,
+    theta: Matrix,
+    moment: Matrix,
+    params: Vector,
+    oracle_counters: Vector,
+    reward: Vector,
+    rho: Vector,
+    forget: float,
+    first: int,
+    stop: int,
+    followed: Vector,
+    running: Vector,
+    totals: Vector,
+    earned: Vector,
+    clocks: Vector,
+    counters: Vector,
+    tallied: Vector,
+    seen: Vector,
+    number: float,
+    now: Vector,
+    slope: Vector,
+    rewards: Vector,
 ) -> int:
-    """Count a ranking; the rows and rewards of the items that were looked at, and how many."""
+    """`take_in`, then `settle`: one call, so that an interrupt finds both done or neither."""
+    code = take_in(
+        items,
+        user,
+        rows,
+        slots_seen,
+        slots_rewards,
+        known,
+        owed,
+        exposed,
+        shown,
+        slots,
+        gram,
+        inverse,
+        theta,
+        moment,
+        params,
+        oracle_counters,
+    )
+    if code == REFUSED:
+        return code
+    return settle(
+        reward,
+        rho,
+        forget,
+        first,
+        stop,
+        followed,
+        running,
+        totals,
+        earned,
+        clocks,
+        counters,
+        tallied,
+        seen,
+        number,
+        now,
+        slope,
+        rewards,
+    )
+
+
+@kernel
+def looked_at(
+    rows: Matrix, seen: Vector, rewards: Matrix, looked: Matrix, targets: Matrix
+) -> int:
+    """The rows and rewards of the items that were looked at, and how many."""
     r = np.int64(0)
-    for j in range(items.size):
-        exposed[items[j]] += seen[j]
-        shown[items[j]] += 1.0
-        slots[0, j] += 1.0
-        slots[1, j] += seen[j]
+    for j in range(seen.size):
         if seen[j] > 0.0:
             for e in range(rows.shape[1]):
                 looked[r, e] = rows[j, e]
@@ -347,3 +432,25 @@ def count_in(
                 targets[r, o] = rewards[j, o]
             r += 1
     return int(r)
+
+
+@kernel
+def count_in(
+    items: IntVector,
+    seen: Vector,
+    known: int,
+    owed: float,
+    exposed: Vector,
+    shown: Vector,
+    slots: Matrix,
+) -> None:
+    """Count a ranking. Items from `known` on came after it, and are taken to have been shown in a
+    share `owed` of what was decided before: a ranking of that time changes nothing for them.
+    """
+    for j in range(items.size):
+        exposed[items[j]] += seen[j]
+        shown[items[j]] += 1.0
+        slots[0, j] += 1.0
+        slots[1, j] += seen[j]
+    for i in range(known, shown.size):
+        shown[i] += owed

@@ -51,3 +51,11 @@ class RankingPolicy(Settings):
     def update(self, state: State, decision: Decision, feedback: Any) -> State:
         """Average the reward vector in and learn from the items that were looked at."""
         return self.shell.update(state, decision, feedback)
+
+    def repair(self, state: State) -> float:
+        """Compute what is kept of the regression afresh, in place; how far off it was."""
+        return self.shell.repair(state)
+
+    def drift(self, state: State) -> float:
+        """How far the kept inverse was off when it was last computed afresh."""
+        return self.shell.drift(state)

@@ -19,12 +19,14 @@ from fairwolfe.candidates import Candidates, Catalogue, candidates, sizes
 from fairwolfe.errors import InvalidInput
 from fairwolfe.feedback import Shown
 from fairwolfe.oracles import LinearState, Ridge
-from fairwolfe.oracles.linear_state import refuse
+from fairwolfe.limits import row_limit
+from fairwolfe.oracles.linear_state import refuse, repair
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Choice, IntVector, Matrix, Vector
 from fairwolfe.ranking import observation
-from fairwolfe.ranking.kernels import rank_once, take_in
+from fairwolfe.ranking.kernels import rank_once, take_in, take_in_and_settle
 from fairwolfe.ranking.observation import EXPOSURES, Exposure
+from fairwolfe.settling import REFUSED, Settling
 
 __all__ = ["RankEvidence", "RankState", "Ranker", "Reasons", "Settings"]
 
@@ -38,6 +40,7 @@ class RankEvidence(NamedTuple):
     user: Vector
     rows: Matrix  # (k, q); (0, q) where the state keeps the features
     estimate: Vector  # of the reward vector; empty if nobody asked
+    known: int  # how many items had come by then: later ones are no matter of this ranking
 
 
 class RankState(NamedTuple):
@@ -221,7 +224,7 @@ class Ranker(Settings):
         if not given.kept:
             rows = np.ascontiguousarray(given.items.T[ranking])
         guess = self._estimate(state, given, ranking) if estimate else np.empty(0)
-        evidence = RankEvidence(given.user.copy(), rows, guess)
+        evidence = RankEvidence(given.user.copy(), rows, guess, state.exposed.size)
         reasons = Reasons(told[0], told[1], told[2], plain)
         seen = None if look is None else told[3:]
         return Choice(given.ids[ranking], probability, evidence, reasons, seen)
@@ -260,13 +263,21 @@ class Ranker(Settings):
         total[state.exposed.size :] = chance @ np.clip(each, low, high)
         return total
 
+    def check_action(self, state: RankState, action: Any) -> IntVector:
+        """The ids of a ranking; it may come from bytes that anybody wrote."""
+        slots, items = state.slots.shape[1], action
+        fits = isinstance(action, np.ndarray) and action.dtype == np.int64
+        if not fits or items.shape != (slots,) or len(set(items.tolist())) < slots:
+            raise InvalidInput(
+                f"the action is {action!r:.80}; a ranking of this problem has {slots} different ids"
+            )
+        return np.ascontiguousarray(items)
+
     def reward(self, state: RankState, choice: Choice, feedback: Any) -> tuple[Shown, Vector]:
         """What counts as exposed of the feedback, and the reward vector, by id."""
         slots, n_rewards = state.slots.shape[1], len(state.problem.rewards)
         given = observation.arrays(feedback, slots, n_rewards)
-        items: IntVector = np.ascontiguousarray(choice.action, dtype=np.int64)
-        if items.shape != (slots,):
-            raise InvalidInput(f"the action is {choice.action!r:.80}; it is of another problem")
+        items = self.check_action(state, choice.action)
         total, seen = np.zeros(state.exposed.size + n_rewards), np.empty(slots)
         wrong = observation.settle(
             self.exposure_code, items, given.exposed, given.rewards, seen, total
@@ -275,32 +286,81 @@ class Ranker(Settings):
             observation.refuse(wrong, items, given)
         return Shown(seen, given.rewards), total
 
+    def known(self, choice: Choice) -> int:
+        """How many items had come when the ranking was made."""
+        evidence = choice.evidence
+        fits = isinstance(evidence, tuple) and len(evidence) == len(RankEvidence._fields)
+        if not fits or type(evidence[3]) is not int or evidence[3] < 0:
+            raise InvalidInput(f"the evidence of the ranking is of another policy: {evidence!r:.80}")
+        return evidence[3]
+
     def update(
         self, state: RankState, choice: Choice, direction: Vector, feedback: Any
     ) -> RankState:
         """Learn from the items that were looked at, in place."""
-        return self.learn(state, choice, self.reward(state, choice, feedback)[0])
-
-    def learn(self, state: RankState, choice: Choice, seen: Shown) -> RankState:
-        """`update` with what `reward` made of the feedback."""
-        user, rows, _ = choice.evidence
-        p, q = sizes(state.problem)
-        items: IntVector = np.ascontiguousarray(choice.action, dtype=np.int64)
-        if len(rows) == 0 and state.features.shape[1]:
-            rows = np.ascontiguousarray(state.features.T[items])
-        if user.shape != (p,) or rows.shape != (items.size, q):
-            raise InvalidInput(
-                f"the evidence of the ranking has a user of shape {user.shape} and items of shape "
-                f"{rows.shape}; the problem has {p} user and {q} item features"
-            )
-        counts = (state.exposed, state.shown, state.slots)
-        take_in(items, user, rows, seen.exposed, seen.rewards, *counts, *state.oracle)
-        state.oracle.raise_failure()
+        shown = self.reward(state, choice, feedback)[0]
+        taken = take_in(*self._lesson(state, choice, shown))
+        if taken == REFUSED:
+            refuse(state.oracle.counters)
         return state
 
-    def head_start(self, state: RankState) -> float:
-        """What an item that arrives now is taken to have been shown, so that it owes nothing."""
-        return 0.0
+    commits: ClassVar[bool] = True
+
+    def commit(
+        self,
+        state: RankState,
+        choice: Choice,
+        direction: Vector,
+        feedback: Shown,
+        settling: Settling,
+    ) -> int:
+        """`update` with what `reward` made of the feedback, and `settle`, in one call."""
+        due = take_in_and_settle(*self._lesson(state, choice, feedback), *settling)
+        if due == REFUSED:
+            refuse(state.oracle.counters)
+        return due
+
+    def _lesson(self, state: RankState, choice: Choice, shown: Shown) -> tuple[Any, ...]:
+        """What `take_in` takes. Evidence may come from bytes that anybody wrote."""
+        known = self.known(choice)
+        user, rows = choice.evidence[:2]
+        problem = state.problem
+        p, q = sizes(problem)
+        items = self.check_action(state, choice.action)
+        fits = all(
+            isinstance(part, np.ndarray) and part.dtype == np.float64 for part in (user, rows)
+        )
+        if fits and len(rows) == 0 and state.features.shape[1]:
+            rows = np.ascontiguousarray(state.features.T[items])
+        if not fits or user.shape != (p,) or rows.shape != (items.size, q):
+            raise InvalidInput(
+                f"the evidence of the ranking is {choice.evidence!r:.120}; the problem has {p} "
+                f"user and {q} item features"
+            )
+        limit = row_limit(problem, self.ridge_used)
+        flat = rows.ravel()
+        if not float(user @ user) * float(flat @ flat) <= items.size * limit**2:
+            raise InvalidInput(
+                f"the evidence of the ranking has features of norm up to "
+                f"{np.linalg.norm(user) * np.linalg.norm(rows, axis=1).max():.4g}; at most "
+                f"{limit:g} can be learnt from"
+            )
+        counts = (state.exposed, state.shown, state.slots)
+        learnt = (shown.exposed, shown.rewards)
+        return items, user, rows, *learnt, known, self.owed, *counts, *state.oracle
+
+    @property
+    def ridge_used(self) -> float:
+        """The penalty of the regression."""
+        return self.ridge
+
+    def repair(self, state: RankState) -> float:
+        """Compute the inverse and the estimates from the design afresh; how far off they were."""
+        return repair(state.oracle, self.ridge)
+
+    owed: ClassVar[float] = 0.0
+    """The share of the rankings that an item must be shown in. One that arrives late is taken to
+    have been, in those before it came, so that it owes and is owed nothing."""
 
     def with_items(self, state: RankState, features: Matrix) -> RankState:
         """The state with new items; their features (new, q) are kept if those of the others are."""
@@ -313,7 +373,7 @@ class Ranker(Settings):
             problem=problem,
             params=self._params(problem),
             exposed=np.concatenate([state.exposed, new]),
-            shown=np.concatenate([state.shown, new + self.head_start(state)]),
+            shown=np.concatenate([state.shown, new + self.owed * state.slots[0, 0]]),
             features=kept,
             retired=np.concatenate([state.retired, new]),
         )

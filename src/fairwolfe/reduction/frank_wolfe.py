@@ -14,13 +14,14 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from fairwolfe._compile import kernel
 from fairwolfe.candidates import Candidates, Catalogue, candidates
 from fairwolfe.contexts import arms
 from fairwolfe.errors import InvalidInput
+from fairwolfe.limits import row_limit
 from fairwolfe.objectives import Concave, GiniWelfare, Linear
 from fairwolfe.objectives.concave import finite_vector
-from fairwolfe.problem import Problem
+from fairwolfe.oracles import LinearState
+from fairwolfe.problem import Problem, all_finite
 from fairwolfe.protocols import (
     Base,
     Choice,
@@ -31,69 +32,13 @@ from fairwolfe.protocols import (
     keeps,
 )
 from fairwolfe.reduction.live import Live, Watch
-from fairwolfe.reduction.windows import Windows, count_in
+from fairwolfe.reduction.windows import Windows
+from fairwolfe.settling import Settling, average_in, averages, settle
 from fairwolfe.smoothing import Identity, Moreau, Randomized, default_smoothing
 
-__all__ = ["FrankWolfe", "Plan", "State", "average_in", "averages"]
+__all__ = ["FrankWolfe", "Plan", "State"]
 
-_NO_TALLY = np.empty(0)
-
-
-@kernel(
-    signature="void(float64[::1], float64[::1], float64, float64[::1], float64[::1], "
-    "float64[::1], float64[::1])"
-)
-def average_in(
-    reward: Vector,
-    rho: Vector,
-    forget: float,
-    totals: Vector,
-    earned: Vector,
-    clocks: Vector,
-    counters: Vector,
-) -> None:
-    """Add a reward to the totals; counters: the number of them.
-
-    Averages are totals over clocks, so that coordinates with equal sums have equal averages, and
-    one that joined late is averaged over its own time. With memory both fade.
-    """
-    keep = 1.0 - forget
-    for i in range(totals.size):
-        totals[i] = keep * totals[i] + rho[i]
-        earned[i] = keep * earned[i] + reward[i]
-        clocks[i] = keep * clocks[i] + 1.0
-    counters[0] += 1.0
-
-
-@kernel(signature="void(float64[::1], float64[::1], float64[::1])")
-def averages(sums: Vector, clocks: Vector, out: Vector) -> None:
-    """Sums over clocks; 0 before the first reward."""
-    for i in range(out.size):
-        out[i] = sums[i] / max(clocks[i], 1.0)
-
-
-@kernel(
-    signature="boolean(float64[::1], float64[::1], float64, float64[::1], float64[::1], "
-    "float64[::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[::1], "
-    "float64[::1])"
-)
-def settle(
-    reward: Vector,
-    rho: Vector,
-    forget: float,
-    totals: Vector,
-    earned: Vector,
-    clocks: Vector,
-    counters: Vector,
-    tallied: Vector,
-    seen: Vector,
-    now: Vector,
-    slope: Vector,
-    rewards: Vector,
-) -> bool:
-    """`average_in`, and `count_in` of what f has seen if there is a tally: one call from Python."""
-    average_in(reward, rho, forget, totals, earned, clocks, counters)
-    return bool(tallied.size > 0 and count_in(tallied, seen, now, slope, rewards))
+_NOTHING = np.empty(0)
 
 
 class Plan(NamedTuple):
@@ -107,6 +52,16 @@ class Plan(NamedTuple):
     watch: Watch
     catalogue: Catalogue | None = None  # of a ranking: the items of the moment
     coordinates: IntVector | None = None  # those that f sees, where items are retired
+
+    @property
+    def commits(self) -> bool:
+        """Whether an answer is learnt and averaged in by one kernel, which no interrupt can tear."""
+        return getattr(self.base, "commits", False)
+
+    @property
+    def row_limit(self) -> float:
+        """The largest norm of a row of features that can be learnt from."""
+        return row_limit(self.problem, getattr(self.base, "ridge_used", 0.0))
 
     def age(self, t: int) -> int:
         """t for the smoothing: with memory, the number of rewards that the average still holds."""
@@ -291,6 +246,8 @@ class FrankWolfe:
             base.estimate,
             base.estimate,
             state.plan.forget,
+            0,
+            0,
             ahead.totals,
             ahead.earned,
             ahead.clocks,
@@ -331,53 +288,77 @@ class FrankWolfe:
         return Decision("", state.t, choice.action, probability, trail, choice.reasons)
 
     def update(self, state: State, decision: Decision, feedback: Any) -> State:
-        """Average the reward vector in and let the base learn from it."""
+        """Average the reward vector in and let the base learn from it: both or neither."""
         plan = state.plan
-        evidence, rho, followed, seen = decision.evidence  # a Trail, or a tuple read from bytes
+        trail = decision.evidence  # a Trail, or a tuple read from bytes
+        if not isinstance(trail, tuple) or len(trail) != len(Trail._fields):
+            raise _foreign(decision)
+        evidence, rho, followed, seen = trail
         choice = Choice(decision.action, decision.probability, evidence)
-        shown = None
+        first = stop = 0
         if plan.catalogue is None:
-            reward = finite_vector("the reward", feedback)
+            reward = earned = finite_vector("the reward", feedback)
             if reward.size != plan.problem.n_objectives:
                 raise InvalidInput(
                     f"the reward has {reward.size} numbers; give {plan.problem.n_objectives}, in "
                     f"the order {', '.join(plan.problem.rewards)}"
                 )
         else:
-            shown, reward = plan.base.reward(state.base, choice, feedback)
-            if followed is not None and followed.size < reward.size:
+            earned, reward = plan.base.reward(state.base, choice, feedback)
+            stop = plan.problem.n_items or 0
+            first = min(plan.base.known(choice), stop)
+            if isinstance(followed, np.ndarray) and followed.size < reward.size:
                 # Items were added since: what is followed for them stays as it is.
-                old, new = followed.size - len(plan.problem.rewards), plan.problem.n_items
+                old = followed.size - len(plan.problem.rewards)
                 followed = np.concatenate(
-                    [followed[:old], state.direction[old:new], followed[old:]]
+                    [followed[:old], state.direction[old:stop], followed[old:]]
                 )
-        strange = rho is not None and rho.shape != reward.shape
-        if strange or (followed is not None and followed.shape != reward.shape):
-            raise InvalidInput(f"the evidence of decision {decision.id!r} is of another problem")
-        earned = reward if shown is None else shown
+        if (rho is None) == (self.iterate == "optimistic") or (
+            followed is None and getattr(plan.base, "extended", False)
+        ):
+            raise _foreign(decision)
+        for vector in (rho, followed):
+            if vector is not None and not _fits(vector, reward):
+                raise _foreign(decision)
         tallied = plan.watch.tally(state.live, seen, earned, decision.id)
         g = state.direction if followed is None else followed
-        if shown is None:
-            base = plan.base.update(state.base, choice, g, reward)
-        else:
-            base = plan.base.learn(state.base, choice, shown)
-        due = settle(
+        settling = Settling(
             reward,
             reward if rho is None else rho,
             plan.forget,
+            first,
+            stop,
+            _NOTHING if followed is None else followed,
+            state.direction,
             state.totals,
             state.earned,
             state.clocks,
             state.counters,
-            _NO_TALLY if tallied is None else tallied,
+            _NOTHING if tallied is None else tallied,
             plan.seen(reward),
+            float(decision.number),
             *state.live.now,
         )
-        if followed is not None:
-            state.direction[:] = g
+        base = state.base
+        if plan.commits:
+            due = plan.base.commit(base, choice, g, earned, settling)
+        else:
+            base = plan.base.update(base, choice, g, earned)
+            due = settle(*settling)
         if due:
             plan.watch.gather(state.live, state.iterate, plan.age(state.t))
         return state if base is state.base else state._replace(base=base)
+
+    def repair(self, state: State) -> float:
+        """Compute what is kept of the regression afresh, in place; how far off it was."""
+        if not hasattr(state.plan.base, "repair"):
+            raise InvalidInput(f"{state.plan.base!r} keeps nothing that could be computed afresh")
+        return float(state.plan.base.repair(state.base))
+
+    def drift(self, state: State) -> float:
+        """How far the kept inverse was off when it was last computed afresh; 0 where none is."""
+        oracle = getattr(state.base, "oracle", None)
+        return oracle.drift if isinstance(oracle, LinearState) else 0.0
 
     def live(self, state: State, delta: float = 0.05, trusted: bool = True) -> Live:
         """How far from the best reachable value; see `Live` and docs/live.md."""
@@ -397,3 +378,20 @@ class FrankWolfe:
             cls(Linear((1.0, 0.5, 0.2)), SquareCB(gamma0=100.0), iterate="optimistic"),
             cls(GiniWelfare(), EpsilonGreedy(0.1), Randomized(n_samples=2), memory=50.0),
         )
+
+
+def _fits(vector: Any, reward: Vector) -> bool:
+    """Whether a vector from evidence, which may be forged, can be averaged in like a reward."""
+    return (
+        isinstance(vector, np.ndarray)
+        and vector.dtype == np.float64
+        and vector.shape == reward.shape
+        and all_finite(vector)
+    )
+
+
+def _foreign(decision: Decision) -> InvalidInput:
+    return InvalidInput(
+        f"the evidence of decision {decision.id!r} is of another policy or problem, or damaged: "
+        f"{decision.evidence!r:.80}"
+    )

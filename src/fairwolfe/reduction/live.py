@@ -20,7 +20,7 @@ import numpy as np
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Concave
 from fairwolfe.objectives.leaves import Leaves
-from fairwolfe.problem import Problem
+from fairwolfe.problem import Problem, all_finite
 from fairwolfe.protocols import Vector
 from fairwolfe.reduction.windows import Windows
 from fairwolfe.smoothing import Identity, Moreau, Randomized
@@ -172,11 +172,12 @@ class Watch:
         """
         if seen is None:
             return None if windows.measures else _NOTHING
-        if isinstance(seen, tuple) and len(seen) == 2 and isinstance(seen[1], np.ndarray):
+        pair = isinstance(seen, tuple) and len(seen) == 2 and type(seen[0]) is int
+        if pair and isinstance(seen[1], np.ndarray) and seen[1].dtype == np.float64:
             if seen[0] != windows.serial:
                 return None
             numbers: Vector = self.base.tally(seen[1], feedback)
-            if numbers.shape == _NOTHING.shape and numbers.dtype == _NOTHING.dtype:
+            if numbers.shape == _NOTHING.shape and all_finite(numbers):
                 return numbers
         raise InvalidInput(f"the evidence of decision {what!r} is of another policy: {seen!r:.60}")
 
@@ -221,7 +222,11 @@ class Watch:
             if math.isfinite(half):  # f of what was earned may be -inf
                 about, low, high = (min(x, ceiling) for x in (middle, middle - half, middle + half))
             why = why or ("" if trusted else "rewards were outside the ranges of the problem")
+            why = why or windows.refusal
             at_most = windows.bound(delta) if not why else None
+            if at_most is not None and at_most < value:
+                # With answers that come as promptly from every context this is rare bad luck.
+                at_most, why = None, f"f is above what the last decisions would say, {at_most:.4g}"
             if at_most is not None and not at_most < reached:
                 at_most, why = None, "the ranges of the rewards alone say as much so far"
         numbers = (value, t, windows.decisions, delta, confidence, why)

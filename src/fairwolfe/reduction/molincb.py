@@ -156,6 +156,14 @@ class MOLinCB:
         """How far from the best reachable value."""
         return self.shell.live(state, delta, trusted)
 
+    def repair(self, state: State) -> float:
+        """Compute what is kept of the regression afresh, in place; how far off it was."""
+        return self.shell.repair(state)
+
+    def drift(self, state: State) -> float:
+        """How far the kept inverse was off when it was last computed afresh."""
+        return self.shell.drift(state)
+
     def with_objective(self, objective: Concave) -> MOLinCB:
         """The same policy for another f."""
         return MOLinCB(objective, self.ridge, self.steps, self.rate)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
@@ -22,48 +23,33 @@ from fairwolfe._compile import kernel
 from fairwolfe.objectives import Concave
 from fairwolfe.problem import all_finite
 from fairwolfe.protocols import Vector
+from fairwolfe.settling import (
+    BATCHES,
+    CAP,
+    FIRST,
+    INTERCEPT,
+    LAST,
+    PLANNED,
+    RANGE,
+    SERIAL,
+    SIZE,
+    SPARE,
+    SPLIT,
+    SQUARES,
+    TOP,
+    N,
+    Y,
+)
 
-__all__ = ["Window", "Windows", "count_in", "turn_over"]
-
-# Places in the numbers of a window.
-_SERIAL, _PLANNED, _N = 0, 1, 2  # which window; how many decisions it takes, and has
-_TOP, _Y, _SPARE = 3, 4, 5  # sums: upper bounds, estimates, what the directions missed
-_OPEN, _OPEN_N, _BATCHES, _MEAN, _SQUARES = 6, 7, 8, 9, 10  # estimates, batch by batch
-_INTERCEPT, _CAP, _RANGE = 11, 12, 13  # a; the largest and the range of <b, z>, z a reward vector
-_SIZE = 14
+__all__ = ["Window", "Windows", "turn_over"]
 
 _FIRST = 64  # decisions of the first window, which has no certificate and gathers the first
-_SPLIT = 32  # batches in a window; a power of 2, as the lengths of the windows
-_GRID = 32  # certificates gathered in a window: they change slowly, and cost as much as a decision
 _TINY = 1e-9  # a range below which a certificate is as good as constant
+_MISSING = 0.1  # share of unanswered decisions beyond which nothing is guaranteed
 _V = "float64[::1]"
 
 
-@kernel(signature=f"boolean({', '.join([_V] * 5)})")
-def count_in(seen: Vector, reward: Vector, now: Vector, slope: Vector, rewards: Vector) -> bool:
-    """Count an answered decision in; whether a certificate is due. seen: of <b, r>, the largest
-    optimistic value in the context, and what the choice and the direction missed of the best.
-    """
-    y = seen[1]
-    for i in range(reward.size):
-        y += slope[i] * reward[i]
-        rewards[i] += reward[i]
-    now[_N] += 1.0
-    now[_TOP] += min(seen[0], now[_CAP])
-    now[_Y] += y
-    now[_SPARE] += seen[2]
-    now[_OPEN] += y
-    now[_OPEN_N] += 1.0
-    if now[_OPEN_N] * _SPLIT >= now[_PLANNED]:
-        away = now[_OPEN] / now[_OPEN_N] - now[_MEAN]
-        now[_BATCHES] += 1.0
-        now[_MEAN] += away / now[_BATCHES]
-        now[_SQUARES] += away * away * (now[_BATCHES] - 1.0) / now[_BATCHES]
-        now[_OPEN], now[_OPEN_N] = 0.0, 0.0
-    return bool(now[_N] % (now[_PLANNED] / _GRID) == 0.0)
-
-
-@kernel(signature=f"void({', '.join([_V] * 7)}, float64)")
+@kernel(signature=f"void({', '.join([_V] * 7)}, {', '.join(['float64'] * 5)})")
 def turn_over(
     now: Vector,
     slope: Vector,
@@ -72,27 +58,31 @@ def turn_over(
     before_slope: Vector,
     before_rewards: Vector,
     gathered: Vector,
-    longest: float,
+    planned: float,
+    serial: float,
+    intercept: float,
+    cap: float,
+    extent: float,
 ) -> None:
-    """A complete window becomes the one before; the next has the mean of the certificates gathered.
-
-    Lengths double up to the first that is at least `longest`.
+    """A complete window becomes the one before; the next has the mean of the certificates gathered,
+    if there are any.
     """
-    serial, planned = now[_SERIAL], now[_PLANNED]
-    if planned > _FIRST:
-        before[:] = now
-        before_slope[:] = slope
-        before_rewards[:] = rewards
-    if gathered[0] > 0.0:  # else the old certificate serves on, and where there is none one waits
+    if now[PLANNED] > _FIRST:
+        for i in range(now.size):
+            before[i] = now[i]
+        for i in range(slope.size):
+            before_slope[i], before_rewards[i] = slope[i], rewards[i]
+    if gathered[0] > 0.0:
         for i in range(slope.size):
             slope[i] = gathered[2 + i] / gathered[0]
-        now[_INTERCEPT] = gathered[1] / gathered[0]
-        planned = planned if _FIRST < planned >= longest else 2.0 * planned
-    intercept = now[_INTERCEPT]
-    now[:] = 0.0
-    rewards[:] = 0.0
-    gathered[:] = 0.0
-    now[_SERIAL], now[_PLANNED], now[_INTERCEPT] = serial + 1.0, planned, intercept
+    for i in range(now.size):
+        now[i] = 0.0
+    for i in range(rewards.size):
+        rewards[i] = 0.0
+    for i in range(gathered.size):
+        gathered[i] = 0.0
+    now[SERIAL], now[PLANNED], now[INTERCEPT] = serial, planned, intercept
+    now[CAP], now[RANGE] = cap, extent
 
 
 class Window(NamedTuple):
@@ -113,21 +103,21 @@ class Windows(NamedTuple):
     @classmethod
     def start(cls, n: int) -> Windows:
         """Nothing seen yet, for n rewards."""
-        now, before = (Window(np.zeros(_SIZE), np.zeros(n), np.zeros(n)) for _ in range(2))
-        now.numbers[_PLANNED] = _FIRST
+        now, before = (Window(np.zeros(SIZE), np.zeros(n), np.zeros(n)) for _ in range(2))
+        now.numbers[PLANNED] = _FIRST
         return cls(now, before, np.zeros(2 + n))
 
     def restart(self) -> None:
         """Forget all, in place; decisions that are open stay strangers to what follows."""
-        serial = self.now.numbers[_SERIAL] + 1.0
+        serial = self.now.numbers[SERIAL] + 1.0
         for array in (*self.now, *self.before, self.gathered):
             array[:] = 0.0
-        self.now.numbers[_PLANNED], self.now.numbers[_SERIAL] = _FIRST, serial
+        self.now.numbers[PLANNED], self.now.numbers[SERIAL] = _FIRST, serial
 
     def anew(self, n: int) -> Windows:
         """Nothing seen, for another number of rewards; open decisions are strangers to it."""
         fresh = Windows.start(n)
-        fresh.now.numbers[_SERIAL] = self.now.numbers[_SERIAL] + 1.0
+        fresh.now.numbers[SERIAL] = self.now.numbers[SERIAL] + 1.0
         return fresh
 
     # --- while they fill ----------------------------------------------------------------------
@@ -135,12 +125,12 @@ class Windows(NamedTuple):
     @property
     def serial(self) -> int:
         """The number of the window of the moment."""
-        return int(self.now.numbers[_SERIAL])
+        return int(self.now.numbers[SERIAL])
 
     @property
     def measures(self) -> bool:
         """Whether it has a certificate."""
-        return bool(self.now.numbers[_PLANNED] > _FIRST)
+        return bool(self.now.numbers[PLANNED] > _FIRST)
 
     def gather(self, intercept: float, slope: Vector) -> None:
         """Another certificate for the next window, unless it is none."""
@@ -149,25 +139,47 @@ class Windows(NamedTuple):
             np.add(self.gathered, found, out=self.gathered)
 
     def advance(self, extent: Callable[[Vector], tuple[float, float]], longest: float) -> None:
-        """Begin the next window, if this one is complete.
+        """Begin the next window, if this one is complete. Lengths double up to `longest`.
 
         `extent` tells the largest value and the range of <b, z>, z a reward vector.
         """
-        numbers = self.now.numbers
-        if numbers[_N] >= numbers[_PLANNED]:
-            turn_over(*self.now, *self.before, self.gathered, longest)
-            numbers[_CAP], numbers[_RANGE] = extent(self.now.slope)
+        numbers, slope, _ = self.now
+        if numbers[N] < numbers[PLANNED]:
+            return
+        planned, intercept = numbers[PLANNED], numbers[INTERCEPT]
+        if self.gathered[0] > 0.0:  # else the old certificate serves on, or one is waited for
+            slope = self.gathered[2:] / self.gathered[0]
+            intercept = self.gathered[1] / self.gathered[0]
+            planned = planned if _FIRST < planned >= longest else 2.0 * planned
+        serial = _fingerprint(numbers[SERIAL], intercept, slope)
+        turn_over(
+            *self.now, *self.before, self.gathered, planned, serial, intercept, *extent(slope)
+        )
 
     # --- what they say ------------------------------------------------------------------------
 
     @property
     def decisions(self) -> int:
         """How many the numbers below look back on; 0 before a window with a certificate is full."""
-        before = self.before.numbers[_N]
-        return int(before + self.now.numbers[_N]) if before > 0.0 else 0
+        before = self.before.numbers[N]
+        return int(before + self.now.numbers[N]) if before > 0.0 else 0
+
+    @property
+    def refusal(self) -> str:
+        """Why these decisions guarantee nothing, if they do not: too many have no answer.
+
+        A guarantee is of the mean over contexts, and answers may come later in some than in others.
+        """
+        missing = _missing(self.before.numbers) + _missing(self.now.numbers)
+        share = missing / (missing + self.decisions)
+        if share <= _MISSING:
+            return ""
+        return f"{share:.0%} of the decisions that it would be about have no answer yet"
 
     def bound(self, delta: float) -> float:
         """U with f* <= U with probability 1 - delta, if no optimistic value was too small.
+
+        A decision that has no answer yet is taken to have had the largest value there is.
 
         Deviations of a context's best value from its mean lie in an interval of length w, so that
         the exponential of sum_t (lambda_t deviation_t - (lambda_t w_t)^2/8) is a supermartingale
@@ -175,13 +187,15 @@ class Windows(NamedTuple):
         along both windows, whenever one looks. lambda is the best one for the middle of the way.
         """
         level = math.log(1.0 / delta)
-        scaled = math.sqrt(8.0 * level / (2.0 * self.before.numbers[_PLANNED]))  # lambda w
+        scaled = math.sqrt(8.0 * level / (2.0 * self.before.numbers[PLANNED]))  # lambda w
         total, weight = level, 0.0
         for numbers, _, _ in (self.before, self.now):
-            pull = scaled / max(numbers[_RANGE], _TINY)
-            total += pull * (numbers[_N] * numbers[_INTERCEPT] + numbers[_TOP])
-            total += numbers[_N] * scaled**2 / 8.0
-            weight += pull * numbers[_N]
+            pull = scaled / max(numbers[RANGE], _TINY)
+            missing = _missing(numbers)
+            made = numbers[N] + missing
+            total += pull * (made * numbers[INTERCEPT] + numbers[TOP] + missing * numbers[CAP])
+            total += made * scaled**2 / 8.0
+            weight += pull * made
         return float(total / weight)
 
     def estimate(self, objective: Concave, delta: float) -> tuple[float, float]:
@@ -197,15 +211,32 @@ class Windows(NamedTuple):
         """
         both = (self.before, self.now)
         numbers = np.array([window.numbers for window in both])
-        shares = numbers[:, _N] / numbers[:, _N].sum()
-        total = numbers[:, _N].sum()
-        intercept = shares @ numbers[:, _INTERCEPT]
+        shares = numbers[:, N] / numbers[:, N].sum()
+        total = numbers[:, N].sum()
+        intercept = shares @ numbers[:, INTERCEPT]
         slope = shares @ np.array([window.slope for window in both])
         earned = (self.before.rewards + self.now.rewards) / total
         above = intercept + slope @ earned - objective._value(earned)
-        gap = numbers[:, _SPARE].sum() / total + max(above, 0.0)
-        freedom = np.maximum(numbers[:, _BATCHES] - 1.0, 0.0).sum()
+        gap = numbers[:, SPARE].sum() / total + max(above, 0.0)
+        freedom = np.maximum(numbers[:, BATCHES] - 1.0, 0.0).sum()
         # Means of long batches vary less, in proportion to their length.
-        spread = numbers[:, _PLANNED] @ numbers[:, _SQUARES] / (_SPLIT * freedom)
+        spread = numbers[:, PLANNED] @ numbers[:, SQUARES] / (SPLIT * freedom)
         half = stdtrit(freedom, 1.0 - 0.5 * delta) * math.sqrt(spread / total + gap**2 / 12.0)
-        return float(intercept + numbers[:, _Y].sum() / total - 0.5 * gap), float(half)
+        return float(intercept + numbers[:, Y].sum() / total - 0.5 * gap), float(half)
+
+
+def _missing(numbers: Vector) -> float:
+    """How many decisions were made between the first and the last of a window without an answer."""
+    if numbers[N] == 0.0:
+        return 0.0
+    return max(float(numbers[LAST] - numbers[FIRST] + 1.0 - numbers[N]), 0.0)
+
+
+def _fingerprint(serial: float, intercept: float, slope: Vector) -> float:
+    """A whole number, exact in a float, that another certificate does not have.
+
+    After a crash a loaded agent meets decisions that were measured with the certificates of the
+    time that it has not seen: equal places in two histories must not have equal names.
+    """
+    digest = blake2b(np.concatenate([[serial, intercept], slope]).tobytes(), digest_size=6)
+    return float(int.from_bytes(digest.digest(), "little"))

@@ -18,7 +18,8 @@ from fairwolfe.linalg import STATUS
 from fairwolfe.oracles.linear_state import LinearState, call_learn
 from fairwolfe.protocols import IntVector, Matrix, Vector
 from fairwolfe.reduction import FrankWolfe, MOLinCB
-from fairwolfe.reduction.frank_wolfe import State, average_in
+from fairwolfe.reduction.frank_wolfe import State
+from fairwolfe.settling import average_in
 from fairwolfe.simulation.following import FOLLOWING, Following, follow
 from fairwolfe.simulation.streams import Streams
 
@@ -145,12 +146,13 @@ def advance(
             learn_params,
             learn_counters,
         )
-        rho = report[1:] if optimistic else reward
-        average_in(reward, rho, forget, totals, earned, clocks, counters)
-        if normals.shape[1] > 0:
-            running[:] = g
         if learn_counters[STATUS] != 0.0:
-            return s + 1
+            return s
+        rho = report[1:] if optimistic else reward
+        average_in(reward, rho, forget, 0, 0, totals, earned, clocks, counters)
+        if normals.shape[1] > 0:
+            for i in range(n):
+                running[i] = g[i]
     return steps.size
 
 

@@ -23,7 +23,7 @@ from fairwolfe.environments.rankings import (
 from fairwolfe.linalg import STATUS
 from fairwolfe.protocols import IntVector, Matrix, Vector
 from fairwolfe.ranking import Ranker
-from fairwolfe.ranking.kernels import count_in, rank
+from fairwolfe.ranking.kernels import count_in, looked_at, rank
 from fairwolfe.ranking.observation import settle
 from fairwolfe.ranking.ranker import RankState
 from fairwolfe.reduction.frank_wolfe import FrankWolfe, State
@@ -165,7 +165,7 @@ def advance_rankings(
             rankings[s, j] = ranking[j]
             for e in range(q):
                 rows[j, e] = table[e, ranking[j]]
-        r = count_in(ranking, rows, seen, rewards, exposed, shown, slots, learnt, targets)
+        r = looked_at(rows, seen, rewards, learnt, targets)
         absorb_contracted(
             users[tag],
             learnt[:r],
@@ -178,6 +178,9 @@ def advance_rankings(
             learn_params,
             learn_counters,
         )
+        if learn_counters[STATUS] != 0.0:
+            return s
+        count_in(ranking, seen, m, 0.0, exposed, shown, slots)
         # `average_in`, but for the coordinates that the round has touched alone.
         if forget > 0.0:
             for i in range(n):
@@ -192,9 +195,8 @@ def advance_rankings(
             reward[i] = 0.0
         counters[0] += 1.0
         if normals.shape[1] > 0:
-            running[:] = g
-        if learn_counters[STATUS] != 0.0:
-            return s + 1
+            for i in range(n):
+                running[i] = g[i]
     return steps.size
 
 
