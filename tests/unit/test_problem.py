@@ -10,6 +10,7 @@ import pickle
 from decimal import Decimal
 from fractions import Fraction
 from math import inf, nan
+from typing import Any
 
 import numpy as np
 import pytest
@@ -142,7 +143,7 @@ def test_numbers_become_plain_numbers() -> None:
 
 # --- arrays of real numbers ------------------------------------------------------------------
 
-MASKED = np.ma.array([[1.0, 2.0], [3.0, 4.0]], mask=[[0, 0], [0, 1]])  # type: ignore[no-untyped-call]
+MASKED = np.ma.array([[1.0, 2.0], [3.0, 4.0]], mask=[[0, 0], [0, 1]])
 
 UNREAL: dict[str, tuple[object, str]] = {
     "a masked entry": (MASKED, "the context has masked entries; fill them"),
@@ -172,7 +173,7 @@ def test_what_is_no_array_of_real_numbers(given: object, sentence: str) -> None:
     [
         [[1, 2], [3, 4]],
         ((1.0, True), (np.float32(0.5), np.int8(3))),
-        np.ma.array([1.0, 2.0], mask=[False, False]),  # type: ignore[no-untyped-call]
+        np.ma.array([1.0, 2.0], mask=[False, False]),
         np.array([Fraction(1, 2), Decimal("0.25"), 2**70], dtype=object),
         np.arange(6, dtype=np.float64).reshape(2, 3).T,
         np.array([True, False]),
@@ -183,13 +184,13 @@ def test_what_is_no_array_of_real_numbers(given: object, sentence: str) -> None:
     ],
     ids=repr,
 )
-def test_an_array_of_real_numbers(given: object) -> None:
+def test_an_array_of_real_numbers(given: Any) -> None:
     array = real_array("the context", given)
     np.testing.assert_array_equal(array, np.asarray(given, dtype=np.float64))
     assert type(array) is np.ndarray
     assert array.dtype == np.float64
     assert array.flags.c_contiguous
-    assert array.shape == np.shape(given)  # type: ignore[arg-type]
+    assert array.shape == np.shape(given)
 
 
 def test_an_array_that_fits_is_not_copied() -> None:

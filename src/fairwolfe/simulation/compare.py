@@ -13,6 +13,7 @@ import numpy as np
 from fairwolfe.errors import InvalidInput, MissingExtra
 from fairwolfe.objectives import Concave
 from fairwolfe.protocols import Matrix, Vector
+from fairwolfe.ranking.policies import as_policy
 from fairwolfe.simulation.metrics.exposure import lorenz
 from fairwolfe.simulation.plots import COLOURS, LINES, lorenz_axes, value_axes
 from fairwolfe.simulation.rollout import simulate
@@ -180,6 +181,13 @@ def compare(
     >>> result.difference("ucb", "any")[0] > 0
     True
     """
+    if not isinstance(policies, Mapping):
+        raise InvalidInput(
+            f"policies is {policies!r:.80}; give names and policies, such as "
+            '{"fair": FrankWolfe(objective, LinUCB())}'
+        )
+    for policy in policies.values():
+        as_policy(policy)  # refused now, and not after the others have run
     chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
     if not policies or not chosen:
         raise InvalidInput("compare needs at least one policy and one seed")

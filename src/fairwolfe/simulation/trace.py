@@ -10,7 +10,7 @@ import numpy as np
 
 from fairwolfe.errors import InvalidInput, MissingExtra
 from fairwolfe.objectives import Concave
-from fairwolfe.problem import Problem
+from fairwolfe.problem import Problem, real_array
 from fairwolfe.protocols import IntVector, Matrix, Vector
 from fairwolfe.simulation.metrics.exposure import bottom_share, gini_index, top_share
 
@@ -131,9 +131,10 @@ def checkpoint_grid(horizon: int, checkpoints: Any = None) -> IntVector:
     if checkpoints is None:
         count = max(2, int(20 * np.log10(horizon)) + 1)
         return np.unique(np.geomspace(1, horizon, count).round().astype(np.int64))
-    given = np.unique(np.asarray(checkpoints, dtype=np.int64))
-    if given.size == 0 or given[0] < 1 or given[-1] > horizon:
+    given = np.unique(real_array("checkpoints", checkpoints))
+    whole = np.array_equal(given, np.floor(given))  # NaN is equal to nothing
+    if given.size == 0 or not whole or given[0] < 1 or given[-1] > horizon:
         raise InvalidInput(
             f"checkpoints are {checkpoints!r}; give whole numbers from 1 to the horizon {horizon}"
         )
-    return np.union1d(given, [horizon])
+    return np.union1d(given.astype(np.int64), [horizon])
