@@ -6,7 +6,8 @@ what they earned, by the ids of the items.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from fairwolfe.candidates import id_list
 from fairwolfe.errors import InvalidInput, did_you_mean
 from fairwolfe.feedback import Shown
 from fairwolfe.limits import INSIDE, NOT_FINITE, any_outside, place_in_box
-from fairwolfe.problem import Problem
+from fairwolfe.problem import Problem, is_real, real_array
 from fairwolfe.protocols import IntVector, Vector
 
 __all__ = ["Answers"]
@@ -40,26 +41,28 @@ class Answers:
         n = self.low.size
         given = self._by_name(reward) if isinstance(reward, Mapping) else reward
         try:
-            vector = np.asarray(given)
-        except ValueError as error:
-            raise InvalidInput(f"the reward is not a vector of numbers: {error}") from error
-        if vector.dtype.kind not in "fiub":
-            raise InvalidInput(f"the reward is {reward!r:.80}; give numbers, not text or objects")
+            vector = real_array("the reward", given)
+        except InvalidInput:
+            self._refuse_by_name(given)
+            raise
         if vector.shape != (n,):
             raise InvalidInput(
                 f"the reward has shape {vector.shape}; give {n} numbers, in the order "
                 f"{', '.join(self.names)}, or a mapping by name"
             )
-        if vector.dtype != np.float64 or not vector.flags.carray:
-            vector = vector.astype(np.float64)
+        if not vector.flags.carray:
+            vector = vector.copy()
         place = place_in_box(vector, self.low, self.high)
         if place == NOT_FINITE:
-            worst = int(np.flatnonzero(~np.isfinite(vector))[0])
-            raise InvalidInput(
-                f"number {worst} of the reward is {vector[worst]}; give finite numbers, in the "
-                f"order {', '.join(self.names)}"
-            )
+            self._refuse_by_name(vector)
         return vector, place != INSIDE
+
+    def _refuse_by_name(self, given: Any) -> None:
+        """Name the first reward that is no finite number."""
+        values = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else []
+        if len(values) == len(self.names):
+            for name, value in zip(self.names, values, strict=True):
+                _finite(f"the reward {name!r}", value)
 
     def _by_name(self, reward: Mapping[str, Any]) -> list[Any]:
         names = self.names
@@ -97,6 +100,8 @@ class Answers:
         `needed`: whether it must be said which items were looked at.
         """
         if isinstance(reward, Shown) and exposed is None and clicked is None:
+            for name, part in zip(Shown._fields, reward, strict=True):
+                real_array(f"{name} of Shown(exposed, rewards), by slot,", part)
             return reward, self._out_of_range(reward.rewards)
         if isinstance(reward, Mapping) and exposed is None and clicked is None:
             reward = dict(reward)
@@ -121,7 +126,7 @@ class Answers:
                     f"clicked is given, and so are rewards by name; give clicks once, and name "
                     f"the others: {', '.join(self.names)}"
                 )
-            given[name] = clicked
+            given[name] = clicked if isinstance(clicked, Mapping) else id_list("clicked", clicked)
         self._refuse_strangers(given)
         slots = {item: slot for slot, item in enumerate(np.asarray(items).tolist())}
         looked = np.zeros(len(slots))
@@ -148,17 +153,20 @@ class Answers:
     def _fill(self, column: Vector, slots: dict[int, int], name: str, earned: Any) -> None:
         """Rewards of one name: item -> number, or the items that earned 1."""
         if not isinstance(earned, Mapping):
-            ids = id_list("clicked" if name == "clicks" else name, earned)
+            try:
+                ids = id_list(name, earned)
+            except InvalidInput as error:
+                item = next(iter(slots))
+                raise InvalidInput(
+                    f"the reward {name!r} is {earned!r:.80}; a ranking needs {{item: number}}, "
+                    f'such as {{"{name}": {{{item}: 3.0}}}}, or the ids of the items that earned 1'
+                ) from error
             for slot in self._slots(slots, ids, name):
                 column[slot] = 1.0
             return
-        places = self._slots(slots, id_list(name, earned.keys()), name)
-        try:
-            column[places] = list(earned.values())
-        except (TypeError, ValueError) as error:
-            raise InvalidInput(f"a reward {name!r} is no number: {error}") from error
-        if not np.isfinite(column).all():
-            raise InvalidInput(f"a reward {name!r} is not finite; give finite numbers only")
+        items = id_list(name, earned.keys())
+        for item, slot in zip(items, self._slots(slots, items, name), strict=True):
+            column[slot] = _finite(f"the reward {name!r} of item {item}", earned[item])
 
     @staticmethod
     def _slots(slots: dict[int, int], listed: list[int], what: str) -> list[int]:
@@ -181,3 +189,14 @@ class Answers:
                     f"item {item} earned something but is not among the exposed; only what was "
                     "looked at can be clicked, so add it to exposed"
                 )
+
+
+def _finite(what: str, value: Any) -> float:
+    try:
+        number = float(value) if is_real(value) else math.nan
+    except OverflowError:  # a whole number of hundreds of digits
+        number = math.inf
+    if not math.isfinite(number):
+        shown = value.item() if isinstance(value, np.generic) else value
+        raise InvalidInput(f"{what} is {shown!r:.80}; give a finite number")
+    return number

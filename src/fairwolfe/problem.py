@@ -6,14 +6,25 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
+from decimal import Decimal
 from functools import cached_property
+from numbers import Real
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairwolfe.errors import InvalidInput, did_you_mean
 
-__all__ = ["Frozen", "Problem", "all_finite", "real_number", "whole_number"]
+__all__ = [
+    "Frozen",
+    "Problem",
+    "all_finite",
+    "is_real",
+    "real_array",
+    "real_number",
+    "whole_number",
+]
 
 V = TypeVar("V")
 
@@ -269,9 +280,52 @@ def whole_number(name: str, value: object) -> int:
 
 def real_number(name: str, value: Any) -> float:
     """A number (NaN and infinities are for the caller to judge), or an error that shows it."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise InvalidInput(f"{name} is {value!r}; give a number")
     return float(value)
+
+
+def is_real(value: object) -> bool:
+    """Whether a value is one real number: True and False are, complex numbers and text are not."""
+    return isinstance(value, (Real, Decimal, np.bool_))
+
+
+def real_array(what: str, given: Any) -> NDArray[np.float64]:
+    """Real numbers as a C-ordered float64 array of the same shape, or an error that shows the bad.
+
+    Refused are masked entries, complex numbers, text, other objects, and rows of different lengths,
+    which NumPy would turn into numbers or drop without a word. NaN and infinities are for the
+    caller to judge. An array that fits is returned as it is.
+
+    >>> real_array("the context", [[1, True], [0.5, 2]]).tolist()
+    [[1.0, 1.0], [0.5, 2.0]]
+    """
+    if type(given) is np.ndarray and given.dtype == np.float64:
+        return np.asarray(given, order="C")
+    if _has_masked(given):
+        raise InvalidInput(f"{what} has masked entries; fill them, or leave the rows out")
+    try:
+        array = np.asarray(given)
+        if array.dtype.kind not in "fiub":
+            array = np.asarray(given, dtype=object)
+            for place, value in np.ndenumerate(array):
+                if not is_real(value):
+                    where = f"number {list(place)} is " if place else "it is "
+                    raise InvalidInput(
+                        f"{what} is no array of numbers: {where}{value!r:.80}; give real numbers"
+                    )
+        return np.asarray(array, dtype=np.float64, order="C")
+    except InvalidInput:
+        raise
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInput(f"{what} is no array of numbers: {error}; give real numbers") from error
+
+
+def _has_masked(given: Any) -> bool:
+    """Whether an entry is masked, also in the rows of a list, where NumPy would drop the mask."""
+    if isinstance(given, (list, tuple)):
+        return any(map(_has_masked, given))
+    return isinstance(given, np.ma.MaskedArray) and bool(np.ma.is_masked(given))
 
 
 def _positive(name: str, value: object) -> float:

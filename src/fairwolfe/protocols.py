@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from fairwolfe.brief import Brief, Summary, count, few, short
 from fairwolfe.errors import InvalidInput
 from fairwolfe.packing import pack, unpack
 from fairwolfe.problem import Problem
@@ -100,15 +101,15 @@ class Choice:
     seen: Any = None  # what live numbers need of the actions that were not chosen
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+@dataclass(frozen=True, slots=True, repr=False)
+class Decision(Brief):
     """What a policy decided: enough to learn from the feedback whenever it comes.
 
     `evidence` is made of nested tuples of arrays, numbers, strings and None; read back from bytes
     they are plain tuples, so an `update` takes them apart by position.
 
     >>> Decision.from_bytes(Decision("a-0", 0, 3, 0.5, (np.ones(2), None)).to_bytes())
-    Decision(id='a-0', t=0, action=3, probability=0.5, evidence=(array([1., 1.]), None))
+    Decision(id='a-0', t=0, action=3, probability=0.5, evidence=<1 array, 2 numbers>)
     """
 
     id: str
@@ -123,6 +124,27 @@ class Decision:
         """Its place among the decisions of the agent that made it; -1 where none did."""
         digits = self.id.rpartition("-")[2]
         return int(digits) if digits.isdecimal() and len(digits) < 16 else -1
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value}" for name, value in self._facts().items())
+        return f"Decision(id={short(repr(self.id))}, {shown})"
+
+    def summary(self, most: int) -> Summary:
+        """Everything but the numbers of the evidence."""
+        return Summary(short(self.id), self._facts().items())
+
+    def _facts(self) -> dict[str, str]:
+        action = np.asarray(self.action)
+        listed = f"[{few(action.tolist(), _ITEMS)}]" if action.ndim else str(self.action)
+        arrays = _arrays(self.evidence)
+        numbers = sum(array.size for array in arrays)
+        held = f"<{count(len(arrays), 'array')}, {count(numbers, 'number')}>"
+        return {
+            "t": str(self.t),
+            "action": listed,
+            "probability": short(self.probability),
+            "evidence": "None" if self.evidence is None else held,
+        }
 
     def to_bytes(self) -> bytes:
         """Versioned MessagePack with a check sum, for a log or another process; never pickle."""
@@ -159,6 +181,15 @@ class Decision:
                 "or None, and its evidence"
             )
         return cls(*values)
+
+
+_ITEMS = 12  # of a ranking that are printed
+
+
+def _arrays(evidence: Any) -> list[NDArray[Any]]:
+    if isinstance(evidence, tuple):
+        return [array for part in evidence for array in _arrays(part)]
+    return [evidence] if isinstance(evidence, np.ndarray) else []
 
 
 _FIELDS: tuple[Any, ...] = (str, int, (int, np.ndarray), (float, NoneType), object)

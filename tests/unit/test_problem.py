@@ -7,6 +7,10 @@ import itertools
 import json
 import math
 import pickle
+from decimal import Decimal
+from fractions import Fraction
+from math import inf, nan
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairwolfe import Problem
+from fairwolfe.errors import InvalidInput
+from fairwolfe.problem import real_array, real_number
 
 # --- the set of possible rewards -------------------------------------------------------------
 
@@ -133,3 +139,65 @@ def test_numbers_become_plain_numbers() -> None:
     problem = Problem.arms(np.int64(3), {"a": (np.float32(0), np.int64(1))}, feature_norm=2)  # type: ignore[arg-type,dict-item]
     assert problem == Problem.arms(3, {"a": (0.0, 1.0)}, feature_norm=2.0)
     assert problem.to_json() == Problem.arms(3, {"a": (0.0, 1.0)}, feature_norm=2.0).to_json()
+
+
+# --- arrays of real numbers ------------------------------------------------------------------
+
+MASKED = np.ma.array([[1.0, 2.0], [3.0, 4.0]], mask=[[0, 0], [0, 1]])
+
+UNREAL: dict[str, tuple[object, str]] = {
+    "a masked entry": (MASKED, "the context has masked entries; fill them"),
+    "a masked row of a list": ([MASKED[0], MASKED[1]], "the context has masked entries"),
+    "the masked constant": ([1.0, np.ma.masked], "the context has masked entries"),
+    "complex": ([1.0, 2.0 + 1j], r"number \[1\] is \(2\+1j\); give real numbers"),
+    "complex in name only": (np.array([[1.0 + 0j]]), r"number \[0, 0\] is \(1\+0j\); give real"),
+    "text": ([[1.0, "2.0"]], r"number \[0, 1\] is '2\.0'; give real numbers"),
+    "bytes": (np.array([b"1"]), r"number \[0\] is b'1'"),
+    "None": ([1.0, None], r"number \[1\] is None"),
+    "None alone": (None, r"no array of numbers: it is None; give real"),
+    "a mapping": ({"a": 1.0}, r"it is \{'a': 1\.0\}"),
+    "dates": (np.array(["2020-01-01"], dtype="M8[D]"), r"number \[0\] is datetime\.date"),
+    "ragged": ([[1.0], [1.0, 2.0]], r"the context is no array of numbers: .*inhomogeneous"),
+    "too large": ([10**400], "the context is no array of numbers: .*too large"),
+}
+
+
+@pytest.mark.parametrize(("given", "sentence"), UNREAL.values(), ids=UNREAL)
+def test_what_is_no_array_of_real_numbers(given: object, sentence: str) -> None:
+    with pytest.raises(InvalidInput, match=sentence):
+        real_array("the context", given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [[1, 2], [3, 4]],
+        ((1.0, True), (np.float32(0.5), np.int8(3))),
+        np.ma.array([1.0, 2.0], mask=[False, False]),
+        np.array([Fraction(1, 2), Decimal("0.25"), 2**70], dtype=object),
+        np.arange(6, dtype=np.float64).reshape(2, 3).T,
+        np.array([True, False]),
+        [nan, inf],
+        3.5,
+        [],
+        [[]],
+    ],
+    ids=repr,
+)
+def test_an_array_of_real_numbers(given: Any) -> None:
+    array = real_array("the context", given)
+    np.testing.assert_array_equal(array, np.asarray(given, dtype=np.float64))
+    assert type(array) is np.ndarray
+    assert array.dtype == np.float64
+    assert array.flags.c_contiguous
+    assert array.shape == np.shape(given)
+
+
+def test_an_array_that_fits_is_not_copied() -> None:
+    given = np.eye(3)
+    assert real_array("the context", given) is given
+
+
+def test_a_complex_number_is_no_number() -> None:
+    with pytest.raises(InvalidInput, match=r"noise is np\.complex128\(1\+0j\); give a number"):
+        real_number("noise", np.complex128(1.0))

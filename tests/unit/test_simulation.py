@@ -5,13 +5,15 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from math import inf, nan
 from typing import Any
 
 import numpy as np
 import pytest
 
 from fairwolfe import Problem
-from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Uniform
+from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Uniform, VowpalWabbit
 from fairwolfe.bandits.choosing import LinearBandit
 from fairwolfe.environments import Finite, Mehrotra
 from fairwolfe.errors import FairwolfeError, InvalidInput, NumericalFailure
@@ -28,10 +30,12 @@ from fairwolfe.objectives import (
 )
 from fairwolfe.oracles import OnlineGradient, Ridge
 from fairwolfe.protocols import Choice, Decision, IntVector, Matrix, Vector
+from fairwolfe.ranking import LinUCBRank
 from fairwolfe.reduction import FrankWolfe, MOLinCB
 from fairwolfe.registry import load, names
 from fairwolfe.simulation import Trace, compare, simulate
 from fairwolfe.simulation import compiled as compiled_loop
+from fairwolfe.simulation.trace import checkpoint_grid
 from fairwolfe.smoothing import Identity, Moreau, Randomized
 from fairwolfe.streams import stream
 from tests.unit.points import CASES, SIZE
@@ -196,6 +200,37 @@ def test_interpreted_is_compiled_in_other_worlds(environment: Any) -> None:
 def test_interpreted_is_compiled_for_molincb(environment: Mehrotra) -> None:
     for policy in (MOLinCB(environment.objective()), MOLinCB(Minimum(), 1.0, 25, 0.1)):
         assert_alike(policy, environment, 300)
+
+
+@dataclass(frozen=True)
+class Careful:
+    """A policy of somebody else, built as MOLinCB is: a name and settings around the reduction."""
+
+    objective: Concave
+
+    @cached_property
+    def shell(self) -> FrankWolfe:
+        return FrankWolfe(self.objective, EpsilonGreedy(0.2), Moreau(0.1))
+
+    def init(self, problem: Problem) -> Any:
+        return self.shell.init(problem)
+
+    def act(self, state: Any, context: Any, rng: np.random.Generator) -> Decision:
+        return self.shell.act(state, context, rng)
+
+    def update(self, state: Any, decision: Decision, feedback: Any) -> Any:
+        return self.shell.update(state, decision, feedback)
+
+
+def test_interpreted_is_compiled_for_a_plug_in_with_a_shell() -> None:
+    plugged = assert_alike(Careful(GiniWelfare()), MUSIC, 200)
+    own = simulate(Careful(GiniWelfare()).shell, MUSIC, 200, 1, record_actions=True)
+    assert np.array_equal(plugged.actions, own.actions)  # type: ignore[arg-type]
+
+
+def test_checkpoints_may_be_floats_that_are_whole() -> None:
+    assert checkpoint_grid(10, np.array([2.0, 5.0])).tolist() == [2, 5, 10]
+    assert checkpoint_grid(10, 5).tolist() == [5, 10]
 
 
 def test_interpreted_is_compiled_across_a_refresh() -> None:
@@ -596,6 +631,50 @@ REFUSED: dict[str, tuple[Any, str]] = {
         r"GeneralizedGini has 2 weights, the problem has 5 rewards",
     ),
     "policy": (lambda: simulate("linucb", MUSIC, 10), r"policy is 'linucb'; give one such as Fra"),
+    "no policy": (
+        lambda: simulate(None, MUSIC, 10),
+        r"policy is None; give one such as FrankWolfe\(objective, LinUCB\(\)\)",
+    ),
+    "the class of a policy": (
+        lambda: simulate(FrankWolfe, MUSIC, 10),
+        r"the policy is the class FrankWolfe; give FrankWolfe\(objective, LinUCB\(\)\)",
+    ),
+    "the class of a base": (
+        lambda: simulate(LinUCB, MUSIC, 10),
+        r"the policy is the class LinUCB; give FrankWolfe\(objective, LinUCB\(\)\)",
+    ),
+    "the class of an objective": (
+        lambda: simulate(Minimum, MUSIC, 10),
+        r"the policy is the class Minimum; give FrankWolfe\(objective, LinUCB\(\)\)",
+    ),
+    "the class of a ranker": (
+        lambda: simulate(LinUCBRank, MUSIC, 10),
+        r"the policy is the class LinUCBRank; give an instance of it, LinUCBRank\(\.\.\.\)",
+    ),
+    "a base": (
+        lambda: simulate(LinUCB(), MUSIC, 10, objective=GiniWelfare()),
+        r"LinUCB\(.* is a bandit for one reward; give FrankWolfe\(objective, LinUCB\(",
+    ),
+    "a base without directions": (
+        lambda: simulate(VowpalWabbit(), MUSIC, 10, objective=GiniWelfare()),
+        r"for one reward; give FrankWolfe\(objective, Extended\(VowpalWabbit\(",
+    ),
+    "an objective": (
+        lambda: simulate(Minimum(), MUSIC, 10),
+        r"Minimum\(\) is an objective; give FrankWolfe\(Minimum\(\), LinUCB\(\)\)",
+    ),
+    "the class of a base inside": (
+        lambda: FrankWolfe(GiniWelfare(), LinUCB),
+        r"the base is <class .*LinUCB'>; give a bandit, such as LinUCB\(\)",
+    ),
+    "a base beside a policy": (
+        lambda: compare({"a": POLICY, "b": LinUCB()}, MUSIC, 10**9, 1, GiniWelfare()),
+        r"one reward; give FrankWolfe\(objective, LinUCB\(",
+    ),
+    "policies without names": (
+        lambda: compare([POLICY], MUSIC, 10, 1),  # type: ignore[arg-type]
+        r"policies is \[FrankWolfe.*; give names and policies, such as \{",
+    ),
     "environment": (lambda: simulate(POLICY, 3, 10), r"environment is 3; see fw\.environments"),
     "horizon 0": (lambda: simulate(POLICY, MUSIC, 0), r"horizon is 0; .*at least 1"),
     "horizon 1.5": (lambda: simulate(POLICY, MUSIC, 1.5), r"horizon is 1\.5; .*at least 1"),  # type: ignore[arg-type]
@@ -608,6 +687,17 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "late checkpoint": (
         lambda: simulate(POLICY, MUSIC, 10, 0, None, [11]),
         r"checkpoints are \[11\]; give whole numbers from 1 to the horizon 10",
+    ),
+    **{
+        f"checkpoint {given}": (
+            lambda given=given: simulate(POLICY, MUSIC, 10, 0, None, [5, given]),
+            rf"checkpoints are \[5, {given}\]; give whole numbers from 1 to the horizon 10",
+        )
+        for given in (1.5, nan, inf, -1)
+    },
+    "a checkpoint of words": (
+        lambda: simulate(POLICY, MUSIC, 10, 0, None, ["5"]),
+        r"checkpoints is no array of numbers: number \[0\] is '5'; give real numbers",
     ),
     "no checkpoint": (lambda: simulate(POLICY, MUSIC, 10, 0, None, []), r"checkpoints are \[\]; g"),
     "no policies": (lambda: compare({}, MUSIC, 10, 2), r"at least one policy and one seed"),

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe.objectives import EqualExposure, TwoSided
+from fairwolfe.errors import InvalidInput
+from fairwolfe.objectives import Concave, EqualExposure, TwoSided
 from fairwolfe.problem import Problem
-from fairwolfe.protocols import Decision
+from fairwolfe.protocols import Base, Decision, Policy, ScalarPolicy, keeps
 from fairwolfe.ranking.ranker import Ranker, Settings
 from fairwolfe.reduction.frank_wolfe import FrankWolfe, State
 from fairwolfe.smoothing import Identity
 
-__all__ = ["RankingPolicy", "alone"]
+__all__ = ["RankingPolicy", "alone", "as_policy"]
 
 UTILITY = TwoSided(EqualExposure(), beta=0.0)
 """The sum of the user-side rewards: what is maximised where nothing is said of the items."""
@@ -24,6 +25,29 @@ UTILITY = TwoSided(EqualExposure(), beta=0.0)
 def alone(ranker: Ranker) -> FrankWolfe:
     """A ranker as a policy: its direction is 1 for every user-side reward, 0 for the items."""
     return FrankWolfe(UTILITY, ranker, Identity())
+
+
+def as_policy(given: Any) -> Any:
+    """What is given as a policy (a ranker is one `alone`), or an error that says what to give."""
+    if isinstance(given, type):
+        ranks = issubclass(given, (Ranker, RankingPolicy))
+        wanted = f"an instance of it, {given.__name__}(...)" if ranks else _EXAMPLE
+        raise InvalidInput(f"the policy is the class {given.__name__}; give {wanted}")
+    if isinstance(given, Ranker):
+        return alone(given)
+    if isinstance(given, Concave):
+        raise InvalidInput(f"{given!r} is an objective; give FrankWolfe({given!r}, LinUCB())")
+    if keeps(given, Policy):
+        return given
+    for contract, base in ((Base, repr(given)), (ScalarPolicy, f"Extended({given!r})")):
+        if keeps(given, contract):
+            raise InvalidInput(
+                f"{given!r} is a bandit for one reward; give FrankWolfe(objective, {base})"
+            )
+    raise InvalidInput(f"the policy is {given!r:.80}; give one such as {_EXAMPLE}")
+
+
+_EXAMPLE = "FrankWolfe(objective, LinUCB())"
 
 
 class RankingPolicy(Settings):

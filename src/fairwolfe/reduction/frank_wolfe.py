@@ -165,7 +165,7 @@ class FrankWolfe:
     def __post_init__(self) -> None:
         if not isinstance(self.objective, Concave):
             raise InvalidInput(f"the objective is {self.objective!r}; give one of fw.objectives")
-        if not isinstance(self.base, Base):
+        if not isinstance(self.base, Base) or isinstance(self.base, type):
             raise InvalidInput(f"the base is {self.base!r}; give a bandit, such as LinUCB()")
         if keeps(self.base, ScalarPolicy) and not keeps(self.base, Base):
             raise InvalidInput(

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from threading import Event
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from fairwolfe.brief import Brief, Summary, count
 from fairwolfe.errors import InvalidInput, MissingExtra
 from fairwolfe.objectives import Concave
 from fairwolfe.protocols import Matrix, Vector
+from fairwolfe.ranking.policies import as_policy
 from fairwolfe.simulation.metrics.exposure import lorenz
 from fairwolfe.simulation.plots import COLOURS, LINES, lorenz_axes, value_axes
 from fairwolfe.simulation.rollout import simulate
@@ -26,8 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["Comparison", "compare", "interval"]
 
 
-@dataclass(frozen=True, eq=False)
-class Comparison:
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison(Brief):
     """Traces of every policy on every seed: ``traces[name][i]`` is the run of ``seeds[i]``."""
 
     traces: Mapping[str, tuple[Trace, ...]]
@@ -70,6 +73,20 @@ class Comparison:
             row["us_per_round"] = 1e6 * sum(trace.seconds for trace in traces) / rounds
             rows.append(row)
         return rows
+
+    def summary(self, most: int) -> Summary:
+        """f at the horizon of the first policies."""
+        rows = []
+        for name, traces in islice(self.traces.items(), most):
+            mean, low, high = interval(np.array([trace.final for trace in traces]))
+            rows.append((name, f"{mean:.4g}", f"{low:.4g} to {high:.4g}"))
+        n = len(self.traces)
+        if n > most:
+            rows.append((f"and {n - most} more", "see table()", ""))
+        rounds = max((int(traces[0].t[-1]) for traces in self.traces.values() if traces), default=0)
+        sizes = ((n, "policy", "policies"), (len(self.seeds), "seed"), (rounds, "round"))
+        title = ", ".join(count(*size) for size in sizes)
+        return Summary(title, rows, ("policy", "value", "95 % interval"))
 
     def to_frame(self) -> pd.DataFrame:
         """One row per policy, seed and checkpoint (needs pandas)."""
@@ -180,6 +197,13 @@ def compare(
     >>> result.difference("ucb", "any")[0] > 0
     True
     """
+    if not isinstance(policies, Mapping):
+        raise InvalidInput(
+            f"policies is {policies!r:.80}; give names and policies, such as "
+            '{"fair": FrankWolfe(objective, LinUCB())}'
+        )
+    for policy in policies.values():
+        as_policy(policy)  # refused now, and not after the others have run
     chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
     if not policies or not chosen:
         raise InvalidInput("compare needs at least one policy and one seed")

@@ -17,7 +17,7 @@ from fairwolfe.environments.world import RewardProgram, call_best, call_reward
 from fairwolfe.linalg import STATUS
 from fairwolfe.oracles.linear_state import LinearState, call_learn
 from fairwolfe.protocols import IntVector, Matrix, Vector
-from fairwolfe.reduction import FrankWolfe, MOLinCB
+from fairwolfe.reduction import FrankWolfe
 from fairwolfe.reduction.frank_wolfe import State
 from fairwolfe.settling import average_in
 from fairwolfe.simulation.following import FOLLOWING, Following, follow
@@ -159,15 +159,13 @@ def advance(
 class CompiledRun:
     """One run of a policy in the world of a seed, played chunk by chunk."""
 
-    def __init__(
-        self, policy: FrankWolfe | MOLinCB, environment: Any, world: Any, streams: Streams
-    ) -> None:
-        self.policy = policy.shell if isinstance(policy, MOLinCB) else policy
+    def __init__(self, policy: Any, environment: Any, world: Any, streams: Streams) -> None:
+        self.policy: FrankWolfe = getattr(policy, "shell", policy)
         self.environment = environment
         self.world = world
         self.streams = streams
         problem = environment.problem()
-        self.state: State = policy.init(problem)
+        self.state: State = self.policy.init(problem)
         plan = self.state.plan
         self.base: LinearBandit = plan.base
         oracle: Any = self.base.regression

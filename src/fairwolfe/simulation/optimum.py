@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fairwolfe.brief import Brief, Summary, few
 from fairwolfe.environments.rankings import RankingArrays
 from fairwolfe.errors import InvalidInput, NumericalFailure
 from fairwolfe.objectives import Concave
@@ -28,8 +29,8 @@ _SAMPLED_CALLS = 300  # of a support function of a sample of contexts
 _SAMPLES = (250, 1_000, 4_000, 16_000)  # contexts to find it on; a hundred times more to measure it
 
 
-@dataclass(frozen=True, eq=False)
-class Optimum:
+@dataclass(frozen=True, eq=False, repr=False)
+class Optimum(Brief):
     """value <= f* <= upper_bound, and the average reward vector of a policy that reaches value.
 
     Where the truth is measured on samples, `average` is an estimate and `value` stays below its f.
@@ -43,6 +44,12 @@ class Optimum:
     def gap(self) -> float:
         """How far the bounds are apart."""
         return self.upper_bound - self.value
+
+    def summary(self, most: int) -> Summary:
+        """The bounds, and the first of the averages."""
+        average = few(f"{x:.4g}" for x in self.average)
+        rows = [("gap", f"{self.gap:.2g}"), ("average", average)]
+        return Summary(f"{self.value:.6g} <= f* <= {self.upper_bound:.6g}", rows)
 
 
 def optimum(

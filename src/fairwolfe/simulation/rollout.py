@@ -14,9 +14,9 @@ from fairwolfe.bandits.choosing import LinearBandit
 from fairwolfe.environments.rankings import RankingWorld
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Concave
-from fairwolfe.protocols import Environment, IntVector, Policy, Vector
+from fairwolfe.protocols import Environment, IntVector, Vector
 from fairwolfe.ranking import Ranker
-from fairwolfe.ranking.policies import alone
+from fairwolfe.ranking.policies import as_policy
 from fairwolfe.reduction import FrankWolfe
 from fairwolfe.simulation.compiled import CompiledRun
 from fairwolfe.simulation.compiled_rankings import CompiledRankings
@@ -76,18 +76,14 @@ def simulate(
     times = checkpoint_grid(horizon, checkpoints)
     if not isinstance(environment, Environment):
         raise InvalidInput(f"the environment is {environment!r}; see fw.environments")
-    if not isinstance(policy, Policy):
-        raise InvalidInput(
-            f"the policy is {policy!r}; give one such as FrankWolfe(objective, base)"
-        )
+    playing = as_policy(policy)
     measured = getattr(policy, "objective", None) if objective is None else objective
     if measured is None:
         raise InvalidInput(
             f"{type(policy).__name__} has no objective of its own; pass objective= to say what is "
             "measured"
         )
-    if isinstance(policy, Ranker):
-        policy = alone(policy)
+    policy = playing
     if not (service is None or isinstance(service, Service)):
         raise InvalidInput(f"service is {service!r}; give a Service, such as Service(delay=100)")
     part = why_not(policy, environment) if service is None else f"the service {service}"

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairwolfe.brief import Brief, Summary, count, few
 from fairwolfe.errors import InvalidInput, MissingExtra
 from fairwolfe.objectives import Concave
-from fairwolfe.problem import Problem
+from fairwolfe.problem import Problem, real_array
 from fairwolfe.protocols import IntVector, Matrix, Vector
 from fairwolfe.simulation.metrics.exposure import bottom_share, gini_index, top_share
 
@@ -24,8 +25,8 @@ FAIRNESS = ("utility", "gini", "bottom_half", "top_decile")
 """What a trace of rankings measures besides f."""
 
 
-@dataclass(frozen=True, eq=False)
-class Trace:
+@dataclass(frozen=True, eq=False, repr=False)
+class Trace(Brief):
     """One run: averages and regrets at the checkpoints `t`.
 
     `average` is of the *expected* rewards of the actions taken (the paper's measure), and `value`
@@ -93,6 +94,35 @@ class Trace:
                 "value and average"
             )
 
+    @property
+    def final(self) -> float:
+        """f of the average expected reward at the end; NaN where nothing was played."""
+        return self.objective.value(self.average[-1]) if self.t.size else float("nan")
+
+    def summary(self, most: int) -> Summary:
+        """How it ended."""
+        rounds = int(self.t[-1]) if self.t.size else 0
+        stopped = "" if self.complete else ", interrupted"
+        title = f"{count(rounds, 'round')}, seed {self.seed}{stopped}"
+        rows = [("f", str(self.objective))]
+        if rounds:
+            seen = self.objective.value(self.average_observed[-1])
+            m = self.problem.n_items or 0
+            ends = zip(self.problem.rewards, self.average[-1, m:], strict=True)
+            rows += [
+                ("value", f"{self.final:.4g} (of the rewards observed: {seen:.4g})"),
+                ("average", few((f"{name} {x:.4g}" for name, x in ends))),
+            ]
+            if m:
+                gini = gini_index(self.average[-1, :m])
+                rows.append(("exposure", f"{count(m, 'item')}, Gini index {gini:.3g}"))
+            if np.isfinite(self.scalar_regret[-1]):
+                rows.append(("scalar regret", f"{self.scalar_regret[-1]:.4g} in all"))
+        loop = "compiled" if self.compiled else "plain"
+        each = f"{1e6 * self.seconds / max(rounds, 1):.3g} us a round"
+        rows.append(("time", f"{self.seconds:.3g} s, {each}, {loop} loop"))
+        return Summary(title, rows)
+
     def regret(self, best: Any) -> Vector:
         """f* - f(average observed reward); `best` is an Optimum or a number."""
         return float(getattr(best, "value", best)) - self.observed
@@ -131,9 +161,10 @@ def checkpoint_grid(horizon: int, checkpoints: Any = None) -> IntVector:
     if checkpoints is None:
         count = max(2, int(20 * np.log10(horizon)) + 1)
         return np.unique(np.geomspace(1, horizon, count).round().astype(np.int64))
-    given = np.unique(np.asarray(checkpoints, dtype=np.int64))
-    if given.size == 0 or given[0] < 1 or given[-1] > horizon:
+    given = np.unique(real_array("checkpoints", checkpoints))
+    whole = np.array_equal(given, np.floor(given))  # NaN is equal to nothing
+    if given.size == 0 or not whole or given[0] < 1 or given[-1] > horizon:
         raise InvalidInput(
             f"checkpoints are {checkpoints!r}; give whole numbers from 1 to the horizon {horizon}"
         )
-    return np.union1d(given, [horizon])
+    return np.union1d(given.astype(np.int64), [horizon])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from fairwolfe.brief import Brief, Summary, count
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Concave, TwoSided
 from fairwolfe.problem import Problem
@@ -36,8 +37,8 @@ class Difference(NamedTuple):
     each: Vector
 
 
-@dataclass(frozen=True, eq=False)
-class TradeOff:
+@dataclass(frozen=True, eq=False, repr=False)
+class TradeOff(Brief):
     """Runs of FWLinUCBRank for every beta and of FairLearnRank for every floor, and the optima.
 
     `best` holds the certified optima by beta, one for each seed, and always those of beta = 0.
@@ -94,6 +95,27 @@ class TradeOff:
             for setting in self.settings(policy)
         ]
         return np.array(found, dtype=np.float64).reshape(-1, len(self.seeds), 2).swapaxes(0, 1)
+
+    def summary(self, most: int) -> Summary:
+        """Utility and Gini index for the first betas, learnt and best possible."""
+        rows = []
+        for beta in self.betas[:most]:
+            ends = [self.averages(policy, beta) for policy in (FAIR, BEST)]
+            m = self.problem.n_items
+            rows.append(
+                (
+                    f"{beta:g}",
+                    *(f"{z[:, m:].sum(axis=1).mean():.4g}" for z in ends),
+                    *(f"{_each(gini_index, z[:, :m]).mean():.3f}" for z in ends),
+                )
+            )
+        n, items = len(self.betas), self.problem.n_items or 0
+        if n > most:
+            rows.append((f"and {n - most} more", "see table()", "", "", ""))
+        sizes = {"beta": n, "floor": len(self.floors), "seed": len(self.seeds)}
+        sizes |= {"round": self.horizon, "item": items}
+        title = ", ".join(count(size, what) for what, size in sizes.items())
+        return Summary(title, rows, ("beta", "utility", "at best", "Gini index", "at best"))
 
     def table(self) -> list[dict[str, Any]]:
         """A row for each policy and setting, and for the optima: means over seeds.
