@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
@@ -181,6 +182,14 @@ class LinearBandit(ABC):
                 "or make the problem with Problem.arms(...)"
             )
         return BanditState(problem, self.rule_params(problem), self.regression.init(problem))
+
+    def kernels(self) -> Iterator[Kernel[..., Any]]:
+        """What `act` and `update` call."""
+        yield from (choose_once, self.choose)
+        if isinstance(self.regression.learn, Kernel):
+            yield self.regression.learn
+        if self.extended:
+            yield extended_lesson
 
     def act(
         self,

@@ -164,6 +164,10 @@ class Ranker(Settings):
         slots = problem.n_slots or 0
         return rng.random((n, 1 + slots // 2)) if self.randomize > 0.0 else np.empty((n, 0))
 
+    def kernels(self) -> tuple[Kernel[..., Any], ...]:
+        """What `act` and `update` call."""
+        return rank_once, type(self).rule, observation.settle, take_in
+
     def act(
         self,
         state: RankState,

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from fairwolfe._compile import ready
 from fairwolfe.errors import InvalidInput, MissingExtra
 from fairwolfe.objectives import Concave
 from fairwolfe.protocols import Matrix, Vector
 from fairwolfe.simulation.metrics.exposure import lorenz
 from fairwolfe.simulation.plots import COLOURS, LINES, lorenz_axes, value_axes
-from fairwolfe.simulation.rollout import simulate
+from fairwolfe.simulation.rollout import needed, simulate
 from fairwolfe.simulation.service import Service
 from fairwolfe.simulation.trace import FAIRNESS, Trace
 
@@ -211,6 +212,12 @@ def compare(
             progress=tick,
         )
 
+    # Before the first run: one that plays while another compiles would seem slow.
+    ready(
+        kernel
+        for name, policy in policies.items()
+        for kernel in needed(policy, environment, served.get(name))
+    )
     futures: dict[tuple[int, str], Future[Trace]] = {}
     with ThreadPoolExecutor(jobs) as pool:
         for seed in chosen:
