@@ -13,6 +13,10 @@ fastmath, cached on disk, free of the interpreter lock. Five small things make t
 - a cache folder named by a digest of all kernel sources, because numba's own cache does not notice
   a change in another file.
 
+Kernels are compiled, or loaded from the cache, in a thread of their own: a signal is then never
+delivered inside the compiler, which does not survive an exception. There is one lock, numba's own,
+and it is taken first, so that threads cannot wait for each other.
+
 ``python -m fairwolfe._compile`` compiles every kernel that declares a signature.
 """
 
@@ -27,22 +31,36 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import cache, update_wrapper
+from functools import cache, partial, update_wrapper
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from fairwolfe.folders import cache_folder
 
-__all__ = ["Kernel", "call_back", "compilations", "distinct", "fma", "function_at", "kernel"]
+__all__ = [
+    "Kernel",
+    "call_back",
+    "clock",
+    "compilations",
+    "distinct",
+    "fma",
+    "function_at",
+    "kept_in",
+    "kernel",
+    "preparations",
+    "ready",
+    "warm_all",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _KERNELS: list[Kernel[..., Any]] = []
-_LOCK = threading.RLock()
 _UNUSED_SECONDS = 30 * 24 * 3600.0
+_QUIET_SECONDS = 1.0  # of compiling, before anything is said about it
+_FORK_SECONDS = 20.0  # that a fork waits for the compiler
 
 
 class Kernel(Generic[P, R]):
@@ -60,10 +78,12 @@ class Kernel(Generic[P, R]):
     def dispatcher(self) -> Any:
         """numba's own object for this function (made on first use)."""
         if self._dispatcher is None:
-            with _LOCK:
-                if self._dispatcher is None:
-                    self._dispatcher = _dispatcher(self.function)
+            _prepare([self._make])
         return self._dispatcher
+
+    def _make(self) -> None:
+        if self._dispatcher is None:
+            self._dispatcher = _dispatcher(self.function)
 
     @property
     def _numba_type_(self) -> Any:
@@ -84,15 +104,18 @@ class Kernel(Generic[P, R]):
         kernel. It means nothing in another process: never store or pickle it.
         """
         if not self._address:
-            if self.signature is None:
-                raise TypeError(f"kernel {self.function.__name__} declares no signature")
-            with _LOCK:
-                wanted = tuple(_parsed(self.signature)[0])
-                self.dispatcher.compile(wanted)
-                result = self.dispatcher.overloads[wanted]
-                name = result.fndesc.llvm_func_name
-                self._address = result.library.get_pointer_to_function(name)
+            ready([self])
         return self._address
+
+    def _place(self) -> None:
+        """Compile or load the declared signature."""
+        if not self._address:
+            wanted = tuple(_parsed(self.signature)[0])
+            self.dispatcher.compile(wanted)
+            result = self.dispatcher.overloads[wanted]
+            name = result.fndesc.llvm_func_name
+            _count_preparation()
+            self._address = result.library.get_pointer_to_function(name)
 
     def __repr__(self) -> str:
         return f"<kernel {self.function.__module__}.{self.function.__qualname__}>"
@@ -120,15 +143,215 @@ def kernel(function: Any = None, *, signature: str | None = None) -> Any:
     return Kernel(function)
 
 
-def ready(kernels):
-    for k in kernels:
-        k.address
+def ready(kernels: Iterable[Kernel[..., Any]]) -> int:
+    """Compile or load these kernels, each with a signature; how many they are, each counted once.
+
+    What is compiled for more than a second is announced on stderr. An exception of a signal
+    handler, such as KeyboardInterrupt, is raised when the kernel of the moment is ready.
+    """
+    wanted = list(dict.fromkeys(kernels))
+    for one in wanted:
+        if one.signature is None:
+            raise TypeError(f"kernel {one.function.__name__} declares no signature")
+    missing = [one for one in wanted if not one._address]
+    if missing:
+        _prepare([one._place for one in missing])
+    return len(wanted)
 
 
 def compilations() -> int:
     """How many functions this process has compiled itself rather than loaded from the cache."""
-    made = [k._dispatcher for k in _KERNELS if k._dispatcher is not None]
-    return sum(sum(d.stats.cache_misses.values()) for d in made)
+    made = [k._dispatcher for k in list(_KERNELS) if k._dispatcher is not None]
+    return sum(sum(list(d.stats.cache_misses.values())) for d in made)
+
+
+def preparations() -> int:
+    """How often this process had to compile or load a kernel for a call or an address."""
+    return _prepared
+
+
+def clock() -> float:
+    """`time.perf_counter`, but it stands still while this thread waits for kernels.
+
+    What is measured with it is the same with an empty cache and with a full one.
+    """
+    return time.perf_counter() - getattr(_HERE, "waited", 0.0)
+
+
+# --- compiling and loading, where no signal comes --------------------------------------------
+
+_HERE = threading.local()  # of this thread: whether it is a helper, how long it has waited
+_prepared = 0
+
+
+def _count_preparation() -> None:
+    global _prepared  # noqa: PLW0603 - written by whoever has the compiler's lock
+    _prepared += 1
+
+
+def _compiler_lock() -> Any:
+    """The only lock. It is re-entrant: numba takes it again, and so does what numba calls."""
+    from numba.core.compiler_lock import global_compiler_lock
+
+    return global_compiler_lock
+
+
+def _is_compiling() -> bool:
+    """Whether this thread is inside the compiler already."""
+    module = sys.modules.get("numba.core.compiler_lock")
+    lock = getattr(module, "global_compiler_lock", None)
+    return getattr(_HERE, "helper", False) or (lock is not None and lock.is_locked())
+
+
+def _prepare(works: list[Callable[[], None]]) -> None:
+    """Do works for which numba is needed, one after the other, each in the shield."""
+    if _is_compiling():
+        for work in works:
+            with _compiler_lock():
+                work()
+        return
+    worked = clock()
+    notice = _Notice(len(works))
+    try:
+        for work in works:
+            _in_helper(work, notice)
+            notice.done += 1
+    finally:
+        notice.close()
+        _HERE.waited = time.perf_counter() - worked
+
+
+def _in_helper(work: Callable[[], None], notice: _Notice) -> None:
+    """Do a work in a thread of its own: signal handlers run in the main thread only.
+
+    An exception that a handler raises here meanwhile is kept until the work is done.
+    """
+    claim, finished = threading.Lock(), threading.Event()
+    failed: list[BaseException] = []
+
+    def body() -> None:
+        if not claim.acquire(blocking=False):
+            return
+        _HERE.helper = True
+        try:
+            with _compiler_lock():
+                work()
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            finished.set()
+
+    kept: BaseException | None = None
+    started = False
+    while not finished.is_set():
+        try:
+            if not started:
+                # Twice, if an interrupt hides whether it was: the second finds the work claimed.
+                if not _started(body):
+                    body()  # the interpreter is ending and starts no more threads
+                started = True
+            while not finished.wait(notice.patience()):
+                notice.tell()
+        except BaseException as error:
+            kept = error
+    if kept is not None:
+        raise kept
+    if failed:
+        raise failed[0]
+
+
+def _started(body: Callable[[], None]) -> bool:
+    try:
+        threading.Thread(target=body, name="fairwolfe-compiler").start()
+    except RuntimeError:
+        return False
+    return True
+
+
+class _Notice:
+    """One line on stderr about kernels that take more than a second to compile."""
+
+    telling = threading.Lock()  # one at a time, whatever the threads
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.done = 0
+        self.began = time.perf_counter()
+        self.before = compilations()
+        self.told = ""
+
+    def patience(self) -> float:
+        """How long to wait before something may have to be said."""
+        return max(0.2, self.began + _QUIET_SECONDS - time.perf_counter())
+
+    def tell(self) -> None:
+        """Say how far it is; again only on a terminal, in place."""
+        if compilations() == self.before or time.perf_counter() < self.began + _QUIET_SECONDS:
+            return
+        if not self.told and not self.telling.acquire(blocking=False):
+            return
+        line = f"compiling kernels, once on this machine: {self.done + 1} of {self.count}"
+        if line != self.told and (not self.told or _on_terminal()):
+            self._write(f"\r{line}" if _on_terminal() else f"{line}\n")
+        self.told = line
+
+    def close(self) -> None:
+        """Say how long it took, if anything was said."""
+        if self.told:
+            seconds = time.perf_counter() - self.began
+            line = f"kernels ready: {self.done} of {self.count} after {seconds:.1f} s"
+            start = "\r" if _on_terminal() else ""
+            self._write(f"{start}{line.ljust(len(self.told) if start else 0)}\n")
+            self.telling.release()
+
+    def _write(self, text: str) -> None:
+        if os.environ.get("FAIRWOLFE_QUIET", "") in ("", "0") and sys.stderr is not None:
+            with suppress(OSError, ValueError):  # it may be closed
+                sys.stderr.write(text)
+                sys.stderr.flush()
+
+
+def _on_terminal() -> bool:
+    """Whether a line can be written over: a progress bar takes whole lines only."""
+    with suppress(ValueError):  # it may be closed
+        return sys.stderr is not None and sys.stderr is sys.__stderr__ and sys.stderr.isatty()
+    return False
+
+
+def _locks() -> list[Any]:
+    """What holds the locks of numba and LLVM, in the order in which they are taken."""
+    if "numba" not in sys.modules:
+        return []
+    from llvmlite.binding import ffi  # waits, if another thread is about to import numba
+
+    return [_compiler_lock(), ffi.lib._lock]
+
+
+def _before_fork() -> None:
+    # A child that is made while another thread compiles would wait for that thread for ever.
+    _HERE.held = []
+    for holder in _locks():
+        if holder._lock.acquire(timeout=_FORK_SECONDS):
+            _HERE.held.append(holder._lock)
+
+
+def _after_fork() -> None:
+    for lock in reversed(_HERE.held):
+        lock.release()
+
+
+def _after_fork_in_child() -> None:
+    _after_fork()
+    for holder in _locks():
+        if holder._lock not in _HERE.held:
+            holder._lock = threading.RLock()
+    _Notice.telling = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child
+    )
 
 
 # --- what can be called inside a kernel ------------------------------------------------------
@@ -145,9 +368,10 @@ class _Intrinsic:
     def _numba_type_(self) -> Any:
         from numba.core.registry import cpu_target
 
-        operation = self._build()
-        cpu_target.typing_context.refresh()
-        return cpu_target.typing_context.resolve_value_type(operation)
+        with _compiler_lock():
+            operation = self._build()
+            cpu_target.typing_context.refresh()
+            return cpu_target.typing_context.resolve_value_type(operation)
 
     def __call__(self, *args: Any) -> Any:
         raise TypeError(f"{self.__name__} can be called inside a kernel only")
@@ -277,15 +501,27 @@ def _dispatcher(function: Callable[..., Any]) -> Any:
     file = Path(function.__code__.co_filename)
     # What was made by exec or belongs to no loaded module could not be found again.
     folder = _kernel_folder(_root(file)) if file.is_file() and _is_imported(function) else None
-    if folder is None:
-        return njit(**options)(function)
     # numba reads the folder when a function is decorated: set it for that moment only.
     before = config.CACHE_DIR
-    config.CACHE_DIR = str(folder)
+    config.CACHE_DIR = before if folder is None else str(folder)
     try:
-        return njit(cache=True, **options)(function)
+        made = njit(cache=folder is not None, **options)(function)
     finally:
         config.CACHE_DIR = before
+    # numba calls this for types of arguments that it has not met.
+    made._compile_for_args = partial(_first_call, made._compile_for_args)
+    return made
+
+
+def _first_call(compile_for: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    found: list[Any] = []
+
+    def work() -> None:
+        found.append(compile_for(*args, **kwargs))
+        _count_preparation()
+
+    _prepare([work])
+    return found[0]
 
 
 def _is_imported(function: Callable[..., Any]) -> bool:
@@ -345,24 +581,34 @@ def _copied(folder: Path) -> Path | None:
     with suppress(OSError):
         if folder.is_dir():
             copy = tempfile.mkdtemp(prefix="fairwolfe-")
-            atexit.register(shutil.rmtree, copy, ignore_errors=True)
+            atexit.register(_remove, copy, os.getpid())
             return Path(shutil.copytree(folder, copy, dirs_exist_ok=True))
     return None
 
 
-def _warm() -> int:
-    """Compile or load every kernel of the package that declares a signature."""
+def _remove(copy: str, owner: int) -> None:
+    if os.getpid() == owner:  # a fork uses it too, and may end before
+        shutil.rmtree(copy, ignore_errors=True)
+
+
+def warm_all() -> int:
+    """Compile or load every kernel of the package that declares a signature; how many."""
     import pkgutil
     from importlib import import_module
 
     for module in pkgutil.walk_packages([str(Path(__file__).parent)], "fairwolfe."):
         if not module.name.endswith("__main__"):
             import_module(module.name)
-    return sum(1 for k in _KERNELS if k.signature is not None and k.address)
+    return ready(k for k in _KERNELS if k.signature is not None)
+
+
+def kept_in() -> Path | None:
+    """The folder of the library's own compiled kernels."""
+    return _kernel_folder(Path(__file__).parent)
 
 
 if __name__ == "__main__":
     # Run as a script this file is another module than the one that holds the kernels.
     from importlib import import_module
 
-    print(f"{import_module('fairwolfe._compile')._warm()} kernels ready")
+    print(f"{import_module('fairwolfe._compile').warm_all()} kernels ready")

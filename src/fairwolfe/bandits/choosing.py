@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
@@ -18,7 +19,7 @@ from fairwolfe.bandits.optimism import outlook, shared_doubt
 from fairwolfe.contexts import arms
 from fairwolfe.errors import InvalidInput
 from fairwolfe.limits import row_limit
-from fairwolfe.linalg import STATUS, predictions
+from fairwolfe.linalg import STATUS, predictions, refresh
 from fairwolfe.oracles import Regression, Ridge
 from fairwolfe.oracles.linear_state import call_learn, learn, refuse, repair
 from fairwolfe.problem import Problem
@@ -244,6 +245,16 @@ class LinearBandit(ABC):
                 "or make the problem with Problem.arms(...)"
             )
         return BanditState(problem, self.rule_params(problem), self.regression.init(problem))
+
+    def kernels(self) -> Iterator[Kernel[..., Any]]:
+        """What `act` and `update` call."""
+        yield from (choose_once, self.choose)
+        if isinstance(self.regression.learn, Kernel):
+            yield from (self.regression.learn, learn_once)
+        if isinstance(self.regression, Ridge):
+            yield refresh
+        if self.extended:
+            yield extended_lesson
 
     def act(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -93,6 +94,11 @@ class Extended:
         n, d = problem.n_objectives, problem.dimension
         size = n * d if self.features == "outer" else n + d
         return ExtendedState(problem, self.policy.init(size))
+
+    def kernels(self) -> Iterable[Any]:
+        """Those of the policy, if it has any."""
+        own: Iterable[Any] = getattr(self.policy, "kernels", tuple)()
+        return own
 
     def act(
         self,

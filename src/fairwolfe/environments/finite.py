@@ -103,6 +103,8 @@ class Finite(ArmsWorld[FiniteWorld]):
     means: Table | None = None
     noise: str | float = "bernoulli"
 
+    answers = (table_reward, table_best)
+
     def __post_init__(self) -> None:
         features = _array("contexts", self.contexts, ("contexts", "arms", "features"))
         for i in range(len(features)):

@@ -103,6 +103,8 @@ class Mehrotra(ArmsWorld[Matrix]):
     n_objectives: int = 5
     n_features: int = 10
 
+    answers = (linear_reward, linear_best)
+
     def __post_init__(self) -> None:
         for name in ("n_arms", "n_objectives", "n_features"):
             object.__setattr__(self, name, whole_number(name, getattr(self, name)))

@@ -126,6 +126,8 @@ class Nonlinear(ArmsWorld[NonlinearWorld]):
     n_contexts: int = 1000
     width: float = 0.4
 
+    answers = (nonlinear_reward, nonlinear_best)
+
     def __post_init__(self) -> None:
         for name in ("n_arms", "n_objectives", "n_features", "n_contexts"):
             object.__setattr__(self, name, whole_number(name, getattr(self, name)))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairwolfe._compile import distinct, fma, kernel
+from fairwolfe._compile import Kernel, distinct, fma, kernel
 from fairwolfe.errors import InvalidInput
 from fairwolfe.feedback import Shown
 from fairwolfe.problem import Problem
@@ -220,6 +220,10 @@ class RankingWorld(ABC):
     A subclass states `problem`, `init`, `draw_users`, and what a context looks like: `show`,
     `features` and `_user_of`. An action is an int64 array of distinct items, best slot first.
     """
+
+    def kernels(self) -> tuple[Kernel[..., Any], ...]:
+        """What the plain methods call."""
+        return observe, mean_of_ranking, best_ranking
 
     @abstractmethod
     def problem(self) -> Problem:

@@ -7,11 +7,11 @@ the plain methods of the environment call the same kernel: one formula, the same
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from fairwolfe._compile import function_at, kernel
+from fairwolfe._compile import Kernel, function_at, kernel
 from fairwolfe.contexts import arms
 from fairwolfe.errors import InvalidInput
 from fairwolfe.problem import Problem
@@ -115,6 +115,13 @@ class ArmsWorld(ABC, Generic[W]):
     The plain methods of the contract are made from those: a subclass states `problem`, `init`,
     `draw_contexts`, `draw_noise` and `reward_program`, and how a context is recognised.
     """
+
+    answers: ClassVar[tuple[Kernel[..., Any], ...]] = ()
+    """The kernels of `reward_program`."""
+
+    def kernels(self) -> tuple[Kernel[..., Any], ...]:
+        """What the plain methods call."""
+        return (*self.answers, reward_at, best_at)
 
     @abstractmethod
     def problem(self) -> Problem:

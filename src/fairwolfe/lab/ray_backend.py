@@ -109,7 +109,7 @@ def _warmed() -> int:
     """A task: compile the kernels once, before many processes would do it at the same time."""
     from fairwolfe import _compile
 
-    return _compile._warm()
+    return _compile.warm_all()
 
 
 def _imported(here: bool) -> Any:

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from fairwolfe._compile import clock
 from fairwolfe.lab import results
 from fairwolfe.lab.build import build
 from fairwolfe.lab.experiment import Run
@@ -53,7 +54,7 @@ class _Clock:
     """Passes the progress on, and notes how long the rounds up to each checkpoint took."""
 
     def __init__(self, progress: Callable[[int], None] | None, times: set[int]) -> None:
-        self._began = time.perf_counter()
+        self._began = clock()
         self._progress = progress
         self._times = times
         self._t = 0
@@ -62,6 +63,6 @@ class _Clock:
     def __call__(self, n: int) -> None:
         self._t += n
         if self._t in self._times:
-            self.seconds[self._t] = time.perf_counter() - self._began
+            self.seconds[self._t] = clock() - self._began
         if self._progress is not None:
             self._progress(n)

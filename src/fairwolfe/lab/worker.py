@@ -63,7 +63,7 @@ def main() -> None:
     if orders.get()["warm"]:
         from fairwolfe import _compile
 
-        _compile._warm()
+        _compile.warm_all()
     out.send(["ready", None])
     while True:
         run = msgspec.convert(orders.get(), Run)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy import sparse
 
-from fairwolfe._compile import kernel
+from fairwolfe._compile import Kernel, kernel
 from fairwolfe.errors import InvalidInput, NotConcave
 from fairwolfe.linalg import add_scaled
 from fairwolfe.objectives.concave import (
@@ -104,6 +104,11 @@ class Combination(Concave):
             # Parts of a sum see all coordinates, but each moves its own only.
             point[part.where] = np.where(moved == here, point[part.where], moved)
         return point
+
+    def kernels(self, n: int) -> Iterator[Kernel[..., None]]:
+        yield from super().kernels(n)
+        for part in self.parts(n):
+            yield from part.objective.kernels(part.size(n))
 
     def leaves(self, n: int) -> Iterator[tuple[float, Concave, int]]:
         for part in self.parts(n):

@@ -151,6 +151,10 @@ class Concave(ABC):
         """Whether `prox` exists in closed form."""
         return True
 
+    def kernels(self, n: int) -> Iterator[Kernel[..., None]]:
+        """What the compiled gradient for n coordinates calls."""
+        yield type(self).kernel
+
     def leaves(self, n: int) -> Iterator[tuple[float, Concave, int]]:
         """Every (multiple, leaf, number of its coordinates) of the expression."""
         yield 1.0, self, n

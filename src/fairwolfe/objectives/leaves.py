@@ -7,13 +7,14 @@ max_s <A' g, s> over a set has a bound on f there.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
 from scipy import sparse
 
-from fairwolfe._compile import kernel
-from fairwolfe.objectives.concave import GRADIENT, Concave, Program, call_gradient
+from fairwolfe._compile import Kernel, kernel
+from fairwolfe.objectives.concave import GRADIENT, Concave, Program, call_gradient, gradient_at
 from fairwolfe.objectives.linear import Linear
 from fairwolfe.protocols import Vector
 
@@ -69,6 +70,13 @@ class Leaves:
         # How far the proximal point is, per unit of gradient; a leaf without one stays where it is.
         self.reach = np.zeros(ends[-1])
         self.widen([1.0] * len(self.leaves))
+
+    @staticmethod
+    def kernels(objective: Concave, n: int) -> Iterator[Kernel[..., None]]:
+        """What `Leaves(objective, n)` and its gradients call."""
+        yield from (gradient_at, stacked, Linear.kernel)  # linear where f is 0
+        for _, leaf, size in objective.leaves(n):
+            yield from leaf.kernels(size)
 
     @property
     def smoothable(self) -> bool:

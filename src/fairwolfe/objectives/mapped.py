@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 
-from fairwolfe._compile import kernel
+from fairwolfe._compile import Kernel, kernel
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives.concave import (
     GRADIENT,
@@ -103,6 +103,10 @@ class _OfMap(Concave):
     @property
     def everywhere(self) -> bool:
         return self.objective.everywhere
+
+    def kernels(self, n: int) -> Iterator[Kernel[..., None]]:
+        yield from super().kernels(n)
+        yield from self.objective.kernels(self._rows)
 
     def leaves(self, n: int) -> Iterator[tuple[float, Concave, int]]:
         return self.objective.leaves(self._rows)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fairwolfe._compile import Kernel
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Concave, EqualExposure, TwoSided
 from fairwolfe.problem import Problem
@@ -61,6 +62,10 @@ class RankingPolicy(Settings):
     def init(self, problem: Problem) -> State:
         """Bind and allocate."""
         return self.shell.init(problem)
+
+    def kernels(self, state: State) -> list[Kernel[..., Any]]:
+        """What the other methods can call in a state."""
+        return self.shell.kernels(state)
 
     def act(self, state: State, context: Any, rng: np.random.Generator) -> Decision:
         """Rank; only reads the state."""

@@ -20,6 +20,7 @@ from fairwolfe.errors import InvalidInput
 from fairwolfe.feedback import Shown
 from fairwolfe.oracles import LinearState, Ridge
 from fairwolfe.limits import row_limit
+from fairwolfe.linalg import refresh
 from fairwolfe.oracles.linear_state import refuse, repair
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Choice, IntVector, Matrix, Vector
@@ -166,6 +167,10 @@ class Ranker(Settings):
         """What a ranking draws, a row for each of n rounds."""
         slots = problem.n_slots or 0
         return rng.random((n, 1 + slots // 2)) if self.randomize > 0.0 else np.empty((n, 0))
+
+    def kernels(self) -> tuple[Kernel[..., Any], ...]:
+        """What `act` and `update` call."""
+        return rank_once, type(self).rule, observation.settle, take_in_and_settle, refresh
 
     def act(
         self,

@@ -9,17 +9,20 @@ The generic algorithm of the paper. After t rewards, with z their average:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
+from fairwolfe._compile import Kernel
 from fairwolfe.candidates import Candidates, Catalogue, candidates
 from fairwolfe.contexts import arms
 from fairwolfe.errors import InvalidInput
 from fairwolfe.limits import row_limit
 from fairwolfe.objectives import Concave, GiniWelfare, Linear
 from fairwolfe.objectives.concave import finite_vector
+from fairwolfe.objectives.leaves import Leaves
 from fairwolfe.oracles import LinearState
 from fairwolfe.problem import Problem, all_finite
 from fairwolfe.protocols import (
@@ -32,9 +35,10 @@ from fairwolfe.protocols import (
     keeps,
 )
 from fairwolfe.reduction.live import Live, Watch
-from fairwolfe.reduction.windows import Windows
+from fairwolfe.reduction.windows import Windows, turn_over
 from fairwolfe.settling import Settling, average_in, averages, settle
 from fairwolfe.smoothing import Identity, Moreau, Randomized, default_smoothing
+from fairwolfe.smoothing.randomized import sampled
 
 __all__ = ["FrankWolfe", "Plan", "State"]
 
@@ -189,6 +193,19 @@ class FrankWolfe:
         base = plan.base.init(problem) if catalogue is None else plan.base.init(problem, catalogue)
         live = Windows.start(plan.watch.problem.n_objectives)
         return State(plan, totals, earned, clocks, direction, np.zeros(1), base, live)
+
+    def kernels(self, state: State) -> list[Kernel[..., Any]]:
+        """What the other methods can call in a state, so that they are ready before the first.
+
+        See `fairwolfe._compile.ready`. A base without kernels need not have the method.
+        """
+        plan = state.plan
+        n = plan.watch.problem.n_objectives
+        own: list[Kernel[..., Any]] = [settle, averages, average_in, turn_over]
+        if isinstance(plan.smoothing, Randomized):
+            own.append(sampled)
+        base: Iterable[Kernel[..., Any]] = getattr(plan.base, "kernels", tuple)()
+        return [*plan.objective.kernels(n), *Leaves.kernels(plan.objective, n), *base, *own]
 
     def plan(self, problem: Problem, catalogue: Catalogue | None = None) -> Plan:
         """Everything bound to a problem; to the items of the catalogue, where some are retired."""

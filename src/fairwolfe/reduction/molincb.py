@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fairwolfe._compile import fma, kernel
+from fairwolfe._compile import Kernel, fma, kernel
 from fairwolfe.bandits.choosing import CHOOSE, LinearBandit
 from fairwolfe.errors import InvalidInput
 from fairwolfe.linalg import row_products, scores
@@ -143,6 +143,10 @@ class MOLinCB:
     def init(self, problem: Problem) -> State:
         """Bind and allocate."""
         return self.shell.init(problem)
+
+    def kernels(self, state: State) -> list[Kernel[..., Any]]:
+        """What the other methods can call in a state."""
+        return self.shell.kernels(state)
 
     def act(self, state: State, context: Any, rng: np.random.Generator) -> Decision:
         """Choose; only reads the state."""

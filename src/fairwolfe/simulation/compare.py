@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from fairwolfe._compile import ready
 from fairwolfe.brief import Brief, Summary, count
 from fairwolfe.errors import InvalidInput, MissingExtra
 from fairwolfe.objectives import Concave
@@ -18,7 +19,7 @@ from fairwolfe.protocols import Matrix, Vector
 from fairwolfe.ranking.policies import as_policy
 from fairwolfe.simulation.metrics.exposure import lorenz
 from fairwolfe.simulation.plots import COLOURS, LINES, lorenz_axes, value_axes
-from fairwolfe.simulation.rollout import simulate
+from fairwolfe.simulation.rollout import needed, simulate
 from fairwolfe.simulation.service import Service
 from fairwolfe.simulation.trace import FAIRNESS, Trace
 
@@ -235,6 +236,12 @@ def compare(
             progress=tick,
         )
 
+    # Before the first run: one that plays while another compiles would seem slow.
+    ready(
+        kernel
+        for name, policy in policies.items()
+        for kernel in needed(policy, environment, served.get(name))
+    )
     futures: dict[tuple[int, str], Future[Trace]] = {}
     with ThreadPoolExecutor(jobs) as pool:
         for seed in chosen:

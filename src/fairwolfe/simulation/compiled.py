@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe._compile import kernel
+from fairwolfe._compile import Kernel, kernel, ready
 from fairwolfe.bandits.choosing import BanditState, LinearBandit, call_choose, extended_lesson
 from fairwolfe.environments.world import RewardProgram, call_best, call_reward
 from fairwolfe.linalg import STATUS
@@ -166,8 +166,8 @@ class CompiledRun:
         self.streams = streams
         problem = environment.problem()
         self.state: State = self.policy.init(problem)
-        plan = self.state.plan
-        self.base: LinearBandit = plan.base
+        ready(self.kernels(self.state, environment))
+        self.base: LinearBandit = self.state.plan.base
         oracle: Any = self.base.regression
         self.learn: int = oracle.learn.address
         self.following = Following(self.state)
@@ -175,6 +175,14 @@ class CompiledRun:
         self.mean_sum, self.reward_sum = np.zeros((2, problem.n_objectives))
         self.scalar = np.zeros(3)
         self.most = 16  # rounds in a chunk, until the size of a context is known
+
+    @staticmethod
+    def kernels(state: State, environment: Any) -> list[Kernel[..., Any]]:
+        """What the rounds call."""
+        base: LinearBandit = state.plan.base
+        oracle: Any = base.regression
+        answers = getattr(environment, "answers", ())
+        return [*Following.kernels(state), base.choose, oracle.learn, *answers, advance]
 
     def play(self, wanted: int) -> IntVector:
         """Play at most that many rounds; their actions."""

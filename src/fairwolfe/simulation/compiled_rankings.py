@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe._compile import kernel
+from fairwolfe._compile import Kernel, kernel, ready
 from fairwolfe.bilinear import absorb_contracted
 from fairwolfe.environments.rankings import (
     RankingArrays,
@@ -217,14 +217,19 @@ class CompiledRankings:
         self.truth = truth
         problem = environment.problem()
         self.state: State = policy.init(problem)
-        plan = self.state.plan
-        self.ranker: Ranker = plan.base
+        ready(self.kernels(self.state))
+        self.ranker: Ranker = self.state.plan.base
         self.following = Following(self.state)
         self.users, self.tables = environment.features(world)
         self.mean_sum, self.reward_sum = np.zeros((2, problem.n_objectives))
         self.scalar = np.zeros(3)
         work = problem.dimension**2 + (problem.n_items or 0) * self.tables.shape[1] ** 2
         self.most = max(16, min(_CHUNK, _CHUNK_MULTIPLIES // work))
+
+    @staticmethod
+    def kernels(state: State) -> list[Kernel[..., Any]]:
+        """What the rounds call."""
+        return [*Following.kernels(state), type(state.plan.base).rule, advance_rankings]
 
     def play(self, wanted: int) -> Any:
         """Play at most that many rounds; their rankings."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairwolfe._compile import kernel
+from fairwolfe._compile import Kernel, kernel
 from fairwolfe.errors import NumericalFailure
 from fairwolfe.objectives.concave import Program, call_gradient
 from fairwolfe.protocols import Matrix, Vector
@@ -84,6 +85,12 @@ class Following:
             self.work = self.gradient.work()
             if isinstance(plan.smoothing, Randomized):
                 self.samples = plan.smoothing.n_samples
+
+    @staticmethod
+    def kernels(state: State) -> Iterator[Kernel[..., None]]:
+        """What gives the direction."""
+        if getattr(state.plan.base, "needs_direction", True):
+            yield from state.plan.objective.kernels(state.plan.problem.n_objectives)
 
     def draws(self, rng: np.random.Generator, n: int) -> tuple[Matrix, Matrix]:
         """What the policy draws in n rounds: for the direction first, then for the action."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fairwolfe._compile import Kernel, ready
 from fairwolfe.protocols import Choice, IntVector, Vector
 from fairwolfe.simulation.streams import Streams
 
@@ -25,10 +26,17 @@ class PlainRun:
         self.streams = streams
         problem = environment.problem()
         self.state = self.policy.init(problem)
+        ready(self.kernels(self.policy, self.state, environment))
         self.mean_sum, self.reward_sum = np.zeros((2, problem.n_objectives))
         self.scalar = np.zeros(3)
         self.truth = truth
         self.t = 0
+
+    @staticmethod
+    def kernels(policy: Any, state: Any, environment: Any) -> list[Kernel[..., Any]]:
+        """What the rounds call, as far as policy and environment tell."""
+        own = policy.kernels(state) if hasattr(policy, "kernels") else ()
+        return [*own, *getattr(environment, "kernels", tuple)()]
 
     def play(self, wanted: int) -> IntVector:
         """Play at most that many rounds; their actions."""

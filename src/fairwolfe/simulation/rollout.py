@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from fairwolfe._compile import Kernel
+from fairwolfe._compile import Kernel, clock
 from fairwolfe.bandits.choosing import LinearBandit
 from fairwolfe.environments.rankings import RankingWorld
 from fairwolfe.errors import InvalidInput
@@ -27,7 +26,7 @@ from fairwolfe.simulation.streams import Streams
 from fairwolfe.simulation.trace import Trace, checkpoint_grid
 from fairwolfe.streams import stream
 
-__all__ = ["simulate"]
+__all__ = ["needed", "simulate"]
 
 Progress = Callable[[int], None]
 
@@ -111,7 +110,7 @@ def simulate(
     records: list[tuple[int, Vector, Vector, Vector]] = []
     last: tuple[int, Vector, Vector, Vector] | None = None
     actions: list[IntVector] = []
-    began, done, complete = time.perf_counter(), 0, True
+    began, done, complete = clock(), 0, True
     try:
         for t in times.tolist():
             while done < t:
@@ -142,11 +141,24 @@ def simulate(
         objective=measured.bind(problem),
         problem=problem,
         seed=seed,
-        seconds=time.perf_counter() - began,
+        seconds=clock() - began,
         compiled=fast,
         complete=complete,
         actions=np.concatenate(actions) if record_actions and actions else None,
     )
+
+
+def needed(policy: Any, environment: Any, service: Service | None = None) -> list[Kernel[..., Any]]:
+    """The kernels that `simulate` will call, as far as they are known before the world is."""
+    policy = alone(policy) if isinstance(policy, Ranker) else policy
+    if hasattr(policy, "meet"):
+        return []
+    state = policy.init(environment.problem())
+    if service is not None or why_not(policy, environment):
+        return PlainRun.kernels(policy, state, environment)
+    if isinstance(environment, RankingWorld):
+        return CompiledRankings.kernels(state)
+    return CompiledRun.kernels(state, environment)
 
 
 def why_not(policy: Any, environment: Any) -> str | None:
