@@ -13,7 +13,6 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
-from inspect import signature
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -37,9 +36,8 @@ from fairwolfe.limits import (
 )
 from fairwolfe.objectives import Concave
 from fairwolfe.problem import Problem
-from fairwolfe.protocols import Choice, Decision, Policy, Vector
-from fairwolfe.ranking import Ranker
-from fairwolfe.ranking.policies import alone
+from fairwolfe.protocols import Choice, Decision, Vector
+from fairwolfe.ranking.policies import as_policy
 from fairwolfe.reduction.items import empty_state, keep_items
 from fairwolfe.reduction.live import Live
 from fairwolfe.streams import stream
@@ -108,16 +106,8 @@ class Agent(ItemsOfAgent):
     def __init__(self, policy: Any, problem: Problem, seed: int = 0, items: Any = None) -> None:
         if not isinstance(problem, Problem):
             raise InvalidInput(f"the problem is {problem!r}; make it with Problem.arms(...)")
-        if isinstance(policy, Ranker):
-            policy = alone(policy)
-        if not isinstance(policy, Policy):
-            raise InvalidInput(f"the policy is {policy!r}; give one such as FrankWolfe(f, base)")
-        if "direction" in signature(policy.act).parameters:
-            raise InvalidInput(
-                f"{policy!r} is a bandit for one reward; give FrankWolfe(objective, {policy!r})"
-            )
+        made: Any = as_policy(policy)
         self._rng = stream(seed, "policy")
-        made: Any = policy
         state = made.init(problem)
         if items is not None:
             state = keep_items(getattr(made, "shell", made), state, items)

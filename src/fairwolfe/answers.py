@@ -17,9 +17,11 @@ from fairwolfe.errors import InvalidInput, did_you_mean
 from fairwolfe.feedback import Shown
 from fairwolfe.limits import INSIDE, NOT_FINITE, any_outside, place_in_box
 from fairwolfe.problem import Problem, is_real, real_array
-from fairwolfe.protocols import IntVector, Vector
+from fairwolfe.protocols import IntVector, Matrix, Vector
 
 __all__ = ["Answers"]
+
+_WILD = 1e6  # times its range: a reward that is refused
 
 
 class Answers:
@@ -55,7 +57,22 @@ class Answers:
         place = place_in_box(vector, self.low, self.high)
         if place == NOT_FINITE:
             self._refuse_by_name(vector)
+        if place != INSIDE:
+            self._refuse_wild(vector[None])
         return vector, place != INSIDE
+
+    def _refuse_wild(self, rewards: Matrix) -> None:
+        """A number so far out of range that it would drown all others is a mistake."""
+        most = _WILD * np.maximum(np.maximum(abs(self.low), abs(self.high)), self.high - self.low)
+        for row in rewards:
+            for name, value, limit in zip(self.names, row, most, strict=True):
+                if abs(value) > limit:
+                    place = self.names.index(name)
+                    raise InvalidInput(
+                        f"the reward {name!r} is {value:g}; the problem says {self.low[place]:g} "
+                        f"to {self.high[place]:g}, and beyond {limit:g} nothing can be learnt: "
+                        "give the right number, or the problem another range"
+                    )
 
     def _refuse_by_name(self, given: Any) -> None:
         """Name the first reward that is no finite number."""
@@ -148,7 +165,10 @@ class Answers:
             return False
         if given.ndim != 2 or given.shape[1] != self.low.size:
             return False
-        return any_outside(np.ascontiguousarray(given), self.low, self.high)
+        outside = any_outside(np.ascontiguousarray(given), self.low, self.high)
+        if outside:
+            self._refuse_wild(given)
+        return outside
 
     def _fill(self, column: Vector, slots: dict[int, int], name: str, earned: Any) -> None:
         """Rewards of one name: item -> number, or the items that earned 1."""

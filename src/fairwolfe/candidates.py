@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fairwolfe.contexts import Bilinear
 from fairwolfe.errors import InvalidInput
-from fairwolfe.problem import Problem, all_finite
+from fairwolfe.problem import Problem, all_finite, real_array
 
 __all__ = [
     "Candidates",
@@ -129,14 +129,11 @@ def _is_user(context: Any) -> bool:
 
 
 def _array(name: str, given: Any, shape: tuple[int, ...]) -> Array:
-    try:
-        array = np.ascontiguousarray(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"the {name} of the context is no array of numbers: {error}") from error
-    if array.shape != shape or np.ndim(given) != len(shape):
+    array = real_array(f"the {name} of the context", given)
+    if array.shape != shape:
         wanted = f"{shape[0]} numbers" if len(shape) == 1 else f"shape {shape} (items, features)"
         raise InvalidInput(
-            f"the {name} of the context has shape {np.shape(given)}; the problem asks for {wanted}"
+            f"the {name} of the context has shape {array.shape}; the problem asks for {wanted}"
         )
     if not all_finite(array):
         worst = np.argwhere(~np.isfinite(array))[0].tolist()

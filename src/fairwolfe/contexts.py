@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairwolfe.errors import InvalidInput
-from fairwolfe.problem import Problem, all_finite
+from fairwolfe.problem import Problem, all_finite, real_array
 
 __all__ = ["Arms", "Bilinear", "PerArm", "arms", "usual"]
 
@@ -36,8 +36,8 @@ class Bilinear:
 
     def flat(self) -> Array:
         """The (items, user * item) array it stands for."""
-        user: Array = np.asarray(self.user, dtype=np.float64)
-        items: Array = np.asarray(self.items, dtype=np.float64)
+        user = real_array("the user of the context", self.user)
+        items = real_array("the items of the context", self.items)
         if user.ndim != 1 or items.ndim != 2:
             raise InvalidInput(
                 f"a Bilinear context has a user of shape {user.shape} and items of shape "
@@ -87,17 +87,13 @@ def arms(context: Any, problem: Problem) -> Arms:
             f"the context is a {type(context).__name__} and n_arms of the problem is "
             f"{problem.n_arms}; PerArm contexts go with a problem that has n_arms, others without"
         )
-    given = context
-    try:
-        if isinstance(context, PerArm):
-            given = np.atleast_2d(np.asarray(context.features, dtype=np.float64))
-        elif isinstance(context, Bilinear):
-            given = context.flat()
-        features = np.ascontiguousarray(given, dtype=np.float64)
-    except InvalidInput:
-        raise
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"the context is not an array of numbers: {error}") from error
+    if isinstance(context, PerArm):
+        given = np.atleast_2d(real_array("the context", context.features))
+    elif isinstance(context, Bilinear):
+        given = context.flat()
+    else:
+        given = real_array("the context", context)
+    features = given
     if isinstance(context, Bilinear) and isinstance(problem.n_features, tuple):
         user, item = np.shape(context.user)[0], np.shape(context.items)[1]
         if (user, item) != problem.n_features:
@@ -108,9 +104,9 @@ def arms(context: Any, problem: Problem) -> Arms:
     if not features.flags.carray:
         features = features.copy()  # a read-only array would be compiled for anew, for seconds
     rows = "1" if problem.n_arms else "number of arms"
-    if features.ndim != 2 or np.ndim(given) != 2 or features.shape[1] != problem.dimension:
+    if features.ndim != 2 or features.shape[1] != problem.dimension:
         raise InvalidInput(
-            f"the context has shape {np.shape(given)}; the problem has {problem.dimension} "
+            f"the context has shape {features.shape}; the problem has {problem.dimension} "
             f"features, so give shape ({rows}, {problem.dimension})"
         )
     if len(features) == 0 or (problem.n_arms and len(features) != 1):

@@ -452,10 +452,10 @@ def test_memory_stays_constant_while_feedback_comes() -> None:
         waiting.append(Decision(ledger.issue(), 0, 0, None, ()))
         if len(waiting) > 50:
             late = waiting.pop(int(rng.integers(25)))
-            ledger.mark(ledger.number(late))
+            ledger.mark(ledger.entry(late), ledger.answered + 1)
             with pytest.raises(InvalidInput, match="given already"):
-                ledger.number(late)
-        largest = max(largest, len(ledger.bits))
+                ledger.entry(late)
+        largest = max(largest, len(ledger.kept[1]))
     assert largest < 100
     assert ledger.open == len(waiting) == 50
 
@@ -464,13 +464,13 @@ def test_an_unanswered_decision_costs_one_bit_for_each_that_follows() -> None:
     ledger = Ledger()
     made = [Decision(ledger.issue(), 0, 0, None, ()) for _ in range(8001)]
     for decision in made[1:]:
-        ledger.mark(ledger.number(decision))
-    assert len(ledger.bits) == 1001
-    ledger.mark(ledger.number(made[0]))
-    assert (len(ledger.bits), ledger.dropped, ledger.open) == (1, 1000, 0)
+        ledger.mark(ledger.entry(decision), ledger.answered + 1)
+    assert len(ledger.kept[1]) == 1001
+    ledger.mark(ledger.entry(made[0]), ledger.answered + 1)
+    assert (len(ledger.kept[1]), ledger.kept[0], ledger.open) == (1, 1000, 0)
     for decision in made:
         with pytest.raises(InvalidInput, match="given already"):
-            ledger.number(decision)
+            ledger.entry(decision)
 
 
 @pytest.fixture

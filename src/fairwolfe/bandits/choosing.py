@@ -18,7 +18,7 @@ from fairwolfe._compile import Kernel, function_at, kernel
 from fairwolfe.bandits.optimism import outlook, shared_doubt
 from fairwolfe.contexts import arms
 from fairwolfe.errors import InvalidInput
-from fairwolfe.limits import row_limit
+from fairwolfe.limits import largest_square_norm, row_limit
 from fairwolfe.linalg import STATUS, predictions, refresh
 from fairwolfe.oracles import Regression, Ridge
 from fairwolfe.oracles.linear_state import call_learn, learn, refuse, repair
@@ -248,7 +248,7 @@ class LinearBandit(ABC):
 
     def kernels(self) -> Iterator[Kernel[..., Any]]:
         """What `act` and `update` call."""
-        yield from (choose_once, self.choose)
+        yield from (choose_once, self.choose, largest_square_norm)
         if isinstance(self.regression.learn, Kernel):
             yield from (self.regression.learn, learn_once)
         if isinstance(self.regression, Ridge):
@@ -334,18 +334,17 @@ class LinearBandit(ABC):
         """
         problem = state.problem
         blocks, d = problem.n_arms or 1, problem.dimension
+        limit, square = row_limit(problem, self.ridge_used), math.nan
         try:
             block, x, _ = choice.evidence
-            square = float(x @ x) if x.dtype == np.float64 and x.shape == (d,) else math.nan
+            if x.dtype == np.float64 and x.shape == (d,) and x.flags.carray:
+                square = largest_square_norm(x[None])
         except (TypeError, ValueError, AttributeError):
-            square = math.nan
-        if not square <= row_limit(problem, self.ridge_used) ** 2 or not (
-            type(block) is int and 0 <= block < blocks
-        ):
+            block = -1
+        if not (square <= limit**2 and type(block) is int and 0 <= block < blocks):
             raise InvalidInput(
                 f"the evidence of the choice is {choice.evidence!r:.120}; the problem has {d} "
-                f"features of norm at most {row_limit(problem, self.ridge_used):g} and {blocks} "
-                "blocks"
+                f"features of norm at most {limit:g} and {blocks} blocks"
             )
         reward = vector_of("reward", feedback, problem)
         if self.extended:

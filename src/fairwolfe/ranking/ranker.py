@@ -19,7 +19,7 @@ from fairwolfe.candidates import Candidates, Catalogue, candidates, sizes
 from fairwolfe.errors import InvalidInput
 from fairwolfe.feedback import Shown
 from fairwolfe.oracles import LinearState, Ridge
-from fairwolfe.limits import row_limit
+from fairwolfe.limits import largest_square_norm, row_limit
 from fairwolfe.linalg import refresh
 from fairwolfe.oracles.linear_state import refuse, repair
 from fairwolfe.problem import Problem
@@ -170,7 +170,8 @@ class Ranker(Settings):
 
     def kernels(self) -> tuple[Kernel[..., Any], ...]:
         """What `act` and `update` call."""
-        return rank_once, type(self).rule, observation.settle, take_in_and_settle, refresh
+        own = (type(self).rule, observation.settle, largest_square_norm)
+        return rank_once, take_in_and_settle, refresh, *own
 
     def act(
         self,
@@ -333,22 +334,18 @@ class Ranker(Settings):
         p, q = sizes(problem)
         items = self.check_action(state, choice.action)
         fits = all(
-            isinstance(part, np.ndarray) and part.dtype == np.float64 for part in (user, rows)
+            isinstance(part, np.ndarray) and part.dtype == np.float64 and part.flags.carray
+            for part in (user, rows)
         )
         if fits and len(rows) == 0 and state.features.shape[1]:
             rows = np.ascontiguousarray(state.features.T[items])
-        if not fits or user.shape != (p,) or rows.shape != (items.size, q):
+        limit, square = row_limit(problem, self.ridge_used), math.nan
+        if fits and user.shape == (p,) and rows.shape == (items.size, q):
+            square = largest_square_norm(user[None]) * largest_square_norm(rows)
+        if not square <= limit**2:
             raise InvalidInput(
                 f"the evidence of the ranking is {choice.evidence!r:.120}; the problem has {p} "
-                f"user and {q} item features"
-            )
-        limit = row_limit(problem, self.ridge_used)
-        flat = rows.ravel()
-        if not float(user @ user) * float(flat @ flat) <= items.size * limit**2:
-            raise InvalidInput(
-                f"the evidence of the ranking has features of norm up to "
-                f"{np.linalg.norm(user) * np.linalg.norm(rows, axis=1).max():.4g}; at most "
-                f"{limit:g} can be learnt from"
+                f"user and {q} item features, whose products have norm at most {limit:g}"
             )
         counts = (state.exposed, state.shown, state.slots)
         learnt = (shown.exposed, shown.rewards)
