@@ -30,15 +30,7 @@ def ridge_learn(
     counters: Vector,
 ) -> None:
     """One observation; params: the penalty. Refreshed exactly now and then."""
-    absorb(
-        x.reshape((1, x.size)),
-        reward.reshape((1, reward.size)),
-        gram[block],
-        inverse[block],
-        theta[block],
-        moment[block],
-        counters,
-    )
+    absorb(x, reward, gram[block], inverse[block], theta[block], moment[block], counters)
     if counters[SINCE_REFRESH] >= REFRESH_EVERY:
         refresh(gram, inverse, theta, moment, params[0], counters)
 

@@ -80,18 +80,22 @@ def turn_over(
     """
     serial, planned = now[_SERIAL], now[_PLANNED]
     if planned > _FIRST:
-        before[:] = now
-        before_slope[:] = slope
-        before_rewards[:] = rewards
+        for i in range(now.size):
+            before[i] = now[i]
+        for i in range(slope.size):
+            before_slope[i], before_rewards[i] = slope[i], rewards[i]
     if gathered[0] > 0.0:  # else the old certificate serves on, and where there is none one waits
         for i in range(slope.size):
             slope[i] = gathered[2 + i] / gathered[0]
         now[_INTERCEPT] = gathered[1] / gathered[0]
         planned = planned if _FIRST < planned >= longest else 2.0 * planned
     intercept = now[_INTERCEPT]
-    now[:] = 0.0
-    rewards[:] = 0.0
-    gathered[:] = 0.0
+    for i in range(now.size):
+        now[i] = 0.0
+    for i in range(rewards.size):
+        rewards[i] = 0.0
+    for i in range(gathered.size):
+        gathered[i] = 0.0
     now[_SERIAL], now[_PLANNED], now[_INTERCEPT] = serial + 1.0, planned, intercept
 
 
