@@ -497,7 +497,7 @@ def _parsed(signature: str) -> Any:
 def _dispatcher(function: Callable[..., Any]) -> Any:
     from numba import config, njit
 
-    options = {"nogil": True, "error_model": "numpy"}
+    options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
     file = Path(function.__code__.co_filename)
     # What was made by exec or belongs to no loaded module could not be found again.
     folder = _kernel_folder(_root(file)) if file.is_file() and _is_imported(function) else None

@@ -212,8 +212,10 @@ def _absorb(
         contract_twice(user, contracted, metric)
         turn_parameters(user, theta[0], turned)
         system, lower = np.empty((r, r)), np.empty((r, r))
-        half, error = rows.copy(), np.empty((r, n_rewards))
+        half, error = np.empty((r, q)), np.empty((r, n_rewards))
         for k in range(r):
+            for e in range(q):
+                half[k, e] = rows[k, e]
             for m in range(k + 1):
                 total = 1.0 if k == m else 0.0
                 for b in range(q):
@@ -310,7 +312,10 @@ def _remember(user: Vector, rows: Matrix, rewards: Matrix, gram: Matrix, moment:
     """V += sum x x' = u u' (x) sum v v', and the moments, for the exact refresh."""
     distinct()
     p, (r, q) = user.size, rows.shape
-    square = np.zeros((q, q))
+    square = np.empty((q, q))
+    for b in range(q):
+        for e in range(q):
+            square[b, e] = 0.0
     for k in range(r):
         for b in range(q):
             for e in range(q):

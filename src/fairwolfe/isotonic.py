@@ -101,8 +101,9 @@ def _radix_sort(
         order, spare = spare, order
         swapped = not swapped
     if swapped:
-        moved[:] = bits
-        spare[:] = order
+        for i in range(n):
+            moved[i] = bits[i]
+            spare[i] = order[i]
         bits = moved
     for i in range(n):
         b = bits[i]

@@ -51,7 +51,9 @@ def largest_square_norm(rows: Matrix) -> float:
 @kernel(signature="float64(float64[::1], float64[:, ::1])")
 def largest_square_product(user: Vector, items: Matrix) -> float:
     """max_i |user (x) item_i|^2, items as columns."""
-    squares = np.zeros(items.shape[1])
+    squares = np.empty(items.shape[1])
+    for i in range(squares.size):
+        squares[i] = 0.0
     for j in range(items.shape[0]):
         for i in range(squares.size):
             squares[i] += items[j, i] * items[j, i]

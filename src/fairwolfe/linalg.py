@@ -22,6 +22,7 @@ __all__ = [
     "add_scaled",
     "cholesky",
     "combine_rows",
+    "predict",
     "predictions",
     "refresh",
     "row_products",
@@ -51,7 +52,8 @@ def add_scaled(scale: float, x: Vector, out: Vector) -> None:
 @kernel
 def combine_rows(weights: Vector, rows: Matrix, out: Vector) -> None:
     """out = sum_i weights_i rows_i."""
-    out[:] = 0.0
+    for j in range(out.size):
+        out[j] = 0.0
     for i in range(weights.size):
         for j in range(out.size):
             out[j] = fma(weights[i], rows[i, j], out[j])
@@ -99,13 +101,20 @@ def predictions(
 ) -> None:
     """out[a] = theta x_a, every output projected on its range (infinite: left alone)."""
     for a in range(out.shape[0]):
-        block = theta[a if per_arm else 0]
-        x = features[0 if per_arm else a]
-        for i in range(block.shape[0]):
-            total = 0.0
-            for j in range(x.size):
-                total = fma(block[i, j], x[j], total)
-            out[a, i] = min(max(total, low[i]), high[i])
+        predict(theta, features, per_arm, a, low, high, out[a])
+
+
+@kernel
+def predict(
+    theta: Matrix, features: Matrix, per_arm: bool, arm: int, low: Vector, high: Vector, out: Vector
+) -> None:
+    """The same for one arm."""
+    block, row = (arm, 0) if per_arm else (0, arm)
+    for i in range(out.size):
+        total = 0.0
+        for j in range(features.shape[1]):
+            total = fma(theta[block, i, j], features[row, j], total)
+        out[i] = min(max(total, low[i]), high[i])
 
 
 @kernel(signature="void(float64[:, :, ::1], float64[:, ::1], boolean, float64[::1])")
@@ -153,98 +162,74 @@ def _forms(matrix: Matrix, turned: Matrix, inner: Vector, out: Vector) -> None:
         out[a] = np.sqrt(max(out[a], 0.0))
 
 
-@kernel(
-    signature="boolean(float64[:, ::1], float64[:, ::1], float64[:, ::1], float64[:, ::1], "
-    "float64[:, ::1], float64[:, ::1], float64[::1])"
-)
+@kernel
 def absorb(
-    features: Matrix,
-    rewards: Matrix,
+    x: Vector,
+    reward: Vector,
     gram: Matrix,
     inverse: Matrix,
     theta: Matrix,
     moment: Matrix,
     counters: Vector,
 ) -> bool:
-    """Ridge regression takes r observations: features (r, d), rewards (r, D).
+    """Ridge regression takes an observation: features (d,), rewards (D,).
 
     False, and nothing is written, where the result would not be numbers.
 
-    With X the features and A = V^-1: M = I + X A X' = L L', Y = L^-1 X A; then A -= Y'Y (exactly
-    symmetric), ln det V += ln det M, and theta += (R - X theta')' M^-1 X A. One pass over A
-    whatever r is. V itself is kept too, for the exact refresh.
+    With A = V^-1: m = 1 + x' A x, y = A x/sqrt m; then A -= y y' (exactly symmetric),
+    ln det V += ln m, and theta += (reward - theta x)/sqrt m y'. V itself is kept too, for the exact
+    refresh.
     """
-    r, d = features.shape
-    turned = np.zeros((r, d))  # X A, then L^-1 X A
-    system = np.empty((r, r))  # M, then L
-    error = np.empty((r, theta.shape[0]))
-    for k in range(r):
-        for i in range(d):
-            for j in range(d):
-                turned[k, j] = fma(features[k, i], inverse[i, j], turned[k, j])
-    for k in range(r):
-        for m in range(k + 1):
-            total = 1.0 if k == m else 0.0
-            for j in range(d):
-                total = fma(turned[k, j], features[m, j], total)
-            system[k, m] = total
-        for i in range(theta.shape[0]):
-            total = rewards[k, i]
-            for j in range(d):
-                total = fma(-theta[i, j], features[k, j], total)
-            error[k, i] = total
-    # Cholesky, carrying the right-hand sides along: X A becomes L^-1 X A, the errors likewise.
-    log_det, doubt = 0.0, 0.0  # a NaN or an infinity in what is added is one in the sum
-    for k in range(r):
-        for m in range(k + 1):
-            total = system[k, m]
-            for p in range(m):
-                total = fma(-system[k, p], system[m, p], total)
-            system[k, m] = np.sqrt(total) if k == m else total / system[m, m]
-        pivot = system[k, k]
-        for m in range(k):
-            for j in range(d):
-                turned[k, j] = fma(-system[k, m], turned[m, j], turned[k, j])
-            for i in range(theta.shape[0]):
-                error[k, i] = fma(-system[k, m], error[m, i], error[k, i])
+    d, n = x.size, reward.size
+    turned, error = np.empty(d), np.empty(n)
+    for j in range(d):
+        turned[j] = 0.0
+    for i in range(d):
         for j in range(d):
-            turned[k, j] /= pivot
-        for i in range(theta.shape[0]):
-            error[k, i] /= pivot
-            doubt += error[k, i]
-        log_det += 2.0 * np.log(pivot)
-        doubt += log_det
+            turned[j] = fma(x[i], inverse[i, j], turned[j])
+    pivot = 1.0
+    for j in range(d):
+        pivot = fma(turned[j], x[j], pivot)
+    pivot = np.sqrt(pivot)
+    for j in range(d):
+        turned[j] /= pivot
+    doubt = np.log(pivot)  # a NaN or an infinity in any of these is one in the sum
+    for i in range(n):
+        total = reward[i]
+        for j in range(d):
+            total = fma(-theta[i, j], x[j], total)
+        error[i] = total / pivot
+        doubt += error[i]
     if not np.isfinite(doubt):
         return False
-    _apply(features, rewards, turned, error, gram, inverse, theta, moment)
-    counters[LOG_DET] += log_det
-    counters[UPDATES] += r
-    counters[SINCE_REFRESH] += r
+    _apply(x, reward, turned, error, gram, inverse, theta, moment)
+    counters[LOG_DET] += 2.0 * np.log(pivot)
+    counters[UPDATES] += 1.0
+    counters[SINCE_REFRESH] += 1.0
     return True
 
 
 @kernel
 def _apply(
-    features: Matrix,
-    rewards: Matrix,
-    turned: Matrix,
-    error: Matrix,
+    x: Vector,
+    reward: Vector,
+    turned: Vector,
+    error: Vector,
     gram: Matrix,
     inverse: Matrix,
     theta: Matrix,
     moment: Matrix,
 ) -> None:
     distinct()
-    r, d = features.shape
-    for k in range(r):
-        for i in range(d):
-            for j in range(d):
-                inverse[i, j] = fma(-turned[k, i], turned[k, j], inverse[i, j])
-                gram[i, j] = fma(features[k, i], features[k, j], gram[i, j])
-        for i in range(theta.shape[0]):
-            for j in range(d):
-                theta[i, j] = fma(error[k, i], turned[k, j], theta[i, j])
-                moment[i, j] = fma(rewards[k, i], features[k, j], moment[i, j])
+    d = x.size
+    for i in range(d):
+        for j in range(d):
+            inverse[i, j] = fma(-turned[i], turned[j], inverse[i, j])
+            gram[i, j] = fma(x[i], x[j], gram[i, j])
+    for i in range(reward.size):
+        for j in range(d):
+            theta[i, j] = fma(error[i], turned[j], theta[i, j])
+            moment[i, j] = fma(reward[i], x[j], moment[i, j])
 
 
 @kernel(
@@ -258,29 +243,33 @@ def refresh(
 
     The drift is max |A_ij - A'_ij| / sqrt(A_ii A_jj). Where rounding has left V not positive
     definite, its diagonal is lifted until it is: by the unit of rounding first, then by ten times
-    as much, and so on. Status 1 says that V is not made of numbers: then nothing is written.
+    as much, and so on. Status 1 says that V is not made of numbers; its block is left as it was.
     """
     blocks, d = gram.shape[0], gram.shape[1]
-    lower = np.empty((d, d))
-    fresh = np.empty((d, d))
+    lower, half, fresh = np.empty((d, d)), np.empty((d, d)), np.empty((d, d))
     counters[STATUS] = 0.0
     worst, log_det = 0.0, 0.0
     for b in range(blocks):
         if not _factor(gram[b], lower):
             counters[STATUS] = 1.0
             return
-    for b in range(blocks):
-        _factor(gram[b], lower)
-        for i in range(d):
+        for i in range(d):  # half = L^-1
             log_det += 2.0 * np.log(lower[i, i]) - np.log(ridge)
-        _inverse_from_cholesky(lower, fresh)
+            for j in range(d):
+                half[i, j], fresh[i, j] = 0.0, 0.0
+            half[i, i] = 1.0 / lower[i, i]
+            for k in range(i):
+                scale = -lower[i, k] * half[i, i]
+                for j in range(k + 1):
+                    half[i, j] = fma(scale, half[k, j], half[i, j])
+        for k in range(d):  # fresh = half' half, exactly symmetric
+            for i in range(k + 1):
+                for j in range(k + 1):
+                    fresh[i, j] = fma(half[k, i], half[k, j], fresh[i, j])
         for i in range(d):
             for j in range(d):
                 drift = abs(inverse[b, i, j] - fresh[i, j]) / np.sqrt(fresh[i, i] * fresh[j, j])
-                if not drift <= worst:
-                    worst = drift
-        for i in range(d):
-            for j in range(d):
+                worst = max(worst, drift if drift >= 0.0 else np.inf)  # of a NaN, the latter
                 inverse[b, i, j] = fresh[i, j]
         for o in range(theta.shape[1]):
             for i in range(d):
@@ -326,21 +315,3 @@ def cholesky(matrix: Matrix, lower: Matrix) -> bool:
             else:
                 return False
     return True
-
-
-@kernel
-def _inverse_from_cholesky(lower: Matrix, out: Matrix) -> None:
-    """out = (L L')^-1, exactly symmetric."""
-    d = lower.shape[0]
-    half = np.zeros((d, d))  # L^-1
-    for i in range(d):
-        half[i, i] = 1.0 / lower[i, i]
-        for k in range(i):
-            scale = -lower[i, k] * half[i, i]
-            for j in range(k + 1):
-                half[i, j] = fma(scale, half[k, j], half[i, j])
-    out[:, :] = 0.0
-    for k in range(d):
-        for i in range(k + 1):
-            for j in range(k + 1):
-                out[i, j] = fma(half[k, i], half[k, j], out[i, j])

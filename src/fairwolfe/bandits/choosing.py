@@ -15,11 +15,11 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from fairwolfe._compile import Kernel, function_at, kernel
-from fairwolfe.bandits.optimism import outlook, shared_doubt
+from fairwolfe.bandits.optimism import call_look, extended_outlook, outlook, shared_doubt
 from fairwolfe.contexts import arms
 from fairwolfe.errors import InvalidInput
 from fairwolfe.limits import largest_square_norm, row_limit
-from fairwolfe.linalg import STATUS, predictions, refresh
+from fairwolfe.linalg import STATUS, refresh
 from fairwolfe.oracles import Regression, Ridge
 from fairwolfe.oracles.linear_state import call_learn, learn, refuse, repair
 from fairwolfe.problem import Problem
@@ -44,12 +44,13 @@ _SEEN = 3  # numbers of an outlook
 
 
 @kernel(
-    signature="int64(int64, float64[::1], float64[:, :, ::1], float64[:, :, ::1], float64[::1], "
-    "float64[:, ::1], boolean, float64[::1], float64[::1], boolean, float64[::1], float64[::1], "
-    "float64[::1])"
+    signature="int64(int64, int64, float64[::1], float64[:, :, ::1], float64[:, :, ::1], "
+    "float64[::1], float64[:, ::1], boolean, float64[::1], float64[::1], float64[::1], "
+    "float64[::1], float64[::1])"
 )
 def choose_once(
     choose: int,
+    look: int,
     direction: Vector,
     theta: Matrix,
     inverse: Matrix,
@@ -58,13 +59,12 @@ def choose_once(
     per_arm: bool,
     draws: Vector,
     params: Vector,
-    extended: bool,
     slope: Vector,
     doubt: Vector,
     told: Vector,
 ) -> int:
-    """The rule at an address, and the outlook of its arm if there is a slope: one call from Python
-    for both. told: the outlook, then the report of the rule.
+    """The rule at an address, and the outlook of its arm if there is one: one call from Python for
+    both. told: the outlook, then the report of the rule.
     """
     out = np.empty(theta.shape[0] if per_arm else features.shape[0])
     arm: int = call_choose(
@@ -80,8 +80,9 @@ def choose_once(
         out,
         told[_SEEN:],
     )
-    if arm >= 0 and slope.size > 0:
-        outlook(
+    if arm >= 0 and look != 0:
+        call_look(
+            look,
             slope,
             direction,
             theta,
@@ -89,7 +90,6 @@ def choose_once(
             counters,
             features,
             per_arm,
-            extended,
             arm,
             doubt,
             told[:_SEEN],
@@ -168,24 +168,6 @@ def extended_lesson(
         scalar[0] += direction[i] * reward[i]
         for j in range(x.size):
             wide[i * x.size + j] = direction[i] * x[j]
-
-
-@kernel
-def report_estimate(
-    theta: Matrix, features: Matrix, per_arm: bool, arm: int, low: Vector, high: Vector, out: Vector
-) -> None:
-    """The estimated rewards of an arm, inside their ranges, into the report after its first."""
-    row = 0 if per_arm else arm
-    block = arm if per_arm else 0
-    n = theta.shape[1]
-    predictions(
-        theta[block : block + 1],
-        features[row : row + 1],
-        False,
-        low,
-        high,
-        out[1:].reshape((1, n)),
-    )
 
 
 def one_uniform(self: LinearBandit, rng: np.random.Generator, problem: Problem, n: int) -> Matrix:
@@ -275,8 +257,10 @@ class LinearBandit(ABC):
         g = vector_of("direction", direction, state.problem)
         told = np.empty(_SEEN + 1 + g.size if estimate else _SEEN + 1)
         estimates = state.oracle.estimates(given)
+        outlooks = extended_outlook if self.extended else outlook
         arm = choose_once(
             self.choose.address,
+            0 if look is None else outlooks.address,
             g,
             estimates.theta,
             estimates.inverse,
@@ -285,7 +269,6 @@ class LinearBandit(ABC):
             estimates.per_arm,
             drawn,
             state.params,
-            self.extended,
             *(_NO_LOOK if look is None else look),
             told,
         )

@@ -9,9 +9,9 @@ from typing import Self
 import numpy as np
 
 from fairwolfe._compile import kernel
-from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, one_uniform, report_estimate
+from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, one_uniform
 from fairwolfe.errors import InvalidInput
-from fairwolfe.linalg import scores
+from fairwolfe.linalg import predict, scores
 from fairwolfe.oracles import OnlineGradient, Regression, Ridge
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Matrix, Vector
@@ -36,13 +36,15 @@ def epsilon_greedy(
     """params: epsilon; lows; highs."""
     n = direction.size
     scores(direction, theta, features, per_arm, out)
-    probabilities = np.full(out.size, params[0] / out.size)
+    probabilities = np.empty(out.size)
+    for a in range(out.size):
+        probabilities[a] = params[0] / out.size
     probabilities[argmax(out)] += 1.0 - params[0]
     arm = draw(probabilities, draws[0])
     report[0] = probabilities[arm]
     if report.size > 1:
         low, high = params[1 : 1 + n], params[1 + n : 1 + 2 * n]
-        report_estimate(theta, features, per_arm, arm, low, high, report)
+        predict(theta, features, per_arm, arm, low, high, report[1:])
     return arm
 
 

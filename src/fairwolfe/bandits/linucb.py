@@ -10,10 +10,10 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from fairwolfe._compile import Kernel, kernel
-from fairwolfe.bandits.choosing import CHOOSE, BanditState, LinearBandit, report_estimate
+from fairwolfe.bandits.choosing import CHOOSE, BanditState, LinearBandit
 from fairwolfe.bandits.optimism import add_bonus, add_extended_bonus, shared_doubt
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
-from fairwolfe.linalg import LOG_DET, scores
+from fairwolfe.linalg import LOG_DET, predict, scores
 from fairwolfe.oracles import LinearOracle, Ridge
 from fairwolfe.oracles.linear_state import parameter_norms
 from fairwolfe.problem import Problem
@@ -47,7 +47,7 @@ def linucb(
         noise, prior = params[2 : 2 + n], params[2 + n : 2 + 2 * n]
         low, high = params[2 + 2 * n : 2 + 3 * n], params[2 + 3 * n : 2 + 4 * n]
         root = np.sqrt(params[1] + counters[LOG_DET])
-        report_estimate(theta, features, per_arm, arm, low, high, report)
+        predict(theta, features, per_arm, arm, low, high, report[1:])
         for i in range(n):
             alpha = params[0] * (noise[i] * root + prior[i]) * width[arm]
             better = report[1 + i] + (alpha if direction[i] >= 0.0 else -alpha)
@@ -77,7 +77,7 @@ def linucb_extended(
     report[0] = 1.0
     if report.size > 1:
         low, high = params[4 : 4 + n], params[4 + n : 4 + 2 * n]
-        report_estimate(parameters, features, False, arm, low, high, report)
+        predict(parameters, features, False, arm, low, high, report[1:])
     return arm
 
 

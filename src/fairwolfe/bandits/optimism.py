@@ -6,14 +6,22 @@ import math
 
 import numpy as np
 
-from fairwolfe._compile import fma, kernel
+from fairwolfe._compile import fma, function_at, kernel
 from fairwolfe.linalg import LOG_DET, combine_rows, scores, widths
 from fairwolfe.oracles.linear_state import noise_scales, parameter_norms
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Matrix, Vector
 from fairwolfe.selection import argmax
 
-__all__ = ["add_bonus", "add_extended_bonus", "outlook", "shared_doubt"]
+__all__ = [
+    "LOOK",
+    "add_bonus",
+    "add_extended_bonus",
+    "call_look",
+    "extended_outlook",
+    "outlook",
+    "shared_doubt",
+]
 
 
 def shared_doubt(problem: Problem, ridge: float, delta: float, exploration: float = 1.0) -> Vector:
@@ -65,10 +73,12 @@ def add_extended_bonus(
     to d x d a round, then the widths cost K d^2.
     """
     n, d = direction.size, features.shape[1]
-    contracted = np.zeros((1, d, d))
+    contracted = np.empty((1, d, d))
     rows = np.empty((d, n * d))
     combine_rows(direction, inverse[0].reshape((n, d * n * d)), rows.reshape(d * n * d))
     for j in range(d):
+        for k in range(d):
+            contracted[0, j, k] = 0.0
         for i in range(n):
             for k in range(d):
                 contracted[0, j, k] = fma(direction[i], rows[j, i * d + k], contracted[0, j, k])
@@ -79,7 +89,19 @@ def add_extended_bonus(
         out[a] += bonus * width[a]
 
 
-@kernel
+LOOK = (
+    "void(float64[::1], float64[::1], float64[:, :, ::1], float64[:, :, ::1], float64[::1], "
+    "float64[:, ::1], boolean, int64, float64[::1], float64[::1])"
+)
+"""(slope, direction, theta, inverse, counters, features, per_arm, arm, doubt, out (3,)): of
+<slope, r>, the largest optimistic score (0 if doubt is empty), and by how much the estimate of the
+arm, and that of the better of the arm and of the estimated best for the direction, are below the
+largest estimate."""
+
+call_look = function_at(LOOK)
+
+
+@kernel(signature=LOOK)
 def outlook(
     slope: Vector,
     direction: Vector,
@@ -88,30 +110,56 @@ def outlook(
     counters: Vector,
     features: Matrix,
     per_arm: bool,
-    extended: bool,
     arm: int,
     doubt: Vector,
     out: Vector,
 ) -> None:
-    """out: of <slope, r>, the largest optimistic score (0 if doubt is empty), and by how much the
-    estimate of the arm, and that of the better of the arm and of the estimated best for the
-    direction, are below the largest estimate.
-    """
+    """In a shared model."""
     values = np.empty(theta.shape[0] if per_arm else features.shape[0])
-    estimates = theta
-    if extended:
-        estimates = theta[0, 0].reshape((1, direction.size, features.shape[1]))
-    scores(direction, estimates, features, per_arm, values)
+    _compare(slope, direction, theta, features, per_arm, arm, values, out)
+    if doubt.size > 0:
+        width = np.empty(values.size)
+        add_bonus(slope, inverse, counters, features, per_arm, doubt, values, width)
+        out[0] = values[argmax(values)]
+
+
+@kernel(signature=LOOK)
+def extended_outlook(
+    slope: Vector,
+    direction: Vector,
+    theta: Matrix,
+    inverse: Matrix,
+    counters: Vector,
+    features: Matrix,
+    per_arm: bool,
+    arm: int,
+    doubt: Vector,
+    out: Vector,
+) -> None:
+    """In an extended model, whose oracle always has widths."""
+    values = np.empty(features.shape[0])
+    estimates = theta[0, 0].reshape((1, direction.size, features.shape[1]))
+    _compare(slope, direction, estimates, features, False, arm, values, out)
+    add_extended_bonus(slope, inverse, counters, features, doubt, values)
+    out[0] = values[argmax(values)]
+
+
+@kernel
+def _compare(
+    slope: Vector,
+    direction: Vector,
+    theta: Matrix,
+    features: Matrix,
+    per_arm: bool,
+    arm: int,
+    values: Vector,
+    out: Vector,
+) -> None:
+    """The estimates of <slope, r> as values, and the second and the third number of an outlook."""
+    scores(direction, theta, features, per_arm, values)
     greedy = argmax(values)
-    scores(slope, estimates, features, per_arm, values)
-    best = values.max()
+    scores(slope, theta, features, per_arm, values)
+    best = values[argmax(values)]
     out[0] = 0.0
     out[1] = best - values[arm]
     out[2] = best - max(values[arm], values[greedy])
-    if doubt.size > 0:
-        if extended:
-            add_extended_bonus(slope, inverse, counters, features, doubt, values)
-        else:
-            width = np.empty(values.size)
-            add_bonus(slope, inverse, counters, features, per_arm, doubt, values, width)
-        out[0] = values.max()

@@ -9,10 +9,10 @@ from typing import Self
 
 import numpy as np
 
-from fairwolfe._compile import kernel
-from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, one_uniform, report_estimate
+from fairwolfe._compile import Kernel, kernel
+from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, one_uniform
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
-from fairwolfe.linalg import UPDATES, predictions, scores
+from fairwolfe.linalg import UPDATES, predict, predictions, scores
 from fairwolfe.oracles import OnlineGradient, Regression, Ridge
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Matrix, Vector
@@ -37,11 +37,9 @@ def gap_probabilities(values: Vector, gamma: float, out: Vector) -> int:
 
 
 @kernel
-def exploration_rate(params: Vector, n_arms: int, t: float) -> float:
-    """gamma_t: gamma0 sqrt t; fixed for a horizon; or the anytime preset of the theorem."""
-    gamma0, slope, diameter, delta, horizon = params[0], params[1], params[2], params[3], params[4]
-    if gamma0 > 0.0:
-        return float(gamma0 * np.sqrt(t))
+def theorem_rate(params: Vector, n_arms: int, t: float) -> float:
+    """gamma_t of the theorem: fixed for a horizon, or the anytime preset."""
+    slope, diameter, delta, horizon = params[1], params[2], params[3], params[4]
     s = horizon if horizon > 0.0 else t
     regret = params[5] + params[6] * np.log1p(params[7] * s) + params[8] * np.sqrt(s)
     if horizon > 0.0:
@@ -49,6 +47,29 @@ def exploration_rate(params: Vector, n_arms: int, t: float) -> float:
         return float(np.sqrt(8.0 * n_arms * s / (2.0 * slope**2 * regret + noise)))
     noise = 8.0 * diameter**2 * np.log(4.0 * s * s / delta)
     return float(2.0 / slope * np.sqrt(s * n_arms / (regret + noise)))
+
+
+@kernel
+def sample(
+    gamma: float,
+    theta: Matrix,
+    features: Matrix,
+    per_arm: bool,
+    draws: Vector,
+    params: Vector,
+    out: Vector,
+    report: Vector,
+) -> int:
+    """An arm from the scores, and what is reported of it."""
+    n = theta.shape[1]
+    low, high = params[_HEAD : _HEAD + n], params[_HEAD + n : _HEAD + 2 * n]
+    probabilities = np.empty(out.size)
+    gap_probabilities(out, gamma, probabilities)
+    arm = draw(probabilities, draws[0])
+    report[0] = probabilities[arm]
+    if report.size > 1:
+        predict(theta, features, per_arm, arm, low, high, report[1:])
+    return arm
 
 
 @kernel(signature=CHOOSE)
@@ -64,28 +85,40 @@ def squarecb(
     out: Vector,
     report: Vector,
 ) -> int:
-    """params: gamma0 (0: preset), L, D_K, delta, horizon (0: none), R(t)'s four; lows; highs."""
+    """gamma_t = gamma0 sqrt t; params: gamma0, eight unused; lows; highs."""
+    scores(direction, theta, features, per_arm, out)
+    gamma = params[0] * np.sqrt(counters[UPDATES] + 1.0)
+    return sample(gamma, theta, features, per_arm, draws, params, out, report)
+
+
+@kernel(signature=CHOOSE)
+def squarecb_theorem(
+    direction: Vector,
+    theta: Matrix,
+    inverse: Matrix,
+    counters: Vector,
+    features: Matrix,
+    per_arm: bool,
+    draws: Vector,
+    params: Vector,
+    out: Vector,
+    report: Vector,
+) -> int:
+    """params: 0, L, D_K, delta, horizon (0: none), the four numbers of R(t); lows; highs.
+
+    The theorem's predictions are projected on the set of possible rewards.
+    """
     n = direction.size
     low, high = params[_HEAD : _HEAD + n], params[_HEAD + n : _HEAD + 2 * n]
-    if params[0] > 0.0:
-        scores(direction, theta, features, per_arm, out)
-    else:
-        # The theorem's predictions are projected on the set of possible rewards.
-        rewards = np.empty((out.size, n))
-        predictions(theta, features, per_arm, low, high, rewards)
-        for a in range(out.size):
-            total = 0.0
-            for i in range(n):
-                total += direction[i] * rewards[a, i]
-            out[a] = total
-    gamma = exploration_rate(params, out.size, counters[UPDATES] + 1.0)
-    probabilities = np.empty(out.size)
-    gap_probabilities(out, gamma, probabilities)
-    arm = draw(probabilities, draws[0])
-    report[0] = probabilities[arm]
-    if report.size > 1:
-        report_estimate(theta, features, per_arm, arm, low, high, report)
-    return arm
+    rewards = np.empty((out.size, n))
+    predictions(theta, features, per_arm, low, high, rewards)
+    for a in range(out.size):
+        total = 0.0
+        for i in range(n):
+            total += direction[i] * rewards[a, i]
+        out[a] = total
+    gamma = theorem_rate(params, out.size, counters[UPDATES] + 1.0)
+    return sample(gamma, theta, features, per_arm, draws, params, out, report)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,8 +152,12 @@ class SquareCB(LinearBandit):
     delta: float = 0.05
     lipschitz: float | None = None
 
-    choose = squarecb
     draws = one_uniform
+
+    @property
+    def choose(self) -> Kernel[..., int]:  # type: ignore[override]
+        """The rule with the gamma that was asked for."""
+        return squarecb_theorem if self.gamma0 is None else squarecb
 
     def __post_init__(self) -> None:
         if self.gamma0 is not None and not (math.isfinite(self.gamma0) and self.gamma0 > 0.0):

@@ -10,9 +10,9 @@ from typing import Self
 import numpy as np
 
 from fairwolfe._compile import fma, kernel
-from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, report_estimate
+from fairwolfe.bandits.choosing import CHOOSE, LinearBandit
 from fairwolfe.errors import InvalidInput
-from fairwolfe.linalg import cholesky, combine_rows, row_products
+from fairwolfe.linalg import cholesky, combine_rows, predict, row_products
 from fairwolfe.oracles import LinearOracle, Ridge
 from fairwolfe.oracles.linear_state import noise_scales
 from fairwolfe.problem import Problem
@@ -60,7 +60,7 @@ def thompson(
     report[0] = np.nan  # nobody knows it in closed form
     if report.size > 1:
         low, high = params[n : 2 * n], params[2 * n : 3 * n]
-        report_estimate(theta, features, per_arm, arm, low, high, report)
+        predict(theta, features, per_arm, arm, low, high, report[1:])
     return arm
 
 

@@ -9,7 +9,8 @@ from typing import Self
 import numpy as np
 
 from fairwolfe._compile import kernel
-from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, one_uniform, report_estimate
+from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, one_uniform
+from fairwolfe.linalg import predict
 from fairwolfe.oracles import LinearOracle, Ridge
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Matrix, Vector
@@ -33,10 +34,11 @@ def uniform_choice(
     """params: lows; highs."""
     n = direction.size
     arm = min(int(draws[0] * out.size), out.size - 1)
-    out[:] = 0.0
+    for a in range(out.size):
+        out[a] = 0.0
     report[0] = 1.0 / out.size
     if report.size > 1:
-        report_estimate(theta, features, per_arm, arm, params[:n], params[n:], report)
+        predict(theta, features, per_arm, arm, params[:n], params[n:], report[1:])
     return arm
 
 

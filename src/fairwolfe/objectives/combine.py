@@ -36,27 +36,26 @@ _HEADER = 8  # numbers per part in `params`: see Combination._params
 @kernel(signature=GRADIENT)
 def combined(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -> None:
     """Sum over parts of c grad f_(c step)(z[where]): the smoothing of c f is c f_(c step)."""
-    out[:] = 0.0
+    for i in range(out.size):
+        out[i] = 0.0
     for k in range(np.int64(params[0])):
-        head = params[1 + _HEADER * k : 1 + _HEADER * (k + 1)]
-        address, scale = np.int64(head[0]), head[1]
-        start, size = np.int64(head[2]), np.int64(head[3])
-        listed, first = np.int64(head[4]), np.int64(head[5])
-        scratch = np.int64(head[7])
-        own = params[first : np.int64(head[6])]
-        g = work[scratch : scratch + size]
-        if listed == 0:
-            part_work = work[scratch + size :]
-            call_gradient(address, z[start : start + size], scale * step, own, part_work, g)
-            add_scaled(scale, g, out[start : start + size])
+        head = 1 + _HEADER * k
+        address, scale = np.int64(params[head]), params[head + 1]
+        start, size = np.int64(params[head + 2]), np.int64(params[head + 3])
+        listed, first = np.int64(params[head + 4]), np.int64(params[head + 5])
+        last, scratch = np.int64(params[head + 6]), np.int64(params[head + 7])
+        g, rest = work[scratch : scratch + size], work[scratch + size :]
+        x = z[start : start + size]
+        if listed > 0:
+            x, rest = rest[:size], rest[size:]
+            for i in range(size):
+                x[i] = z[np.int64(params[listed + i])]
+        call_gradient(address, x, scale * step, params[first:last], rest, g)
+        if listed > 0:
+            for i in range(size):
+                out[np.int64(params[listed + i])] += scale * g[i]
         else:
-            where = params[listed : listed + size]
-            x = work[scratch + size : scratch + 2 * size]
-            for i in range(size):
-                x[i] = z[np.int64(where[i])]
-            call_gradient(address, x, scale * step, own, work[scratch + 2 * size :], g)
-            for i in range(size):
-                out[np.int64(where[i])] += scale * g[i]
+            add_scaled(scale, g, out[start : start + size])
 
 
 class Part(NamedTuple):

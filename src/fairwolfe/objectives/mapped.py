@@ -46,7 +46,8 @@ def mapped(z: Vector, step: float, params: Vector, work: Vector, out: Vector) ->
             total += values[k] * z[np.int64(columns[k])]
         x[r] = total
     call_gradient(address, x, step, own, work[2 * rows :], g)
-    out[:] = 0.0
+    for i in range(out.size):
+        out[i] = 0.0
     for r in range(rows):
         for k in range(np.int64(begins[r]), np.int64(begins[r + 1])):
             out[np.int64(columns[k])] += values[k] * g[r]

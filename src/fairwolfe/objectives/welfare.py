@@ -99,7 +99,8 @@ def welfare(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -
     """
     alpha, offset = params[0], params[1]
     if alpha == 1.0:
-        out[:] = 1.0
+        for i in range(z.size):
+            out[i] = 1.0
     elif step == 0.0:
         for i in range(z.size):
             y = z[i] + offset

@@ -33,17 +33,8 @@ def ridge_learn(
     inverse cannot take it; what cannot be taken even then is refused, and nothing has changed.
     """
     counters[STATUS] = 0.0
-    features, rewards = x.reshape((1, x.size)), reward.reshape((1, reward.size))
     for attempt in range(2):
-        if absorb(
-            features,
-            rewards,
-            gram[block],
-            inverse[block],
-            theta[block],
-            moment[block],
-            counters,
-        ):
+        if absorb(x, reward, gram[block], inverse[block], theta[block], moment[block], counters):
             if counters[SINCE_REFRESH] >= REFRESH_EVERY:
                 refresh(gram, inverse, theta, moment, params[0], counters)
             return

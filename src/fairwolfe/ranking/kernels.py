@@ -107,10 +107,12 @@ def _estimate(
 ) -> float:
     """value_i = sum_r weights_r theta_r.x_i and width_i = |x_i|; what the widths are worth."""
     n_rewards, q = theta.shape[1], items.shape[0]
-    metric, turned, combined = np.empty((q, q)), np.empty((n_rewards, q)), np.zeros(q)
+    metric, turned, combined = np.empty((q, q)), np.empty((n_rewards, q)), np.empty(q)
     contract_twice(user, contracted, metric)
     turn_parameters(user, theta[0], turned)
     root = np.sqrt(params[_LEVEL] + counters[LOG_DET])
+    for e in range(q):
+        combined[e] = 0.0
     bonus = 0.0  # sum_r |g_r| alpha_r: optimistic for either sign of g
     for r in range(n_rewards):
         noise, prior = params[_HEAD + r], params[_HEAD + n_rewards + r]
@@ -143,7 +145,10 @@ def _look_along(
         most += max(slope[n + r] * ranges[0, r], slope[n + r] * ranges[1, r])
     own, width, scores = np.empty(n), np.empty(n), np.empty(n)
     best = np.empty(k, dtype=np.int64)
-    params = doubt if doubt.size > 0 else np.zeros(_HEAD + 2 * theta.shape[1])
+    params = doubt if doubt.size > 0 else np.empty(_HEAD + 2 * theta.shape[1])
+    if doubt.size == 0:
+        for i in range(params.size):
+            params[i] = 0.0
     bonus = _estimate(user, items, theta, contracted, counters, slope[n:], params, own, width)
     for i in range(n):
         scores[i] = own[i] + slope[i]
@@ -162,7 +167,9 @@ def _look_along(
 @kernel
 def _around(pinned: IntVector, scores: Vector, ranking: IntVector) -> None:
     """The best of the others in the slots that are free."""
-    others = scores.copy()
+    others = np.empty(scores.size)
+    for i in range(scores.size):
+        others[i] = scores[i]
     free = np.int64(0)
     for slot in range(pinned.size):
         if pinned[slot] >= 0:

@@ -49,7 +49,8 @@ def sampled(
     out: Vector,
 ) -> None:
     """Mean of the supergradients at points of the ball, one for each row of normals."""
-    out[:] = 0.0
+    for i in range(out.size):
+        out[i] = 0.0
     for s in range(normals.shape[0]):
         in_ball(normals[s], z, radius, point)
         call_gradient(address, point, 0.0, params, work, g)
