@@ -480,14 +480,14 @@ def outside() -> dict[str, tuple[Any, Any, dict[str, Any], str]]:
     table = Finite([[[1.0], [2.0]]], (1.0,), means=[[[0.1, 0.2], [0.3, 0.1]]])
     fw_min = FrankWolfe(MINIMUM, linucb)
     squarecb = FrankWolfe(MINIMUM, SquareCB())
-    difference = Mapped(Nash(0.5), ((1.0, -1.0), (0.0, 1.0)))
+    difference = Mapped(Nash(1.0), ((1.0, -1.0), (0.0, 1.0)))
     soft = Custom.examples()[0]
     unknown = replace_lipschitz(soft)
     return {
         "not Lipschitz": (FrankWolfe(Nash(), linucb), A2, {}, "Assumption 1.*Nash"),
         "Welfare": (FrankWolfe(Welfare(0.5), linucb), A2, {}, "Assumption 1.*Welfare"),
-        "outside its domain": (FrankWolfe(Nash(0.5), linucb), below, {}, "Assumption 1.*-1"),
-        "mapped outside": (FrankWolfe(difference, linucb), A2, {}, "Assumption 1.*-1"),
+        "on its edge": (FrankWolfe(Nash(1.0), linucb), below, {}, "Assumption 1.*Nash"),
+        "mapped to its edge": (FrankWolfe(difference, linucb), A2, {}, "Assumption 1.*Nash"),
         "unknown slope": (FrankWolfe(unknown, linucb), A2, {}, "Assumption 1"),
         "unknown curvature": (FrankWolfe(soft, linucb), A2, {}, "Assumption 2"),
         "kinks without smoothing": (

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from fairwolfe import Problem
+from fairwolfe import Agent, FrankWolfe, Problem
+from fairwolfe.bandits import EpsilonGreedy
 from fairwolfe.errors import NoProx
 from fairwolfe.objectives import (
     AtMost,
@@ -225,11 +226,77 @@ def test_a_width_that_was_given_is_kept() -> None:
     assert Identity().bind(ARMS, Linear((1.0, 1.0, 1.0))) == Identity()
 
 
+def width(problem: Problem, f: Concave) -> float:
+    chosen = Moreau().bind(problem, f.bind(problem)).beta0
+    assert chosen is not None
+    return chosen
+
+
 def test_widths_are_chosen_where_no_bound_holds() -> None:
-    assert Moreau().bind(ARMS, Nash()).beta0 == pytest.approx(ARMS.diameter)
-    linear = Moreau().bind(ARMS, Linear((1.0, 0.0, 0.0))).beta0
-    assert linear is not None
-    assert linear > 0.0
+    assert width(ARMS, Linear((1.0, 0.0, 0.0))) > 0.0
+    # One over the largest second derivative at the middle of the ranges, that of the cost.
+    assert width(ARMS, Nash()) == pytest.approx(0.025**2)
+    assert width(ARMS, Nash().on("minutes")) == pytest.approx(30.0**2)
+    assert width(ARMS, Welfare(0.5).on("clicks")) == pytest.approx(4.0 * 0.5**1.5)
+    # A multiple c is smoothed with the width c b: c f bends as much as its envelope.
+    assert width(ARMS, 3.0 * Nash()) == pytest.approx(0.025**2 / 3.0)
+
+
+@pytest.mark.parametrize(("n_items", "n_slots"), [(6, 2), (1000, 10), (40, 40)])
+def test_widths_for_exposures_are_on_the_scale_of_their_mean(n_items: int, n_slots: int) -> None:
+    problem, mean = Problem.ranking(n_items, n_slots, 3), n_slots / n_items
+    for beta in (0.01, 0.5):
+        nash, welfare = (width(problem, TwoSided(f, beta)) for f in (Nash(), Welfare(0.3)))
+        assert nash == pytest.approx(mean**2 / beta)
+        assert welfare == pytest.approx(mean**1.7 / (0.3 * 0.7 * beta))
+    pairs = [i // 2 for i in range(n_items)]
+    assert width(problem, TwoSided(ByGroup(Nash(), pairs))) == pytest.approx((2.0 * mean) ** 2)
+    merits = [0.5] * n_items
+    assert width(problem, TwoSided(PerMerit(Nash(), merits))) == pytest.approx((mean / 0.5) ** 2)
+
+
+def test_a_tiny_offset_hardly_changes_the_width() -> None:
+    # Its Lipschitz constant is huge, and holds only where no average stays.
+    leaves: tuple[tuple[Concave, Concave], ...] = (
+        (Welfare(0.5), Welfare(0.5, 1e-9)),
+        (Nash(), Nash(1e-9)),
+    )
+    for plain, tiny in leaves:
+        expressions = [
+            (TwoSided(f, 0.5), TwoSided(f + Minimum(), 0.1), TwoSided(Minimum(), 1.0, f))
+            for f in (plain, tiny)
+        ]
+        for f, g in zip(*expressions, strict=True):
+            assert width(RANKING, g) == pytest.approx(width(RANKING, f), rel=1e-5)
+
+
+@pytest.mark.parametrize("unit", [2.0**-10, 4.0, 2.0**20])
+@pytest.mark.parametrize(
+    ("f", "power"), [(Nash(), 0.0), (Welfare(0.5), 0.5), (Welfare(0.25), 0.25)]
+)
+def test_the_unit_of_the_rewards_does_not_matter(f: Concave, power: float, unit: float) -> None:
+    """f(c z) is c^power f(z), or f(z) plus a number: the directions must be alike at every t."""
+    scaled = Problem.arms(3, {name: (unit * a, unit * b) for name, (a, b) in ARMS.rewards.items()})
+    here, there = (Moreau().bind(problem, f.bind(problem)) for problem in (ARMS, scaled))
+    z = np.array([0.3, 7.0, 0.0])
+    for t in (0, 10, 1000):
+        expected = unit ** (power - 1.0) * here.gradient(f, z, t)
+        assert there.gradient(f, unit * z, t) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_run_does_not_depend_on_the_unit_of_the_rewards() -> None:
+    actions = []
+    for unit in (1.0, 2.0**-14, 2.0**14):
+        problem = Problem.arms(3, {"a": (0.0, unit), "b": (0.0, 0.5 * unit)})
+        agent = Agent(FrankWolfe(Nash(), EpsilonGreedy(0.2)), problem, seed=0)
+        rng, chosen = stream(0, "unit"), []
+        for _ in range(300):
+            arms = rng.uniform(0.0, 0.5, (4, 3))
+            decision = agent.act(arms)
+            agent.update(decision, unit * arms[decision.action, :2] ** 2)
+            chosen.append(decision.action)
+        actions.append(chosen)
+    assert actions[0] == actions[1] == actions[2]
 
 
 def test_the_radius_of_a_problem() -> None:

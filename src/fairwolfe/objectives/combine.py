@@ -323,7 +323,9 @@ class Scaled(Combination):
         return [Part(self.multiple, self.objective, slice(0, n))] if self.multiple else []
 
     def _bound(self, scope: Scope) -> Concave:
-        return Scaled(self.multiple, self.objective._bind(scope))
+        return Scaled(
+            self.multiple, self.objective._bind(scope if self.multiple else scope.ignored())
+        )
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:

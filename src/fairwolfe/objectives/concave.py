@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -22,6 +22,8 @@ __all__ = ["GRADIENT", "Concave", "Program", "Scope", "call_gradient", "finite_v
 
 GRADIENT = "void(float64[::1], float64, float64[::1], float64[::1], float64[::1])"
 """Signature of every smoothed gradient: (z, step, params, work, out); step 0: a supergradient."""
+
+_ROUNDING = 1e-14  # of a sum of products, relative to its terms
 
 call_gradient = function_at(GRADIENT)
 
@@ -64,6 +66,42 @@ class Program(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Reach:
+    """What the coordinates of a scope can be: M z, for averages z in the ranges of a problem.
+
+    Also before the first reward, where z = 0 whatever the ranges are. Exposures are taken to lie
+    in [0, 1] each, since items that joined late are averaged over their own time.
+    """
+
+    problem: Problem
+    matrix: sparse.csr_array[Any]  # a row for each coordinate, a column for each reward
+
+    @classmethod
+    def of(cls, problem: Problem) -> Reach:
+        return cls(problem, sparse.csr_array(sparse.eye_array(problem.n_objectives)))
+
+    def low(self) -> tuple[Vector, Vector]:
+        """The smallest value of each coordinate, and how far rounding may have moved it."""
+        up, down = self.matrix.maximum(0.0), self.matrix.minimum(0.0)
+        low, high = self.problem.low, self.problem.high
+        lowest = np.minimum(up @ low + down @ high, 0.0)
+        return lowest, _ROUNDING * (up @ abs(low) - down @ abs(high))
+
+    def blame(self, row: int) -> str:
+        """Which reward brings a coordinate furthest down, with its range and its weight."""
+        only = self.matrix[[row]]
+        columns, weights = only.indices, only.data
+        low, high = self.problem.low[columns], self.problem.high[columns]
+        worst = int(np.minimum(weights * low, weights * high).argmin())
+        place = int(columns[worst]) - (self.problem.n_items or 0)
+        who = f"the exposure of item {columns[worst]}"
+        if place >= 0:
+            who = f"reward {list(self.problem.rewards)[place]!r}"
+        times = "" if weights[worst] == 1.0 else f" and counts {weights[worst]:g} times"
+        return f"{who} has the range ({low[worst]:g}, {high[worst]:g}){times}"
+
+
+@dataclass(frozen=True)
 class Scope:
     """The coordinates an expression is bound to: how many, and the names that some have."""
 
@@ -72,6 +110,7 @@ class Scope:
     what: str
     n_users: int | None = None  # of a ranking problem: user-side rewards, the last coordinates
     box: tuple[Vector, Vector] | None = None  # smallest and largest values
+    reach: Reach | None = None  # None where the values do not matter
 
     @classmethod
     def of(cls, problem: Problem) -> Scope:
@@ -80,7 +119,8 @@ class Scope:
         items = f"{problem.n_items} items and " if problem.n_items else ""
         what = f"the problem has {items}{len(names)} rewards ({listed})"
         users = len(names) if problem.n_items else None
-        return cls(problem.n_objectives, names, what, users, (problem.low, problem.high))
+        box = problem.low, problem.high
+        return cls(problem.n_objectives, names, what, users, box, Reach.of(problem))
 
     def part(self, where: slice | list[int], what: str) -> Scope:
         """The scope of some of the coordinates, counted anew."""
@@ -88,7 +128,16 @@ class Scope:
         found = {index: name for name, index in self.names.items()}
         names = {found[old]: new for new, old in enumerate(places) if old in found}
         box = (self.box[0][places], self.box[1][places]) if self.box else None
-        return Scope(len(places), names, what, None, box)
+        reach = replace(self.reach, matrix=self.reach.matrix[places]) if self.reach else None
+        return Scope(len(places), names, what, None, box, reach)
+
+    def through(self, matrix: sparse.csr_array[Any]) -> Reach | None:
+        """The reach of M times these coordinates."""
+        return replace(self.reach, matrix=matrix @ self.reach.matrix) if self.reach else None
+
+    def ignored(self) -> Scope:
+        """The same coordinates for a function that counts 0 times, so that its domain is free."""
+        return replace(self, reach=None)
 
     def index(self, coordinate: str | int) -> int:
         """A name or a position as a position."""
@@ -129,7 +178,10 @@ class Concave(ABC):
 
     @abstractmethod
     def lipschitz(self, n: int) -> float:
-        """L in the 2-norm for n coordinates; inf where there is none."""
+        """L in the 2-norm for n coordinates; inf where there is none.
+
+        For Welfare and Nash on the values that the ranges allow, once bound; unbound on z >= 0.
+        """
 
     def smoothness(self, n: int) -> float:
         """C, the Lipschitz constant of the gradient for n coordinates; inf where there is none."""
@@ -166,6 +218,12 @@ class Concave(ABC):
         c (leaf(p) + <g, M z - p>) is an affine majorant of f.
         """
         yield 1.0, self, sparse.csr_array(sparse.eye_array(n))
+
+    def bend(self, z: Vector) -> float:
+        """The largest second derivative at z, without its sign, of a leaf that is a sum of smooth
+        functions of one coordinate each; inf for all others. It gives `Moreau` its default width.
+        """
+        return np.inf
 
     def curvature(self, n: int) -> Vector:
         """A diagonal bound, in units of 1/step, on the curvature of the smoothing with `step`.
@@ -233,7 +291,7 @@ class Concave(ABC):
         return On(self, coordinates)
 
     def bind(self, problem: Problem) -> Concave:
-        """Resolve names and check sizes against a problem."""
+        """Resolve names, check sizes, and see that the ranges stay in the domain of f."""
         return self._bind(Scope.of(problem))
 
     def __add__(self, other: object) -> Sum:
@@ -291,9 +349,12 @@ class Concave(ABC):
 
     def _bind(self, scope: Scope) -> Concave:
         bound = self._bound(scope)
-        if bound.size is not None and bound.size != scope.size:
-            raise InvalidInput(f"{bound._described()}, {scope.what}; {_aim(bound.size, scope)}")
+        bound._fit(scope)
         return bound
+
+    def _fit(self, scope: Scope) -> None:
+        if self.size is not None and self.size != scope.size:
+            raise InvalidInput(f"{self._described()}, {scope.what}; {_aim(self.size, scope)}")
 
     def _described(self) -> str:
         return f"{type(self).__name__} takes {self.size} coordinates"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -179,8 +179,10 @@ class Mapped(_OfMap):
         return sparse.csr_array(np.array(self.matrix))
 
     def _bound(self, scope: Scope) -> Concave:
+        self._fit(scope)
         rows = len(self.matrix)
-        inner = Scope(rows, {}, f"the matrix has {rows} rows")
+        what = f"the matrix has {rows} rows"
+        inner = Scope(rows, {}, what, reach=scope.through(self.map))
         return Mapped(self.objective._bind(inner), self.matrix)
 
     @classmethod
@@ -240,9 +242,11 @@ class ByGroup(_OfMap):
         return sparse.csr_array((np.ones(len(rows)), (rows, columns)), (len(row), len(rows)))
 
     def _bound(self, scope: Scope) -> Concave:
+        self._fit(scope)
         groups = self.groups
         names = {label: i for i, label in enumerate(groups) if isinstance(label, str)}
-        inner = Scope(len(groups), names, f"there are {len(groups)} groups")
+        what = f"there are {len(groups)} groups"
+        inner = Scope(len(groups), names, what, reach=scope.through(self.map))
         return ByGroup(self.objective._bind(inner), self.labels)
 
     @classmethod
@@ -287,7 +291,9 @@ class PerMerit(_OfMap):
         return sparse.csr_array(sparse.diags_array(1.0 / np.array(self.merit)))
 
     def _bound(self, scope: Scope) -> Concave:
-        return PerMerit(self.objective._bind(scope), self.merit)
+        self._fit(scope)
+        inner = replace(scope, reach=scope.through(self.map))
+        return PerMerit(self.objective._bind(inner), self.merit)
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:

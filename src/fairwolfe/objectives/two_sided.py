@@ -83,7 +83,7 @@ class TwoSided(Combination):
         items = scope.part(slice(0, split), f"the problem has {split} items")
         users = scope.part(slice(split, None), f"the problem has {scope.n_users} user-side rewards")
         return TwoSided(
-            self.items._bind(items),
+            self.items._bind(items if self.beta else items.ignored()),
             self.beta,
             self._sized(scope.n_users)._bind(users),
             scope.n_users,

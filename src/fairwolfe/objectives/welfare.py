@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import abstractmethod
+from dataclasses import dataclass, fields, replace
 from typing import Self
 
 import numpy as np
 
 from fairwolfe._compile import fma, kernel
 from fairwolfe.errors import InvalidInput, NotConcave
-from fairwolfe.objectives.concave import GRADIENT, Concave
+from fairwolfe.objectives.concave import GRADIENT, Concave, Scope, numbers
 from fairwolfe.problem import real_number
 from fairwolfe.protocols import Vector
 
@@ -133,20 +134,95 @@ def nash(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -> N
             out[i] = 2.0 / (x + root) if x >= 0.0 else (root - x) / (2.0 * step)
 
 
-def _checked_offset(name: str, offset: float) -> float:
-    number = real_number(f"the offset of {name}", offset)
-    if not (np.isfinite(number) and number >= 0.0):
-        raise InvalidInput(f"the offset of {name} is {offset!r}; give a number of at least 0")
-    return number
+class _Additive(Concave):
+    """sum_i phi(z_i + offset) for a phi that bends most, and may end, at 0."""
+
+    offset: float
+    low: float | tuple[float, ...]
+
+    @property
+    def size(self) -> int | None:
+        return len(self.low) if isinstance(self.low, tuple) else None
+
+    def __repr__(self) -> str:
+        shown = [f for f in fields(self) if f.name != "low" or self.low != 0.0]  # type: ignore[arg-type]
+        values = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in shown)
+        return f"{type(self).__name__}({values})"
+
+    @abstractmethod
+    def _slope_at(self, x: float, times: float = 1.0) -> float:
+        """A multiple of phi'(x), x >= 0."""
+
+    @abstractmethod
+    def _bend_at(self, x: float) -> float:
+        """-phi''(x), x >= 0."""
+
+    def _check_numbers(self) -> None:
+        name = type(self).__name__
+        offset = real_number(f"the offset of {name}", self.offset)
+        if not (np.isfinite(offset) and offset >= 0.0):
+            raise InvalidInput(
+                f"the offset of {name} is {self.offset!r}; give a number of at least 0"
+            )
+        object.__setattr__(self, "offset", offset)
+        several = isinstance(self.low, tuple | list)
+        low = numbers("low", self.low if several else (self.low,))  # type: ignore[arg-type]
+        if not self.everywhere and min(low) < -offset:
+            raise InvalidInput(
+                f"low is {min(low)}, but {name} is -inf below {0.0 - offset}; give at least that"
+            )
+        object.__setattr__(self, "low", low if several else low[0])
+
+    def _described(self) -> str:
+        return f"{type(self).__name__} has {self.size} numbers in low"
+
+    def _bound(self, scope: Scope) -> Concave:
+        if self.everywhere or scope.reach is None:
+            return self
+        low, rounding = scope.reach.low()
+        room = self.offset + low
+        worst = int((room + rounding).argmin())
+        if room[worst] < -rounding[worst]:
+            raise InvalidInput(
+                f"{self} is -inf below {0.0 - self.offset:g}, and what it is given can come to "
+                f"{low[worst]:g}: {scope.reach.blame(worst)}; give an offset of at least "
+                f"{-low[worst]:g}, larger for a Lipschitz constant, or map the rewards to "
+                "numbers >= 0"
+            )
+        low = np.where(room <= rounding, -self.offset, low) + 0.0
+        lows = float(low[0]) if (low == low[0]).all() else tuple(low.tolist())
+        return replace(self, low=lows)  # type: ignore[type-var]
+
+    def _room(self) -> list[float]:
+        """z_i + offset at its smallest: of each coordinate, or one number for all."""
+        lows = self.low if isinstance(self.low, tuple) else (self.low,)
+        return [self.offset + low for low in lows]
+
+    def lipschitz(self, n: int) -> float:
+        if isinstance(self.low, tuple):
+            return float(np.linalg.norm([self._slope_at(x) for x in self._room()]))
+        return self._slope_at(self.offset + self.low, float(np.sqrt(n)))
+
+    def smoothness(self, n: int) -> float:
+        return max(self._bend_at(x) for x in self._room())
+
+    def bend(self, z: Vector) -> float:
+        inside = {x for x in (z + self.offset).tolist() if x > 0.0}
+        return max(map(self._bend_at, inside), default=np.inf)
 
 
-@dataclass(frozen=True)
-class Welfare(Concave):
+@dataclass(frozen=True, repr=False)
+class Welfare(_Additive):
     """f(z) = sum_i (z_i + offset)^alpha on z >= -offset, with 0 < alpha <= 1.
 
-    The smaller alpha, the more goes to the worst-off; alpha = 1 is the plain sum. Without an offset
-    the slope at 0 is infinite: Lipschitz constant inf, and Moreau smoothing makes it usable from
-    the first round. With an offset, sqrt(n) alpha offset^(alpha - 1), and the function is smooth.
+    The smaller alpha, the more goes to the worst-off; alpha = 1 is the plain sum. Where z_i can
+    come to -offset the slope is infinite: Lipschitz constant inf, and Moreau smoothing makes it
+    usable from the first round. Elsewhere it is smooth, and with x_i = low_i + offset the constant
+    is alpha |(x_1^(alpha - 1), ..., x_n^(alpha - 1))|.
+
+    `low` is the smallest value of z, one number for all coordinates or one for each: 0, until
+    `bind` takes it from the ranges of the problem (never above 0, where averages begin). Ranges
+    that reach below -offset are refused there.
 
     Reference: appendix of the paper, "Objectives", welf (which prints alpha > 0).
 
@@ -156,6 +232,7 @@ class Welfare(Concave):
 
     alpha: float
     offset: float = 0.0
+    low: float | tuple[float, ...] = 0.0
     kernel = welfare
 
     def __post_init__(self) -> None:
@@ -167,7 +244,7 @@ class Welfare(Concave):
                 "only (for a limit towards alpha = 0 use Nash)"
             )
         object.__setattr__(self, "alpha", alpha)
-        object.__setattr__(self, "offset", _checked_offset("Welfare", self.offset))
+        self._check_numbers()
 
     @property
     def everywhere(self) -> bool:
@@ -189,18 +266,15 @@ class Welfare(Concave):
             point[far] = np.maximum(root - self.offset, -self.offset)
         return point
 
-    def lipschitz(self, n: int) -> float:
-        return float(np.sqrt(n)) * self._slope()
-
-    def _slope(self) -> float:
+    def _slope_at(self, x: float, times: float = 1.0) -> float:
         if self.alpha == 1.0:
-            return 1.0
-        return self.alpha * self.offset ** (self.alpha - 1.0) if self.offset else np.inf
+            return times
+        return times * (self.alpha * x ** (self.alpha - 1.0)) if x else np.inf
 
-    def smoothness(self, n: int) -> float:
+    def _bend_at(self, x: float) -> float:
         if self.alpha == 1.0:
             return 0.0
-        return self._slope() * (1.0 - self.alpha) / self.offset if self.offset else np.inf
+        return self._slope_at(x) * (1.0 - self.alpha) / x if x else np.inf
 
     def _params(self, n: int) -> Vector:
         return np.array([self.alpha, self.offset])
@@ -210,22 +284,24 @@ class Welfare(Concave):
         return cls(0.5), cls(0.9, offset=0.1), cls(1.0)
 
 
-@dataclass(frozen=True)
-class Nash(Concave):
+@dataclass(frozen=True, repr=False)
+class Nash(_Additive):
     """f(z) = sum_i log(z_i + offset): proportional fairness.
 
-    Without an offset the slope at 0 is infinite: Lipschitz constant inf. With one, sqrt(n)/offset
-    on z >= 0, and the function is smooth there. Proximal map (z + sqrt(z^2 + 4 step))/2.
+    Where z_i can come to -offset the slope is infinite: Lipschitz constant inf. Elsewhere the
+    function is smooth, with the constant |(1/x_1, ..., 1/x_n)| for x_i = low_i + offset; `low` is
+    as in `Welfare`. Proximal map (z + sqrt(z^2 + 4 step))/2.
 
     >>> round(Nash().value([2.0, 4.0]), 6)
     2.079442
     """
 
     offset: float = 0.0
+    low: float | tuple[float, ...] = 0.0
     kernel = nash
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "offset", _checked_offset("Nash", self.offset))
+        self._check_numbers()
 
     @property
     def everywhere(self) -> bool:
@@ -239,11 +315,11 @@ class Nash(Concave):
         # Outside the domain z + step g would round to the wrong side of its edge; g is 1/y.
         return np.where(z + self.offset > 0.0, z + step * g, 1.0 / g - self.offset)
 
-    def lipschitz(self, n: int) -> float:
-        return float(np.sqrt(n)) / self.offset if self.offset else np.inf
+    def _slope_at(self, x: float, times: float = 1.0) -> float:
+        return times / x if x else np.inf
 
-    def smoothness(self, n: int) -> float:
-        return self.offset**-2.0 if self.offset else np.inf
+    def _bend_at(self, x: float) -> float:
+        return (1.0 / x) * (1.0 / x) if x else np.inf
 
     def _params(self, n: int) -> Vector:
         return np.array([self.offset])

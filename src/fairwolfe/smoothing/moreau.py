@@ -26,7 +26,8 @@ class Moreau:
     Parameters
     ----------
     beta0: the width at t = 0. None balances the two errors that it trades, D_K/L for a single
-        function of all rewards: see `best`. The paper's experiments use 0.01 (arms), 1 (ranking).
+        function of all rewards, and is on the scale of the rewards for Welfare and Nash: see
+        `best`. The paper's experiments use 0.01 (arms), 1 (ranking).
     horizon: a number of rounds T fixes the width at b_T from the first round on (the older way of
         smoothing, which needs T in advance).
 
@@ -56,19 +57,33 @@ class Moreau:
             return self
         curvature = objective.curvature(problem.n_objectives)
         diameter = problem.diameter_of(curvature > 0.0)
-        return replace(self, beta0=self.best(objective, problem.n_objectives, diameter))
+        width = self.best(objective, problem.n_objectives, diameter, _usual(problem))
+        return replace(self, beta0=width)
 
     @staticmethod
-    def best(objective: Concave, n: int, diameter: float) -> float:
+    def best(objective: Concave, n: int, diameter: float, usual: Vector | float = 0.5) -> float:
         """D sqrt(k/S), the width that minimises k D^2/beta0 + S beta0 in the regret bound.
 
         k is the largest curvature of the smoothed expression, S the sum of the squared Lipschitz
         constants of its leaves, D the diameter of the coordinates that need smoothing: D_K/L for
-        one function of all rewards, D_items/(beta L_items) for a two-sided one. D itself where a
-        leaf has no Lipschitz constant, since no bound holds then.
+        one function of all rewards, D_items/(beta L_items) for a two-sided one.
+
+        Welfare and Nash are steep, or have no Lipschitz constant, only where a coordinate is far
+        below its `usual` value u: the mean exposure k/m of an item, the middle of the range of a
+        reward. They count with the constant c D sqrt(k) |phi''(u)| if that is smaller (c is their
+        multiple, phi the function of one coordinate). Alone they then have the width
+        1/(c |phi''(u)|), at which the smoothing bends as much as f itself does at u: c beta0 is
+        u^2 for Nash, u^(2 - alpha)/(alpha (1 - alpha)) for Welfare. From the first round on it
+        changes z by no more than its own size, and by a share that falls as 1/sqrt t.
         """
         curved = float(objective.curvature(n).max())
-        slopes = _squared_slopes(objective, n, curved_only=True)
+        point = np.broadcast_to(usual, (n,))
+        slopes = 0.0
+        for scale, leaf, matrix in objective.split(n):
+            size = int(matrix.shape[0])
+            if leaf.curvature(size).any():
+                bend = diameter * np.sqrt(curved) * leaf.bend(matrix @ point)
+                slopes += (scale * min(leaf.lipschitz(size), bend)) ** 2
         if not (np.isfinite(slopes) and slopes > 0.0 and curved > 0.0):
             return diameter or 1.0
         return diameter * float(np.sqrt(curved / slopes))
@@ -127,7 +142,8 @@ class Moreau:
 
         With a horizon the width is the same at all t, and |f_t - f| <= M_2 without the root.
         """
-        return 0.5 * self.step(objective, n, 0) * _squared_slopes(objective, n)
+        slopes = sum((c * leaf.lipschitz(size)) ** 2 for c, leaf, size in objective.leaves(n))
+        return 0.5 * self.step(objective, n, 0) * slopes
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
@@ -135,9 +151,9 @@ class Moreau:
         return cls(), cls(beta0=0.01), cls(beta0=1.0, horizon=1000)
 
 
-def _squared_slopes(objective: Concave, n: int, curved_only: bool = False) -> float:
-    total = 0.0
-    for scale, leaf, size in objective.leaves(n):
-        if not curved_only or leaf.curvature(size).any():
-            total += (scale * leaf.lipschitz(size)) ** 2
-    return total
+def _usual(problem: Problem) -> Vector:
+    """The mean exposure of an item, if all slots are looked at; the middle of other ranges."""
+    middle: Vector = 0.5 * (problem.low + problem.high)
+    if problem.n_items and problem.n_slots:
+        middle[: problem.n_items] = problem.n_slots / problem.n_items
+    return middle

@@ -79,23 +79,7 @@ def setting(problem: Any, objective: Concave, lipschitz: float | None = None) ->
             f"Assumption 1 asks for a Lipschitz f, and {objective} has no Lipschitz constant; give "
             "it an offset > 0 if it can have one, or pass lipschitz= if you know a constant"
         )
-    _check_domain(found, bound)
     return Setting(found, bound, slope)
-
-
-def _check_domain(problem: Problem, objective: Concave) -> None:
-    """A leaf that is finite for positive numbers only must meet no others in K."""
-    for _, leaf, matrix in objective.split(problem.n_objectives):
-        if leaf.everywhere:
-            continue
-        up, down = matrix.maximum(0.0), matrix.minimum(0.0)
-        smallest = float((up @ problem.low + down @ problem.high).min())
-        if smallest < 0.0:
-            raise OutsideAssumptions(
-                f"Assumption 1 asks for an f that is Lipschitz on all possible rewards, and {leaf} "
-                f"can meet {smallest:g} there, while its constant holds for numbers >= 0; change "
-                "the ranges of the rewards"
-            )
 
 
 def the_problem(given: Any) -> Problem:
