@@ -37,5 +37,6 @@ if any(examples.glob("[0-9]*.py")):
         "examples_dirs": str(examples),
         "gallery_dirs": "gallery",
         "filename_pattern": r"[/\\]\d",
+        "within_subsection_order": "FileNameSortKey",
         "abort_on_example_error": True,
     }

@@ -6,10 +6,6 @@ Two rewards, clicks and minutes, can be traded against each other. An objective 
 averages that can be reached is the best one. Here every objective walks to its own.
 """
 
-import argparse
-import tempfile
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -17,11 +13,6 @@ from fairwolfe.lab import preferences
 from fairwolfe.objectives import AtLeast, GiniWelfare, Linear, Minimum
 from fairwolfe.problem import Problem
 from fairwolfe.smoothing import Moreau
-
-parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--out", type=Path, help="folder for the figures (default: a temporary one)")
-out = parser.parse_args().out or Path(tempfile.mkdtemp(prefix="fairwolfe-"))
-out.mkdir(parents=True, exist_ok=True)
 
 # %%
 # An objective is a function of the averages
@@ -83,5 +74,4 @@ for walk, height in zip(by_minutes, np.linspace(0.66, 0.1, len(walks)), strict=T
     )
     ax.plot(*walk.point, "o", color="#0072B2")
 ax.set(xlim=(0.0, 1.4), xlabel="clicks", ylabel="minutes", title="What each objective prefers")
-figure.savefig(out / "preferences.png", dpi=120)
-print(out / "preferences.png")
+plt.show()

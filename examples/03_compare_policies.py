@@ -7,10 +7,6 @@ synthetic music world of the paper. Four policies meet the same worlds, and the 
 policy can reach there is known exactly.
 """
 
-import argparse
-import tempfile
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 
 import fairwolfe as fw
@@ -20,10 +16,7 @@ from fairwolfe.objectives import Linear
 from fairwolfe.oracles import Ridge
 from fairwolfe.smoothing import Moreau
 
-parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--out", type=Path, help="folder for the figures (default: a temporary one)")
-out = parser.parse_args().out or Path(tempfile.mkdtemp(prefix="fairwolfe-"))
-out.mkdir(parents=True, exist_ok=True)
+ROUNDS, SEEDS = 3_000, 5
 
 # %%
 # One run
@@ -63,7 +56,7 @@ policies = {
     "FW-epsilon-greedy": fw.FrankWolfe(f, EpsilonGreedy(0.01, oracle=Ridge(0.1)), smoothing),
     "LinUCB, fixed weights": fw.FrankWolfe(weights, LinUCB(exploration=0.1, ridge=0.1)),
 }
-result = fw.compare(policies, world, horizon=3000, seeds=5, objective=f)
+result = fw.compare(policies, world, horizon=ROUNDS, seeds=SEEDS, objective=f)
 optima = [fw.optimum(world, f, seed) for seed in result.seeds]
 for row in result.table(optima):
     below = row["below_best_percent"]
@@ -78,6 +71,5 @@ print(f"FW-SquareCB is better than fixed weights by {mean:.3f} ({low:.3f} to {hi
 # %%
 figure, ax = plt.subplots(figsize=(6.5, 4.2), layout="constrained")
 result.plot(ax, best=optima, scale="percent")
-ax.set(xlim=(10, 3000), ylim=(90.0, 100.5))
-figure.savefig(out / "comparison.png", dpi=120)
-print(out / "comparison.png")
+ax.set(xlim=(10, ROUNDS), ylim=(90.0, 100.5))
+plt.show()

@@ -7,10 +7,7 @@ model sees in which direction the points lie, but not where. SquareCB explores w
 of any regressor, so it can use one of scikit-learn that sees more.
 """
 
-import argparse
-import tempfile
 import warnings
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -24,10 +21,7 @@ from fairwolfe.objectives import Minimum
 from fairwolfe.oracles import SklearnRegressor
 from fairwolfe.streams import stream
 
-parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--out", type=Path, help="folder for the figures (default: a temporary one)")
-out = parser.parse_args().out or Path(tempfile.mkdtemp(prefix="fairwolfe-"))
-out.mkdir(parents=True, exist_ok=True)
+ROUNDS, SEEDS = 800, 4
 
 # %%
 # Two oracles
@@ -66,21 +60,20 @@ warnings.filterwarnings("ignore", "the plain loop is used")
 # Two features of an arm vary, so a choice is a point in a square. Crosses are the ideal points.
 # The linear model takes whatever lies far out in the right direction; the forest what is near.
 
-horizon, seed = 800, 0
+seed = 0
 drawn = world.init(stream(seed, "world"))
 ideal = drawn.params[1:].reshape(world.n_objectives, -1)
-met, _ = world.draw_contexts(drawn, stream(seed, "contexts"), horizon)
+met, _ = world.draw_contexts(drawn, stream(seed, "contexts"), ROUNDS)
 figure, axes = plt.subplots(1, 2, figsize=(8.0, 4.2), sharey=True, layout="constrained")
 for ax, name in zip(axes, ("FW-LinUCB", "FW-SquareCB, forest"), strict=True):
-    trace = fw.simulate(policies[name], world, horizon, seed, record_actions=True)
-    chosen = met[np.arange(horizon), trace.actions][horizon // 2 :]
+    trace = fw.simulate(policies[name], world, ROUNDS, seed, record_actions=True)
+    chosen = met[np.arange(ROUNDS), trace.actions][ROUNDS // 2 :]
     ax.plot(chosen[:, 1], chosen[:, 2], "o", markersize=3, alpha=0.4, markeredgewidth=0)
     ax.plot(ideal[:, 0], ideal[:, 1], "kx", markersize=10, markeredgewidth=2.5)
     ax.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), aspect="equal", xlabel="feature 1")
     ax.set_title(f"{name}: f = {trace.value[-1]:.2f}")
 axes[0].set_ylabel("feature 2")
-figure.savefig(out / "choices.png", dpi=120)
-print(out / "choices.png")
+plt.show()
 
 # %%
 # The comparison
@@ -88,7 +81,7 @@ print(out / "choices.png")
 #
 # In the same worlds, with the same contexts and noise, beside the best value that is possible.
 
-result = fw.compare(policies, world, horizon, seeds=4)
+result = fw.compare(policies, world, horizon=ROUNDS, seeds=SEEDS)
 optima = [fw.optimum(world, f, s) for s in result.seeds]
 for row in result.table(optima):
     below = row["below_best_percent"]
@@ -100,7 +93,6 @@ for name in ("FW-SquareCB, forest", "FW-SquareCB, network"):
 # %%
 figure, ax = plt.subplots(figsize=(6.5, 4.2), layout="constrained")
 result.plot(ax, best=optima, scale="percent")
-ax.set(xlim=(10, horizon), ylim=(0.0, 105.0))
+ax.set(xlim=(10, ROUNDS), ylim=(0.0, 105.0))
 ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.0, 0.95))
-figure.savefig(out / "nonlinear.png", dpi=120)
-print(out / "nonlinear.png")
+plt.show()

@@ -6,10 +6,6 @@ Thirty items belong to three producers, who own 3, 9 and 18 of them. Who should 
 Three answers, the most clicks, equal items, equal producers, and what each of them costs.
 """
 
-import argparse
-import tempfile
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -18,10 +14,7 @@ from fairwolfe.environments import FactorModel, dcg
 from fairwolfe.objectives import ByGroup, GiniEquality, TwoSided
 from fairwolfe.ranking import FWLinUCBRank
 
-parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--out", type=Path, help="folder for the figures (default: a temporary one)")
-out = parser.parse_args().out or Path(tempfile.mkdtemp(prefix="fairwolfe-"))
-out.mkdir(parents=True, exist_ok=True)
+ROUNDS = 20_000
 
 # %%
 # A world of users and items
@@ -63,7 +56,7 @@ def exposures(average: np.ndarray) -> np.ndarray:
 
 learnt, best = {}, {}
 for name, f in objectives.items():
-    trace = fw.simulate(FWLinUCBRank(f, exploration=0.1), world, horizon=20_000, seed=0)
+    trace = fw.simulate(FWLinUCBRank(f, exploration=0.1), world, horizon=ROUNDS, seed=0)
     learnt[name], best[name] = trace.average[-1], fw.optimum(world, f, seed=0)
     clicks, possible = learnt[name][-1], best[name].average[-1]
     shares = ", ".join(f"{100 * share:.0f} %" for share in exposures(learnt[name]))
@@ -95,5 +88,4 @@ right.set_xticks(range(3), objectives)
 right.set(ylabel="clicks per ranking", title="What it costs")
 right.set_ylim(0.0, 2.0)
 right.legend([line], ["at the optimum"], frameon=False, markerscale=0.5)
-figure.savefig(out / "producers.png", dpi=120)
-print(out / "producers.png")
+plt.show()

@@ -8,10 +8,6 @@ theorem (known before anything is played), and the live numbers of the running a
 its own decisions, without knowing the world).
 """
 
-import argparse
-import tempfile
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -21,12 +17,7 @@ from fairwolfe.environments import Finite
 from fairwolfe.objectives import AtLeast, AtMost, Minimum
 from fairwolfe.streams import stream
 
-parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--out", type=Path, help="folder for the figures (default: a temporary one)")
-parser.add_argument("--rounds", type=int, default=30_000)
-arguments = parser.parse_args()
-out = arguments.out or Path(tempfile.mkdtemp(prefix="fairwolfe-"))
-out.mkdir(parents=True, exist_ok=True)
+ROUNDS = 30_000
 
 # %%
 # Two worlds
@@ -80,7 +71,7 @@ def play(world, f, rounds):
 
 figure, axes = plt.subplots(1, 2, figsize=(11.0, 4.4), layout="constrained", sharey=True)
 for ax, (name, (world, f, best)) in zip(axes, worlds.items(), strict=True):
-    t, value, about, low, high, at_most = play(world, f, arguments.rounds)
+    t, value, about, low, high, at_most = play(world, f, ROUNDS)
     policy = fw.FrankWolfe(f, LinUCB())
     bound = [float(fw.bounds.of(policy, world, int(T), tight=True)) for T in t]
     ax.plot(t, bound, color="#D55E00", linestyle="--", label="bound of the theorem (tight form)")
@@ -96,5 +87,4 @@ for ax, (name, (world, f, best)) in zip(axes, worlds.items(), strict=True):
     ax.spines[["top", "right"]].set_visible(False)
 axes[0].set_ylabel("above f of what was earned so far")
 axes[0].legend(frameon=False, fontsize=9)
-figure.savefig(out / "how-far-from-the-best.png", dpi=150)
-print(out / "how-far-from-the-best.png")
+plt.show()

@@ -7,10 +7,6 @@ is a copy that is renewed now and then; several servers each have a copy of thei
 that cost?
 """
 
-import argparse
-import tempfile
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -21,13 +17,7 @@ from fairwolfe.ranking import FWLinUCBRank
 from fairwolfe.simulation import Comparison, Service
 from fairwolfe.simulation.delays import ByOutcome, Geometric
 
-parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--out", type=Path, help="folder for the figures (default: a temporary one)")
-parser.add_argument("--rounds", type=int, default=2000)
-parser.add_argument("--seeds", type=int, default=3)
-arguments = parser.parse_args()
-out = arguments.out or Path(tempfile.mkdtemp(prefix="fairwolfe-"))
-out.mkdir(parents=True, exist_ok=True)
+ROUNDS, SEEDS = 2_000, 3
 
 # %%
 # A small catalogue
@@ -39,14 +29,14 @@ out.mkdir(parents=True, exist_ok=True)
 world = FactorModel(12, 15, dcg(5), n_factors=3)
 f = TwoSided(GiniEquality(), beta=0.5)
 policy = FWLinUCBRank(f, exploration=0.1)
-seeds = tuple(range(arguments.seeds))
+seeds = tuple(range(SEEDS))
 best = [fw.optimum(world, f, seed).value for seed in seeds]
 
 
 def play(service):
     """The run of each seed."""
     options = {"service": service, "scalar_regret": False}
-    return tuple(fw.simulate(policy, world, arguments.rounds, seed, **options) for seed in seeds)
+    return tuple(fw.simulate(policy, world, ROUNDS, seed, **options) for seed in seeds)
 
 
 def values(traces):
@@ -108,7 +98,7 @@ for (name, cost), (colour, marker, dash) in zip(costs.items(), looks, strict=Fal
     spread = np.abs([mean - cost.min(axis=1), cost.max(axis=1) - mean])
     style = {"color": colour, "marker": marker, "linestyle": dash, "capsize": 3.0}
     left.errorbar(lengths, mean, spread, label=name, **style)
-about = {"problem": world, "objective": f, "horizon": arguments.rounds, "tight": True}
+about = {"problem": world, "objective": f, "horizon": ROUNDS, "tight": True}
 ends = (1.0, 30.0)
 rule = [fw.bounds.delay_cost(delay=n, **about) for n in ends]
 left.plot(ends, rule, color="0.35", linewidth=1.0)
@@ -119,7 +109,7 @@ left.set_xlim(1.5, 1500.0)
 left.set_ylim(2e-3, 2.0)
 left.set_xlabel("n, in rounds")
 left.set_ylabel("cost: f at once - f late")
-left.set_title(f"What lateness costs after {arguments.rounds:,} rounds", loc="left")
+left.set_title(f"What lateness costs after {ROUNDS:,} rounds", loc="left")
 left.legend(frameon=False, fontsize=9, loc="lower right")
 
 constant = families["constant delay"]
@@ -140,7 +130,7 @@ for i, (name, traces) in enumerate(shown.items()):
     )
 right.set_xscale("log")
 right.set_yscale("log")
-right.set_xlim(10, arguments.rounds)
+right.set_xlim(10, ROUNDS)
 right.set_ylim(1.5, 150.0)
 right.set_yticks([2, 5, 10, 20, 50, 100], ["2 %", "5 %", "10 %", "20 %", "50 %", "100 %"])
 right.minorticks_off()
@@ -150,5 +140,4 @@ right.set_title("Feedback that comes after ...", loc="left")
 right.legend(frameon=False, fontsize=9, loc="lower left")
 for ax in (left, right):
     ax.spines[["top", "right"]].set_visible(False)
-figure.savefig(out / "late-feedback.png", dpi=150)
-print(out / "late-feedback.png")
+plt.show()

@@ -164,7 +164,7 @@ BAD_REWARDS: dict[str, tuple[Any, str]] = {
     "None": (None, "the reward is no array of numbers: it is None"),
     "complex": ([0.0, 1j], "the reward 'minutes' is 1j; give a finite number"),
     "complex zeros": (np.zeros(2) + 0j, "the reward 'clicks' is 0j; give a finite number"),
-    "masked": (np.ma.array([1.0, 2.0], mask=[0, 1]), "the reward 'minutes' is masked;"),
+    "masked": (np.ma.array([1.0, 2.0], mask=[False, True]), "the reward 'minutes' is masked;"),
     "masked by name": ({"clicks": 1, "minutes": np.ma.masked}, "the reward 'minutes' is masked;"),
     "enormous": ([0.0, 10**400], "the reward 'minutes' is 1000"),
 }

@@ -143,7 +143,7 @@ def test_numbers_become_plain_numbers() -> None:
 
 # --- arrays of real numbers ------------------------------------------------------------------
 
-MASKED = np.ma.array([[1.0, 2.0], [3.0, 4.0]], mask=[[0, 0], [0, 1]])
+MASKED = np.ma.array([[1.0, 2.0], [3.0, 4.0]], mask=[[False, False], [False, True]])
 
 UNREAL: dict[str, tuple[object, str]] = {
     "a masked entry": (MASKED, "the context has masked entries; fill them"),
