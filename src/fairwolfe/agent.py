@@ -372,9 +372,7 @@ class Agent(ItemsOfAgent):
             base = self._state.plan.base
             base.check_action(self._state.base, decision.action)
             needed = base.exposure == "observed"
-            answer, strange = self._answers.shown(
-                decision.action, reward, exposed, clicked, needed
-            )
+            answer, strange = self._answers.shown(decision.action, reward, exposed, clicked, needed)
             base.reward(self._state.base, Choice(decision.action, None, None), answer)
             return answer, strange
 
@@ -496,7 +494,9 @@ class Agent(ItemsOfAgent):
         if needed is not None:
             with self._lock:
                 kernels = needed(self._state)
-            ready([*kernels, largest_square_norm, largest_square_product, place_in_box, any_outside])
+            ready(
+                [*kernels, largest_square_norm, largest_square_product, place_in_box, any_outside]
+            )
         self._warm = True
 
     def repair(self) -> float:
@@ -595,6 +595,8 @@ class Agent(ItemsOfAgent):
         seed: int | None,
     ) -> Agent:
         text, arrays = content
+        if seed is not None:
+            stream(seed)  # a bad one is refused as such, not as a fault of the file
         try:
             problem = Problem.from_json(json.dumps(text["problem"]))
             rebuilt = agent_file.policy_of(text["policy"], policy, path)

@@ -228,9 +228,14 @@ class LinearBandit(ABC):
             )
         return BanditState(problem, self.rule_params(problem), self.regression.init(problem))
 
+    @property
+    def look_rule(self) -> Kernel[..., None]:
+        """What tells live numbers of the arms that were not chosen."""
+        return extended_outlook if self.extended else outlook
+
     def kernels(self) -> Iterator[Kernel[..., Any]]:
         """What `act` and `update` call."""
-        yield from (choose_once, self.choose, largest_square_norm)
+        yield from (choose_once, self.choose, self.look_rule, largest_square_norm)
         if isinstance(self.regression.learn, Kernel):
             yield from (self.regression.learn, learn_once)
         if isinstance(self.regression, Ridge):
@@ -257,10 +262,9 @@ class LinearBandit(ABC):
         g = vector_of("direction", direction, state.problem)
         told = np.empty(_SEEN + 1 + g.size if estimate else _SEEN + 1)
         estimates = state.oracle.estimates(given)
-        outlooks = extended_outlook if self.extended else outlook
         arm = choose_once(
             self.choose.address,
-            0 if look is None else outlooks.address,
+            0 if look is None else self.look_rule.address,
             g,
             estimates.theta,
             estimates.inverse,

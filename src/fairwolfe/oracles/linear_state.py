@@ -33,6 +33,7 @@ LEARN = (
 
 call_learn = function_at(LEARN)
 
+
 class Estimates(NamedTuple):
     """What rules read of an oracle in a round: the rewards of arm a are theta x_a.
 

@@ -426,9 +426,7 @@ def take_in_and_settle(
 
 
 @kernel
-def looked_at(
-    rows: Matrix, seen: Vector, rewards: Matrix, looked: Matrix, targets: Matrix
-) -> int:
+def looked_at(rows: Matrix, seen: Vector, rewards: Matrix, looked: Matrix, targets: Matrix) -> int:
     """The rows and rewards of the items that were looked at, and how many."""
     r = np.int64(0)
     for j in range(seen.size):

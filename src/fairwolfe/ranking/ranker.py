@@ -297,7 +297,9 @@ class Ranker(Settings):
         evidence = choice.evidence
         fits = isinstance(evidence, tuple) and len(evidence) == len(RankEvidence._fields)
         if not fits or type(evidence[3]) is not int or evidence[3] < 0:
-            raise InvalidInput(f"the evidence of the ranking is of another policy: {evidence!r:.80}")
+            raise InvalidInput(
+                f"the evidence of the ranking is of another policy: {evidence!r:.80}"
+            )
         return evidence[3]
 
     def update(

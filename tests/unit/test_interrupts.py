@@ -1,0 +1,115 @@
+"""Ctrl-C inside `update` and `update_many`: an answer has happened whole, or not at all."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+PLAYER = '''
+import collections, json, os, signal, sys, threading, time
+import numpy as np
+import fairwolfe as fw
+from fairwolfe.bandits import LinUCB, SquareCB
+from fairwolfe.objectives import GiniEquality, Minimum, TwoSided
+from fairwolfe.ranking import FWLinUCBRank
+
+kind, wanted = sys.argv[1], int(sys.argv[2])
+rng = np.random.default_rng(0)
+if kind == "ranking":
+    problem = fw.Problem.ranking(8, 3, (2, 3))
+    agent = fw.Agent(FWLinUCBRank(TwoSided(GiniEquality())), problem, items=rng.random((8, 3)) / 2)
+    context = rng.random(2) / 2
+else:
+    problem = fw.Problem.arms(3, {"a": (0, 1), "b": (0, 1)})
+    base = LinUCB()
+    if kind == "forest":
+        from fairwolfe.oracles import SklearnRegressor
+        model = SklearnRegressor("sklearn.tree:DecisionTreeRegressor", growth=2.0, memory=200)
+        base = SquareCB(gamma0=10.0, oracle=model)
+    agent = fw.Agent(fw.FrankWolfe(Minimum(), base), problem)
+    context = rng.random((5, 3)) / 2
+batch = 7 if kind == "batch" else 1
+
+
+def answer(decisions):
+    if kind == "ranking":
+        shown = decisions[0].action.tolist()
+        agent.update(decisions[0], exposed=shown, clicked=shown[:1])
+    elif kind == "batch":
+        agent.update_many(decisions, [[1.0, 0.0]] * len(decisions))
+    else:
+        agent.update(decisions[0], [1.0, 0.0])
+
+
+def counts():
+    """Learnt, averaged and marked, without asking the agent: it would tidy up."""
+    learnt = int(agent._state.base.oracle.counters[0])
+    return np.array([learnt // (3 if kind == "ranking" else 1), agent._state.t,
+                     agent._ledger.answered])
+
+
+answer([agent.act(context) for _ in range(batch)])
+armed, over = False, False
+
+
+def handler(*_):
+    if armed:
+        raise KeyboardInterrupt
+
+
+def killer():
+    draws = np.random.default_rng(1)
+    while not over:
+        time.sleep(draws.random() * (0.02 if kind in ("batch", "forest") else 0.002))
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+signal.signal(signal.SIGINT, handler)
+threading.Thread(target=killer, daemon=True).start()
+seen, hits, twice = collections.Counter(), 0, 0
+while hits < wanted:
+    decisions, before = [agent.act(context) for _ in range(batch)], counts()
+    try:
+        armed = True
+        answer(decisions)
+        armed = False
+    except KeyboardInterrupt:
+        armed = False
+        hits += 1
+        # What a careful user sees first: anything that is asked tidies up what is left.
+        agent.t
+        seen[str((counts() - before).tolist())] += 1
+        try:
+            answer(decisions)
+        except fw.errors.InvalidInput:
+            pass
+    twice += not np.array_equal(counts() - before, [batch] * 3)
+over = True
+print(json.dumps({"seen": seen, "twice": twice, "open": agent.open, "stats": agent.stats()}))
+'''
+
+
+def played(kind: str, interrupts: int) -> Any:
+    command = [sys.executable, "-c", PLAYER, kind, str(interrupts)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("kind", "interrupts", "batch"),
+    [("arms", 1000, 1), ("ranking", 300, 1), ("batch", 200, 7), ("forest", 60, 1)],
+)
+def test_learnt_averaged_and_marked_are_always_equal(
+    kind: str, interrupts: int, batch: int
+) -> None:
+    result = played(kind, interrupts)
+    whole, nothing = str([batch] * 3), str([0] * 3)
+    assert set(result["seen"]) <= {whole, nothing}, result
+    assert sum(result["seen"].values()) == interrupts
+    assert result["twice"] == 0
+    assert result["open"] == 0
