@@ -41,6 +41,7 @@ call_choose = function_at(CHOOSE)
 
 
 _SEEN = 3  # numbers of an outlook
+_STEEP = 1e6  # a slope that no smoothed objective has where features and rewards are scaled
 
 
 @kernel(
@@ -337,6 +338,13 @@ class LinearBandit(ABC):
         if self.extended:
             wide, scalar = np.empty(reward.size * d), np.empty(1)
             extended_lesson(vector_of("direction", direction, problem), x, reward, wide, scalar)
+            # Directions are gradients of f, at most its Lipschitz constant long where it has one.
+            longest = limit * max(1.0, min(getattr(self, "lipschitz", None) or 1.0, _STEEP))
+            if not largest_square_norm(wide[None]) <= longest**2:
+                raise InvalidInput(
+                    f"the direction in the evidence is {direction!r:.120}; no gradient of f is so "
+                    "large"
+                )
             return block, wide, scalar
         return block, x, reward
 

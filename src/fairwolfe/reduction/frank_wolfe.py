@@ -324,7 +324,8 @@ class FrankWolfe:
             earned, reward = plan.base.reward(state.base, choice, feedback)
             stop = plan.problem.n_items or 0
             first = min(plan.base.known(choice), stop)
-            if isinstance(followed, np.ndarray) and followed.size < reward.size:
+            older = isinstance(followed, np.ndarray) and followed.ndim == 1
+            if older and followed.size < reward.size:
                 # Items were added since: what is followed for them stays as it is.
                 old = followed.size - len(plan.problem.rewards)
                 followed = np.concatenate(
