@@ -388,7 +388,7 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         r"needs a Lipschitz constant of f, here None; give SquareCB a gamma0 instead",
     ),
     "preset of an f without L": (
-        lambda: FrankWolfe(Nash(), SquareCB()).init(PROBLEM),
+        lambda: FrankWolfe(Nash(offset=1.0), SquareCB()).init(PROBLEM),
         OutsideAssumptions,
         r"needs a Lipschitz constant of f, here inf; give",
     ),

@@ -54,7 +54,7 @@ def objectives(m: int) -> dict[str, Concave]:
         "at most": TwoSided(AtMost(1.2 * share, penalty=1.0)),
         "by group": TwoSided(ByGroup(GiniWelfare(), labels)),
         "per merit": TwoSided(PerMerit(GiniEquality(), merit), 0.4),
-        "sum": TwoSided(GiniEquality(), 0.2) + 0.1 * Nash(offset=0.1),
+        "sum": TwoSided(GiniEquality(), 0.2) + 0.1 * Nash(offset=0.1).on(*range(m + 1)),
         "clicks": Linear({"clicks": 1.0}),
     }
 
