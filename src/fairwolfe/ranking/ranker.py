@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from fairwolfe._compile import Kernel
+from fairwolfe.bilinear import absorb_items, estimates_of
 from fairwolfe.candidates import Candidates, Catalogue, candidates, sizes
 from fairwolfe.errors import InvalidInput
 from fairwolfe.feedback import Shown
@@ -23,7 +24,7 @@ from fairwolfe.oracles.linear_state import refuse
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Choice, IntVector, Matrix, Vector
 from fairwolfe.ranking import observation
-from fairwolfe.ranking.kernels import rank_once, take_in
+from fairwolfe.ranking.kernels import look_along, rank_once, take_in
 from fairwolfe.ranking.observation import EXPOSURES, Exposure
 
 __all__ = ["RankEvidence", "RankState", "Ranker", "Reasons", "Settings"]
@@ -206,6 +207,8 @@ class Ranker(Settings):
             shown,
             state.slots[0, 0],
             type(self).rule.address,
+            estimates_of(len(given.items)).address,
+            0 if look is None else look_along.address,
             state.params,
             given.pinned,
             self.draws(rng, problem, 1)[0],
@@ -294,7 +297,16 @@ class Ranker(Settings):
                 f"{rows.shape}; the problem has {p} user and {q} item features"
             )
         counts = (state.exposed, state.shown, state.slots)
-        take_in(items, user, rows, seen.exposed, seen.rewards, *counts, *state.oracle)
+        take_in(
+            absorb_items.address,
+            items,
+            user,
+            rows,
+            seen.exposed,
+            seen.rewards,
+            *counts,
+            *state.oracle,
+        )
         state.oracle.raise_failure()
         return state
 
