@@ -36,10 +36,11 @@ import numpy as np
 
 from fairwolfe._compile import kernel
 from fairwolfe.bilinear import (
-    absorb_contracted,
+    absorb_items,
+    call_estimates,
     contract_twice,
     contract_user,
-    estimates,
+    estimates_of,
     turn_parameters,
 )
 from fairwolfe.environments import FactorModel, dcg
@@ -162,9 +163,11 @@ def many_directions(
 
 
 @kernel
-def many_estimates(n: int, turned: Any, metric: Any, items: Any, value: Any, width: Any) -> None:
+def many_estimates(
+    n: int, address: int, turned: Any, metric: Any, items: Any, value: Any, width: Any
+) -> None:
     for _ in range(n):
-        estimates(turned, metric, items, value, width)
+        call_estimates(address, turned, metric, items, value, width)
 
 
 @kernel
@@ -223,7 +226,7 @@ def many_updates(
 ) -> None:
     for s in range(n):
         r = sizes[s]
-        absorb_contracted(
+        absorb_items(
             users[s],
             rows[s, :r],
             rewards[s, :r],
@@ -265,6 +268,7 @@ def pieces(case: Case) -> dict[str, tuple[Side, int]]:
     contract_twice(users[0], contracted, metric)
     turn_parameters(users[0], theta[0], turned)
     value, width, scores, g = np.empty(m), np.empty(m), np.empty(m), np.empty(m + 1)
+    estimates = estimates_of(q)
     estimates(turned[0], metric, world.columns, value, width)
     ranking, counts, nothing = np.empty(SLOTS, dtype=np.int64), np.zeros(m), np.empty(0)
     step = FAIR.smoothing.beta0 / np.sqrt(run.state.t + 1.0)
@@ -287,7 +291,7 @@ def pieces(case: Case) -> dict[str, tuple[Side, int]]:
             n, program.address, z, step, program.params, work, g
         ),
         "estimates: values and widths": lambda n: many_estimates(
-            n, turned[0], metric, world.columns, value, width
+            n, estimates.address, turned[0], metric, world.columns, value, width
         ),
         "rule and top k": lambda n: many_choices(
             n, rule, value, width, direction, counts, nothing, scores, ranking

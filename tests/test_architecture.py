@@ -53,7 +53,6 @@ def test_the_import_contracts_have_no_exceptions() -> None:
         assert not {"ignore_imports", "exhaustive_ignores"} & set(contract), contract["name"]
 
 
-
 def test_importing_the_package_loads_nothing_heavy() -> None:
     loaded = python(f"import sys, fairwolfe; print(*sorted(set({HEAVY!r}) & set(sys.modules)))")
     assert loaded.split() == []

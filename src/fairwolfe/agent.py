@@ -130,7 +130,7 @@ class Agent(ItemsOfAgent):
         self._limit: float = row_limit(problem, 0.0) if plan is None else plan.row_limit
         # Other policies learn in Python, where an interrupt could come between two lines.
         self._commits: bool = plan is not None and plan.commits
-        with _REGISTER:
+        with _REGISTER[0]:
             _AGENTS.add(self)
 
     # --- decisions ----------------------------------------------------------------------------
@@ -626,13 +626,13 @@ class Agent(ItemsOfAgent):
 
 
 _AGENTS: weakref.WeakSet[Agent] = weakref.WeakSet()
-_REGISTER = threading.Lock()  # of the set itself
+_REGISTER = [threading.Lock()]  # of the set itself; a child has one of its own
 _FORKING = threading.local()  # agents whose locks this thread holds while it forks
 
 
 def _before_fork() -> None:
     """No agent is left half-way through something that another thread does."""
-    with _REGISTER:
+    with _REGISTER[0]:
         agents = sorted(_AGENTS, key=id)
     _FORKING.held = []
     for agent in agents:
@@ -648,8 +648,7 @@ def _after_fork_in_parent() -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _REGISTER
-    _REGISTER = threading.Lock()
+    _REGISTER[0] = threading.Lock()
     _FORKING.held = []
     for agent in _AGENTS:
         agent._lock = threading.RLock()

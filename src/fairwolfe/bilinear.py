@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairwolfe._compile import distinct, fma, kernel
+from fairwolfe._compile import Kernel, distinct, fma, function_at, kernel
 from fairwolfe.linalg import (
     LOG_DET,
     REFRESH_EVERY,
@@ -25,7 +25,15 @@ from fairwolfe.linalg import (
 )
 from fairwolfe.protocols import Matrix, Vector
 
-__all__ = ["absorb_items", "contract_twice", "contract_user", "estimates", "turn_parameters"]
+__all__ = [
+    "absorb_items",
+    "call_absorb",
+    "call_estimates",
+    "contract_twice",
+    "contract_user",
+    "estimates_of",
+    "turn_parameters",
+]
 
 
 @kernel
@@ -67,30 +75,16 @@ def turn_parameters(user: Vector, theta: Matrix, out: Matrix) -> None:
                 out[r, e] = fma(user[a], theta[r, a * q + e], out[r, e])
 
 
-@kernel
-def estimates(turned: Vector, metric: Matrix, items: Matrix, value: Vector, width: Vector) -> None:
-    """value_i = <turned, item_i>, width_i = |item_i| in the metric; items are columns, (q, n)."""
-    q = items.shape[0]
-    if q == 1:
-        _estimates((0,), turned, metric, items, value, width)
-    elif q == 2:
-        _estimates((0, 0), turned, metric, items, value, width)
-    elif q == 3:
-        _estimates((0, 0, 0), turned, metric, items, value, width)
-    elif q == 4:
-        _estimates((0, 0, 0, 0), turned, metric, items, value, width)
-    elif q == 5:
-        _estimates((0, 0, 0, 0, 0), turned, metric, items, value, width)
-    elif q == 6:
-        _estimates((0, 0, 0, 0, 0, 0), turned, metric, items, value, width)
-    elif q == 8:
-        _estimates((0, 0, 0, 0, 0, 0, 0, 0), turned, metric, items, value, width)
-    elif q == 10:
-        _estimates((0, 0, 0, 0, 0, 0, 0, 0, 0, 0), turned, metric, items, value, width)
-    elif q == 11:
-        _estimates((0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), turned, metric, items, value, width)
-    else:
-        _row_by_row(turned, metric, items, np.empty(items.shape[1]), value, width)
+ESTIMATES = "void(float64[::1], float64[:, ::1], float64[:, ::1], float64[::1], float64[::1])"
+"""(turned, metric, items, value out, width out): value_i = <turned, item_i>, width_i = |item_i| in
+the metric; items are columns, (q, n)."""
+
+call_estimates = function_at(ESTIMATES)
+
+
+def estimates_of(q: int) -> Kernel[..., None]:
+    """The kernel for items of q features: one of its own, compiled where it is used."""
+    return _SIZES.get(q, _of_any_size)
 
 
 @kernel
@@ -137,37 +131,80 @@ def _row_by_row(
         width[i] = np.sqrt(max(2.0 * width[i], 0.0))
 
 
-@kernel(
-    signature="void(float64[::1], float64[:, ::1], float64[:, ::1], float64[:, :, ::1], "
+@kernel(signature=ESTIMATES)
+def _of_one(turned: Vector, metric: Matrix, items: Matrix, value: Vector, width: Vector) -> None:
+    _estimates((0,), turned, metric, items, value, width)
+
+
+@kernel(signature=ESTIMATES)
+def _of_two(turned: Vector, metric: Matrix, items: Matrix, value: Vector, width: Vector) -> None:
+    _estimates((0, 0), turned, metric, items, value, width)
+
+
+@kernel(signature=ESTIMATES)
+def _of_three(turned: Vector, metric: Matrix, items: Matrix, value: Vector, width: Vector) -> None:
+    _estimates((0, 0, 0), turned, metric, items, value, width)
+
+
+@kernel(signature=ESTIMATES)
+def _of_four(turned: Vector, metric: Matrix, items: Matrix, value: Vector, width: Vector) -> None:
+    _estimates((0, 0, 0, 0), turned, metric, items, value, width)
+
+
+@kernel(signature=ESTIMATES)
+def _of_five(turned: Vector, metric: Matrix, items: Matrix, value: Vector, width: Vector) -> None:
+    _estimates((0, 0, 0, 0, 0), turned, metric, items, value, width)
+
+
+@kernel(signature=ESTIMATES)
+def _of_six(turned: Vector, metric: Matrix, items: Matrix, value: Vector, width: Vector) -> None:
+    _estimates((0, 0, 0, 0, 0, 0), turned, metric, items, value, width)
+
+
+@kernel(signature=ESTIMATES)
+def _of_eight(turned: Vector, metric: Matrix, items: Matrix, value: Vector, width: Vector) -> None:
+    _estimates((0, 0, 0, 0, 0, 0, 0, 0), turned, metric, items, value, width)
+
+
+@kernel(signature=ESTIMATES)
+def _of_ten(turned: Vector, metric: Matrix, items: Matrix, value: Vector, width: Vector) -> None:
+    _estimates((0, 0, 0, 0, 0, 0, 0, 0, 0, 0), turned, metric, items, value, width)
+
+
+@kernel(signature=ESTIMATES)
+def _of_eleven(turned: Vector, metric: Matrix, items: Matrix, value: Vector, width: Vector) -> None:
+    _estimates((0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), turned, metric, items, value, width)
+
+
+@kernel(signature=ESTIMATES)
+def _of_any_size(
+    turned: Vector, metric: Matrix, items: Matrix, value: Vector, width: Vector
+) -> None:
+    _row_by_row(turned, metric, items, np.empty(items.shape[1]), value, width)
+
+
+_SIZES = {
+    1: _of_one,
+    2: _of_two,
+    3: _of_three,
+    4: _of_four,
+    5: _of_five,
+    6: _of_six,
+    8: _of_eight,
+    10: _of_ten,
+    11: _of_eleven,
+}
+
+ABSORB = (
+    "void(float64[::1], float64[:, ::1], float64[:, ::1], float64[:, ::1], float64[:, :, ::1], "
     "float64[:, :, ::1], float64[:, :, ::1], float64[:, :, ::1], float64[::1], float64[::1])"
 )
+
+call_absorb = function_at(ABSORB)
+
+
+@kernel(signature=ABSORB)
 def absorb_items(
-    user: Vector,
-    rows: Matrix,
-    rewards: Matrix,
-    gram: Matrix,
-    inverse: Matrix,
-    theta: Matrix,
-    moment: Matrix,
-    params: Vector,
-    counters: Vector,
-) -> None:
-    """The regression takes the r items of a round, rows (r, q), with their rewards (r, R).
-
-    M = I + rows C rows' = L L', Y = (L^-1 rows) B; then V^-1 -= Y'Y (exactly symmetric),
-    ln det V += ln det M and theta_r += Y' L^-1 (reward_r - estimate_r). One pass over V^-1 whatever
-    r is. params: the penalty. Refreshed exactly now and then, and where the kept inverse cannot take
-    it; what cannot be taken even then is refused (STATUS 1), and nothing has changed.
-    """
-    contracted = np.empty((rows.shape[1], inverse.shape[1]))
-    contract_user(user, inverse[0], contracted)
-    absorb_contracted(
-        user, rows, rewards, contracted, gram, inverse, theta, moment, params, counters
-    )
-
-
-@kernel
-def absorb_contracted(
     user: Vector,
     rows: Matrix,
     rewards: Matrix,
@@ -179,7 +216,14 @@ def absorb_contracted(
     params: Vector,
     counters: Vector,
 ) -> None:
-    """`absorb_items` with the contraction at hand, as it is when the choice was just made."""
+    """The regression takes the r items of a round, rows (r, q), with their rewards (r, R).
+
+    M = I + rows C rows' = L L', Y = (L^-1 rows) B; then V^-1 -= Y'Y (exactly symmetric),
+    ln det V += ln det M and theta_r += Y' L^-1 (reward_r - estimate_r). One pass over V^-1 whatever
+    r is. contracted: B of the user; params: the penalty. Refreshed exactly now and then, and where
+    the kept inverse cannot take it; what cannot be taken even then is refused (STATUS 1), and
+    nothing has changed.
+    """
     counters[STATUS] = 0.0
     for attempt in range(2):
         if _absorb(user, rows, rewards, contracted, gram, inverse, theta, moment, counters):

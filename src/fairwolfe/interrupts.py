@@ -39,9 +39,9 @@ def uninterrupted(work: Callable[[], T]) -> T:
             thread.join()
         except BaseException as error:  # from a handler
             interrupt = error
-    result, error = outcome
+    result, failure = outcome
     if interrupt is not None:
-        raise interrupt from error
-    if error is not None:
-        raise error
+        raise interrupt from failure
+    if failure is not None:
+        raise failure
     return result  # type: ignore[no-any-return]

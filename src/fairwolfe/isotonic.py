@@ -127,6 +127,7 @@ def pooled_gradient(
     z that sequence falls, so a run is never split: only runs are pooled. On a pooled block B the
     gradient is mean_B(w) + (mean_B(z) - z)/step, where means of z are kept as the excess over the
     block's smallest value: no difference of large numbers, and the order of ties cannot matter.
+    A NaN or an infinity makes the gradient NaN.
     """
     n = sorted_z.size
     blocks = np.int64(0)
@@ -134,9 +135,10 @@ def pooled_gradient(
     while stop < n:
         start = stop
         value = sorted_z[start]
+        stop += 1
         while stop < n and sorted_z[stop] == value:
             stop += 1
-        surplus = 0.0  # sum over the block of z - (its smallest z)
+        surplus = value - value  # sum over the block of z - (its smallest z): 0, if z is a number
         while blocks > 0 and step > 0.0:
             before = starts[blocks - 1]
             n_before, n_here = start - before, stop - start
@@ -156,7 +158,7 @@ def pooled_gradient(
         stop = starts[b + 1] if b + 1 < blocks else np.int64(n)
         size = stop - start
         weight = (prefix[stop] - prefix[start]) / size
-        if step == 0.0 or excess[b] == 0.0:  # one run
+        if excess[b] == 0.0:  # one run
             for j in range(start, stop):
                 out[order[j]] = weight
             continue

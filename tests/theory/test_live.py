@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fairwolfe.agent import Agent
 from fairwolfe.bandits import LinUCB, SquareCB
 from fairwolfe.contexts import arms
 from fairwolfe.environments import Finite, Mehrotra
@@ -228,3 +229,61 @@ def test_the_gap_of_the_certificates_is_part_of_the_interval() -> None:
         window.numbers[5] = 0.0  # what the directions missed
     about, half = blind.estimate(Blind(), 0.05)
     assert about - best("A1") > 3.0 * half
+
+
+# --- answers that come later in some contexts than in others -------------------------------------
+
+
+def two_contexts(delay: int, horizon: int, seed: int, share: float = 0.5) -> list[Live]:
+    """Two contexts, an arm each: mean .9, answered `delay` decisions later, and .1, at once.
+
+    f* = .1 + .8 share, whatever is done.
+    """
+    problem = Problem.arms(2, {"r": (0, 1)}, parameter_norm=1.0)
+    agent = Agent(FrankWolfe(Linear([1.0]), LinUCB()), problem, seed=seed)
+    rng = np.random.default_rng(seed)
+    waiting: list[tuple[int, Any, float]] = []
+    reports = []
+    for t in range(horizon):
+        good = rng.random() < share
+        decision = agent.act(np.array([[1.0, 0.0]]) if good else np.array([[0.0, 1.0]]))
+        reward = float(rng.random() < (0.9 if good else 0.1))
+        waiting.append((t + delay * good, decision, reward))
+        for answer in [answer for answer in waiting if answer[0] <= t]:
+            waiting.remove(answer)
+            agent.update(answer[1], [answer[2]])
+        if t % 100 == 99:
+            reports.append(agent.live())
+    return reports
+
+
+@pytest.mark.parametrize("delay", [300, 2000])
+def test_no_guarantee_where_the_answers_of_some_contexts_are_missing(delay: int) -> None:
+    for seed in range(3):
+        reports = two_contexts(delay, 3000, seed)
+        assert all(r.at_most is None or r.at_most >= 0.5 for r in reports)
+        assert "have no answer yet" in reports[-1].reason  # at 392a321: at most .229, f at .365
+
+
+def test_the_guarantee_is_never_below_the_value() -> None:
+    for seed in range(3):
+        for delay in (0, 20, 200):
+            for r in two_contexts(delay, 1500, seed):
+                assert r.at_most is None or r.at_most >= r.value
+
+
+def test_prompt_answers_keep_their_guarantee() -> None:
+    for seed in range(3):
+        last = two_contexts(0, 4000, seed)[-1]
+        assert last.at_most is not None
+        assert 0.5 <= last.at_most <= 0.65  # seen: .58 to .60
+
+
+def test_a_few_missing_answers_count_as_the_best_there_is() -> None:
+    """One context in twenty is late: the guarantee holds, and is the larger for it."""
+    for seed in range(3):
+        prompt = two_contexts(0, 4000, seed, share=0.05)[-1]
+        late = two_contexts(3000, 4000, seed, share=0.05)[-1]
+        assert prompt.at_most is not None
+        assert late.at_most is not None
+        assert late.at_most >= 0.14

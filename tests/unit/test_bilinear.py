@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
 from fairwolfe import Problem
-from fairwolfe.bilinear import absorb_items
+from fairwolfe.bilinear import absorb_items, contract_user
 from fairwolfe.contexts import Bilinear
 from fairwolfe.errors import NumericalFailure
 from fairwolfe.linalg import DRIFT, LOG_DET, REFRESH_EVERY, SINCE_REFRESH, STATUS, UPDATES
@@ -37,6 +38,14 @@ def rounds(
         yield rng.normal(size=p), rng.normal(size=(r, q)), rng.normal(size=(r, n_rewards))
 
 
+def learn(user: Vector, rows: Matrix, rewards: Matrix, *state: Any) -> None:
+    """One round: V^-1 contracted with the user, then the update."""
+    inverse = state[1][0]
+    contracted = np.empty((rows.shape[1], len(inverse)))
+    contract_user(user, inverse, contracted)
+    absorb_items(user, rows, rewards, contracted, *state)
+
+
 # --- learning ---------------------------------------------------------------------------------
 
 
@@ -48,7 +57,7 @@ def test_updates_of_every_rank_against_numpy(p: int, q: int, n_rewards: int) -> 
     state = Ridge(RIDGE).allocate(1, n_rewards, d)
     gram, right = RIDGE * np.eye(d), np.zeros((d, n_rewards))
     for user, rows, rewards in rounds(rng, p, q, n_rewards, range(11)):
-        absorb_items(user, rows, rewards, *state)
+        learn(user, rows, rewards, *state)
         x = product(user, rows)
         gram += x.T @ x
         right += x.T @ rewards
@@ -70,7 +79,7 @@ def test_updates_of_every_rank_against_numpy(p: int, q: int, n_rewards: int) -> 
 def test_a_round_in_which_nothing_was_looked_at_teaches_nothing() -> None:
     state = Ridge(RIDGE).allocate(1, 2, 6)
     before = [part.copy() for part in state]
-    absorb_items(np.ones(2), np.empty((0, 3)), np.empty((0, 2)), *state)
+    learn(np.ones(2), np.empty((0, 3)), np.empty((0, 2)), *state)
     for one, other in zip(state[:5], before[:5], strict=True):
         np.testing.assert_array_equal(one, other)
     assert state.counters[[UPDATES, LOG_DET]].tolist() == [0.0, 0.0]
@@ -80,9 +89,9 @@ def test_one_update_of_rank_r_is_r_updates_of_rank_one() -> None:
     rng = stream(0, "bilinear", "ranks")
     whole, single = Ridge(RIDGE).allocate(1, 2, 8), Ridge(RIDGE).allocate(1, 2, 8)
     for user, rows, rewards in rounds(rng, 2, 4, 2, range(1, 10)):
-        absorb_items(user, rows, rewards, *whole)
+        learn(user, rows, rewards, *whole)
         for k in rng.permutation(len(rows)).tolist():
-            absorb_items(user, rows[k : k + 1], rewards[k : k + 1], *single)
+            learn(user, rows[k : k + 1], rewards[k : k + 1], *single)
     np.testing.assert_allclose(whole.inverse, single.inverse, rtol=1e-10, atol=1e-13)
     np.testing.assert_allclose(whole.theta, single.theta, rtol=1e-10, atol=1e-13)
     assert whole.counters[LOG_DET] == pytest.approx(single.counters[LOG_DET], rel=1e-12)
@@ -94,7 +103,7 @@ def test_one_update_of_rank_r_is_r_updates_of_rank_one() -> None:
 def learnt(p: int = 2, q: int = 3, n_rewards: int = 2) -> LinearState:
     state = Ridge(RIDGE).allocate(1, n_rewards, p * q)
     for user, rows, rewards in rounds(stream(0, "learnt"), p, q, n_rewards, range(6)):
-        absorb_items(user, rows, rewards, *state)
+        learn(user, rows, rewards, *state)
     return state
 
 
@@ -104,7 +113,7 @@ def test_the_refresh_is_exact_and_notes_the_drift() -> None:
     state.inverse[0, 0, 1] += off
     state.counters[SINCE_REFRESH] = REFRESH_EVERY - 1
     user, rows, rewards = next(rounds(stream(1, "refresh"), 2, 3, 2, range(3, 4)))
-    absorb_items(user, rows, rewards, *state)
+    learn(user, rows, rewards, *state)
     gram = state.gram[0]
     np.testing.assert_allclose(state.inverse[0], np.linalg.inv(gram), rtol=1e-12, atol=1e-14)
     np.testing.assert_array_equal(state.inverse[0], state.inverse[0].T)
@@ -120,7 +129,7 @@ def test_the_refresh_is_exact_and_notes_the_drift() -> None:
 def test_rounds_without_exposure_are_counted_for_the_refresh_too() -> None:
     state = learnt()
     state.counters[SINCE_REFRESH] = REFRESH_EVERY - 1
-    absorb_items(np.ones(2), np.empty((0, 3)), np.empty((0, 2)), *state)
+    learn(np.ones(2), np.empty((0, 3)), np.empty((0, 2)), *state)
     assert state.counters[SINCE_REFRESH] == 0.0
 
 
@@ -136,7 +145,7 @@ def test_a_useless_state_is_refused_loudly(spoil: str) -> None:
         state.inverse[:] *= 1.001
         state.counters[SINCE_REFRESH] = REFRESH_EVERY - 1
     user, rows, rewards = next(rounds(stream(2, "spoilt"), 2, 3, 2, range(3, 4)))
-    absorb_items(user, rows, rewards, *state)
+    learn(user, rows, rewards, *state)
     with pytest.raises(NumericalFailure, match="no longer usable"):
         state.raise_failure()
 
@@ -144,7 +153,7 @@ def test_a_useless_state_is_refused_loudly(spoil: str) -> None:
 @pytest.mark.parametrize("value", [nan, inf, -inf])
 def test_a_reward_that_is_no_number_is_noticed(value: float) -> None:
     state = learnt()
-    absorb_items(np.ones(2), np.ones((2, 3)), np.array([[0.0, 1.0], [value, 0.0]]), *state)
+    learn(np.ones(2), np.ones((2, 3)), np.array([[0.0, 1.0], [value, 0.0]]), *state)
     assert state.counters[STATUS] == 1.0
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-FORGER = r'''
+FORGER = r"""
 import collections, faulthandler, json, sys, warnings
 import numpy as np
 import fairwolfe as fw
@@ -98,7 +98,7 @@ for name, agent, context, answer in agents():
     answer(agent, agent.act(context))
     faulthandler.cancel_dump_traceback_later()
 print(json.dumps(counts))
-'''
+"""
 
 
 def forged(cases: int) -> Any:

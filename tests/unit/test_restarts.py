@@ -121,7 +121,7 @@ def test_a_number_that_was_never_issued_is_unknown() -> None:
     for number in ("1", "-1", "1_0", "x", str(10**30), ""):
         name = f"{agent._ledger.token}-{number}"
         made_up = Decision(name, 0, 0, 1.0, decision.evidence)
-        with pytest.raises(InvalidInput, match="never made it|another agent"):
+        with pytest.raises(InvalidInput, match=r"never made it|another agent"):
             agent.update(made_up, [0.5, 0.5])
     assert agent.t == 0
 
@@ -198,7 +198,7 @@ def test_pickle_and_copy_say_what_to_use_instead() -> None:
 
 def test_warnings_are_logged_too(caplog: Any) -> None:
     agent = Agent(POLICY, PROBLEM)
-    with caplog.at_level(logging.WARNING, "fairwolfe"), pytest.warns(UserWarning):
+    with caplog.at_level(logging.WARNING, "fairwolfe"), pytest.warns(UserWarning, match="is 3"):
         agent.update(agent.act(ROWS), [0.5, 3.0])
     assert "the reward 'b' is 3" in caplog.text
 
@@ -291,7 +291,8 @@ def test_children_have_ids_and_draws_of_their_own(busy: str) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     told = json.loads(done.stdout)
     one, other = told["results"]
-    assert one["whole"] and other["whole"]
+    assert one["whole"]
+    assert other["whole"]
     assert not set(one["ids"]) & set(other["ids"])
     assert not (set(one["ids"]) | set(other["ids"])) & set(told["own"])
     if busy == "quiet":

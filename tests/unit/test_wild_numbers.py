@@ -105,7 +105,7 @@ def test_a_wild_item_is_refused_and_rankings_go_on() -> None:
     assert arrays(agent) == before
     for _ in range(50):
         decision = agent.act(rows)
-        agent.update(decision, exposed=decision.action.tolist(), clicked=[])
+        agent.update(decision, exposed=np.asarray(decision.action).tolist(), clicked=[])
     assert agent.t == 50
 
 
@@ -157,15 +157,15 @@ def test_a_choice_that_cannot_be_made_rebuilds_the_state() -> None:
 def test_masked_and_complex_contexts_are_refused() -> None:
     agent = fw.Agent(fw.FrankWolfe(GiniWelfare(), LinUCB()), PROBLEM)
     rows = np.full((2, 3), 0.1)
-    masked = np.ma.array(rows, mask=np.eye(2, 3))
+    masked = np.ma.array(rows, mask=np.eye(2, 3, dtype=bool))
     for given, what in ((masked, "masked"), (rows + 0j, "complex|0j"), (rows.astype(str), "'0.1'")):
         with pytest.raises(InvalidInput, match=what):
             agent.act(given)
     agent.act(np.ma.array(rows, mask=False))
     ranking = fw.Agent(FWLinUCBRank(TwoSided(GiniWelfare())), fw.Problem.ranking(2, 1, (3, 3)))
-    for given in (fw.Bilinear(masked[0], rows), fw.Bilinear(rows[0], masked)):
+    for pair in (fw.Bilinear(masked[0], rows), fw.Bilinear(rows[0], masked)):
         with pytest.raises(InvalidInput, match="masked"):
-            ranking.act(given)
+            ranking.act(pair)
     with pytest.raises(InvalidInput, match="0j"):
         ranking.act(fw.Bilinear(rows[0], rows + 0j))
 
@@ -174,9 +174,9 @@ def test_wild_rewards_are_refused_by_name() -> None:
     agent = fw.Agent(fw.FrankWolfe(GiniWelfare(), LinUCB()), PROBLEM)
     decision = agent.act(np.eye(3) / 2)
     before = arrays(agent)
-    with pytest.raises(InvalidInput, match="'b' is 1e\\+200.*0 to 1"):
+    with pytest.raises(InvalidInput, match=r"'b' is 1e\+200.*0 to 1"):
         agent.update(decision, {"a": 0.5, "b": 1e200})
-    with pytest.raises(InvalidInput, match="'a' is -3e\\+09"):
+    with pytest.raises(InvalidInput, match=r"'a' is -3e\+09"):
         agent.update(decision, [-3e9, 0.5])
     assert arrays(agent) == before
     with pytest.warns(UserWarning, match="the reward 'b' is 1000"):

@@ -234,7 +234,7 @@ class LinearBandit(ABC):
         """What tells live numbers of the arms that were not chosen."""
         return extended_outlook if self.extended else outlook
 
-    def kernels(self) -> Iterator[Kernel[..., Any]]:
+    def kernels(self, problem: Problem) -> Iterator[Kernel[..., Any]]:
         """What `act` and `update` call."""
         yield from (choose_once, self.choose, self.look_rule, largest_square_norm)
         if isinstance(self.regression.learn, Kernel):
@@ -308,7 +308,8 @@ class LinearBandit(ABC):
         """`update` and `settle` in one call; whether a certificate is due."""
         lesson = self._lesson(state, choice, direction, feedback)
         learner: Any = self.regression.learn
-        due = learn_once(learner.address, *lesson, *state.oracle, *settling)
+        once: Any = learn_once
+        due: int = once(learner.address, *lesson, *state.oracle, *settling)
         if due == REFUSED:
             refuse(state.oracle.counters)
         return due

@@ -95,7 +95,7 @@ class Extended:
         size = n * d if self.features == "outer" else n + d
         return ExtendedState(problem, self.policy.init(size))
 
-    def kernels(self) -> Iterable[Any]:
+    def kernels(self, problem: Problem) -> Iterable[Any]:
         """Those of the policy, if it has any."""
         own: Iterable[Any] = getattr(self.policy, "kernels", tuple)()
         return own

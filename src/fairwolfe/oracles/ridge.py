@@ -49,7 +49,8 @@ class Ridge:
 
     One design matrix V = ridge I + sum x x' serves every reward; its inverse is kept by rank-one
     updates, exactly symmetric, and refreshed from V every 10,000 observations, when the drift is
-    measured and forgotten. An observation that would leave the range of floats is refused loudly. PerArm contexts keep one block per arm.
+    measured and forgotten. An observation that would leave the range of floats is refused loudly.
+    PerArm contexts keep one block per arm.
     Cost of an observation: d^2 + D d.
 
     Reference: the regression of Algorithms 3 and 5 of the paper; its experiments use ridge 0.1.

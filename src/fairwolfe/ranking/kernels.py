@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from fairwolfe._compile import function_at, kernel
 from fairwolfe.bilinear import (
-    absorb_items,
+    call_absorb,
+    call_estimates,
     contract_twice,
     contract_user,
-    estimates,
     turn_parameters,
 )
 from fairwolfe.linalg import LOG_DET, STATUS
@@ -26,6 +26,7 @@ __all__ = [
     "RANK",
     "call_rule",
     "count_in",
+    "look_along",
     "looked_at",
     "rank",
     "rank_once",
@@ -48,9 +49,9 @@ _EXPLORATION, _LEVEL, _RANDOMIZE, _HEAD = 0, 1, 2, 3
 
 @kernel(
     signature="float64(float64[::1], float64[:, ::1], float64[:, :, ::1], float64[:, :, ::1], "
-    "float64[::1], float64[::1], float64[::1], float64[::1], float64, int64, float64[::1], "
-    "int64[::1], float64[::1], float64[:, ::1], float64[::1], float64[::1], float64[::1], "
-    "int64[::1])"
+    "float64[::1], float64[::1], float64[::1], float64[::1], float64, int64, int64, "
+    "float64[::1], int64[::1], float64[::1], float64[:, ::1], float64[::1], float64[::1], "
+    "float64[::1], int64[::1])"
 )
 def rank(
     user: Vector,
@@ -63,6 +64,7 @@ def rank(
     shown: Vector,
     t: float,
     rule: int,
+    estimates: int,
     params: Vector,
     pinned: IntVector,
     draws: Vector,
@@ -74,12 +76,15 @@ def rank(
 ) -> float:
     """The ranking, as rows of the candidates, best slot first; its probability.
 
-    params: exploration, 2 ln(1/delta_1), chance of a swap; R_r; sqrt(ridge) D_theta_r; the rule's.
-    `contracted`, `value`, `width` and `scores` are filled on the way, `width` with the bonus in it.
+    rule, estimates: addresses. params: exploration, 2 ln(1/delta_1), chance of a swap; R_r;
+    sqrt(ridge) D_theta_r; the rule's. `contracted`, `value`, `width` and `scores` are filled on the
+    way, `width` with the bonus in it.
     """
     n, n_rewards = scores.size, theta.shape[1]
     contract_user(user, inverse[0], contracted)
-    bonus = _estimate(user, items, theta, contracted, counters, direction[n:], params, value, width)
+    bonus = _estimate(
+        estimates, user, items, theta, contracted, counters, direction[n:], params, value, width
+    )
     own = params[_HEAD + 2 * n_rewards :]
     call_rule(
         rule, value, width, bonus, direction[:n], exposed, shown, t, ranking.size, own, scores
@@ -95,6 +100,7 @@ def rank(
 
 @kernel
 def _estimate(
+    estimates: int,
     user: Vector,
     items: Matrix,
     theta: Matrix,
@@ -119,12 +125,21 @@ def _estimate(
         bonus += abs(weights[r]) * (noise * root + prior)
         for e in range(q):
             combined[e] += weights[r] * turned[r, e]
-    estimates(combined, metric, items, value, width)
+    call_estimates(estimates, combined, metric, items, value, width)
     return float(params[_EXPLORATION] * bonus)
 
 
-@kernel
-def _look_along(
+LOOK = (
+    "void(int64, float64[::1], float64[:, ::1], float64[:, :, ::1], float64[:, ::1], float64[::1], "
+    "float64[::1], int64[::1], float64[::1], float64[:, ::1], float64[:, ::1])"
+)
+
+call_look = function_at(LOOK)
+
+
+@kernel(signature=LOOK)
+def look_along(
+    estimates: int,
     user: Vector,
     items: Matrix,
     theta: Matrix,
@@ -149,7 +164,9 @@ def _look_along(
     if doubt.size == 0:
         for i in range(params.size):
             params[i] = 0.0
-    bonus = _estimate(user, items, theta, contracted, counters, slope[n:], params, own, width)
+    bonus = _estimate(
+        estimates, user, items, theta, contracted, counters, slope[n:], params, own, width
+    )
     for i in range(n):
         scores[i] = own[i] + slope[i]
     top_k(scores, k, best)
@@ -240,9 +257,9 @@ def _explain(
 
 @kernel(
     signature="float64(float64[::1], float64[:, ::1], float64[:, :, ::1], float64[:, :, ::1], "
-    "float64[::1], float64[::1], float64[::1], float64[::1], float64, int64, float64[::1], "
-    "int64[::1], float64[::1], float64[::1], float64[::1], float64[:, ::1], int64[:, ::1], "
-    "float64[:, ::1])"
+    "float64[::1], float64[::1], float64[::1], float64[::1], float64, int64, int64, int64, "
+    "float64[::1], int64[::1], float64[::1], float64[::1], float64[::1], float64[:, ::1], "
+    "int64[:, ::1], float64[:, ::1])"
 )
 def rank_once(
     user: Vector,
@@ -255,6 +272,8 @@ def rank_once(
     shown: Vector,
     t: float,
     rule: int,
+    estimates: int,
+    look: int,
     params: Vector,
     pinned: IntVector,
     draws: Vector,
@@ -267,7 +286,7 @@ def rank_once(
     """`rank` and what is told of it: one call from Python for all. NaN if the state is useless.
 
     places: the ranking; the ranks without fairness. told, by slot: the parts of the scores (3); if
-    there is a slope, what is seen along it (2).
+    there is a `look`, what is seen along the slope (2).
     """
     n, ranking = items.shape[1], places[0]
     contracted = np.empty((items.shape[0], theta.shape[2]))
@@ -283,6 +302,7 @@ def rank_once(
         shown,
         t,
         rule,
+        estimates,
         params,
         pinned,
         draws,
@@ -295,8 +315,10 @@ def rank_once(
     if not np.isfinite(scores[ranking[-1]]):
         return np.nan
     _explain(value, width, scores, ranking, told[0], told[1], told[2], places[1])
-    if slope.size > 0:
-        _look_along(
+    if look != 0:
+        call_look(
+            look,
+            estimates,
             user,
             items,
             theta,
@@ -312,7 +334,8 @@ def rank_once(
 
 
 _TAKE_IN = (
-    "int64[::1], float64[::1], float64[:, ::1], float64[::1], float64[:, ::1], int64, float64, "
+    "int64, int64[::1], float64[::1], float64[:, ::1], float64[::1], float64[:, ::1], int64, "
+    "float64, "
     "float64[::1], float64[::1], float64[:, ::1], float64[:, :, ::1], float64[:, :, ::1], "
     "float64[:, :, ::1], float64[:, :, ::1], float64[::1], float64[::1]"
 )
@@ -320,6 +343,7 @@ _TAKE_IN = (
 
 @kernel(signature=f"int64({_TAKE_IN})")
 def take_in(
+    absorb: int,
     items: IntVector,
     user: Vector,
     rows: Matrix,
@@ -337,10 +361,27 @@ def take_in(
     params: Vector,
     counters: Vector,
 ) -> int:
-    """Learn from the items of a ranking that were looked at, and count it; REFUSED: neither."""
+    """Learn from the items of a ranking that were looked at, and count it; REFUSED: neither.
+
+    absorb: the address of `absorb_items`.
+    """
     looked, targets = np.empty(rows.shape), np.empty(rewards.shape)
     r = looked_at(rows, seen, rewards, looked, targets)
-    absorb_items(user, looked[:r], targets[:r], gram, inverse, theta, moment, params, counters)
+    contracted = np.empty((rows.shape[1], inverse.shape[1]))
+    contract_user(user, inverse[0], contracted)
+    call_absorb(
+        absorb,
+        user,
+        looked[:r],
+        targets[:r],
+        contracted,
+        gram,
+        inverse,
+        theta,
+        moment,
+        params,
+        counters,
+    )
     if counters[STATUS] != 0.0:
         return REFUSED
     count_in(items, seen, known, owed, exposed, shown, slots)
@@ -349,6 +390,7 @@ def take_in(
 
 @kernel(signature=f"int64({_TAKE_IN}, {SETTLE})")
 def take_in_and_settle(
+    absorb: int,
     items: IntVector,
     user: Vector,
     rows: Matrix,
@@ -385,6 +427,7 @@ def take_in_and_settle(
 ) -> int:
     """`take_in`, then `settle`: one call, so that an interrupt finds both done or neither."""
     code = take_in(
+        absorb,
         items,
         user,
         rows,

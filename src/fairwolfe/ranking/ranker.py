@@ -15,17 +15,18 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from fairwolfe._compile import Kernel
+from fairwolfe.bilinear import absorb_items, estimates_of
 from fairwolfe.candidates import Candidates, Catalogue, candidates, sizes
 from fairwolfe.errors import InvalidInput
 from fairwolfe.feedback import Shown
-from fairwolfe.oracles import LinearState, Ridge
 from fairwolfe.limits import largest_square_norm, row_limit
 from fairwolfe.linalg import refresh
+from fairwolfe.oracles import LinearState, Ridge
 from fairwolfe.oracles.linear_state import refuse, repair
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Choice, IntVector, Matrix, Vector
 from fairwolfe.ranking import observation
-from fairwolfe.ranking.kernels import rank_once, take_in, take_in_and_settle
+from fairwolfe.ranking.kernels import look_along, rank_once, take_in, take_in_and_settle
 from fairwolfe.ranking.observation import EXPOSURES, Exposure
 from fairwolfe.settling import REFUSED, Settling
 
@@ -168,10 +169,11 @@ class Ranker(Settings):
         slots = problem.n_slots or 0
         return rng.random((n, 1 + slots // 2)) if self.randomize > 0.0 else np.empty((n, 0))
 
-    def kernels(self) -> tuple[Kernel[..., Any], ...]:
+    def kernels(self, problem: Problem) -> tuple[Kernel[..., Any], ...]:
         """What `act` and `update` call."""
-        own = (type(self).rule, observation.settle, largest_square_norm)
-        return rank_once, take_in_and_settle, refresh, *own
+        ranking = (rank_once, type(self).rule, estimates_of(sizes(problem)[1]), look_along)
+        learning = (observation.settle, take_in_and_settle, absorb_items, refresh)
+        return *ranking, *learning, largest_square_norm
 
     def act(
         self,
@@ -215,6 +217,8 @@ class Ranker(Settings):
             shown,
             state.slots[0, 0],
             type(self).rule.address,
+            estimates_of(len(given.items)).address,
+            0 if look is None else look_along.address,
             state.params,
             given.pinned,
             self.draws(rng, problem, 1)[0],
@@ -323,7 +327,8 @@ class Ranker(Settings):
         settling: Settling,
     ) -> int:
         """`update` with what `reward` made of the feedback, and `settle`, in one call."""
-        due = take_in_and_settle(*self._lesson(state, choice, feedback), *settling)
+        at_once: Any = take_in_and_settle
+        due: int = at_once(*self._lesson(state, choice, feedback), *settling)
         if due == REFUSED:
             refuse(state.oracle.counters)
         return due
@@ -351,7 +356,8 @@ class Ranker(Settings):
             )
         counts = (state.exposed, state.shown, state.slots)
         learnt = (shown.exposed, shown.rewards)
-        return items, user, rows, *learnt, known, self.owed, *counts, *state.oracle
+        made = (items, user, rows, *learnt, known, self.owed)
+        return absorb_items.address, *made, *counts, *state.oracle
 
     @property
     def ridge_used(self) -> float:

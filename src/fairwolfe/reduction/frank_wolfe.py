@@ -9,7 +9,6 @@ The generic algorithm of the paper. After t rewards, with z their average:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Self
 
@@ -59,7 +58,7 @@ class Plan(NamedTuple):
 
     @property
     def commits(self) -> bool:
-        """Whether an answer is learnt and averaged in by one kernel, which no interrupt can tear."""
+        """Whether an answer is learnt and averaged in by one kernel: no interrupt can tear it."""
         return getattr(self.base, "commits", False)
 
     @property
@@ -204,8 +203,9 @@ class FrankWolfe:
         own: list[Kernel[..., Any]] = [settle, averages, average_in, turn_over]
         if isinstance(plan.smoothing, Randomized):
             own.append(sampled)
-        base: Iterable[Kernel[..., Any]] = getattr(plan.base, "kernels", tuple)()
-        return [*plan.objective.kernels(n), *Leaves.kernels(plan.objective, n), *base, *own]
+        if hasattr(plan.base, "kernels"):
+            own.extend(plan.base.kernels(plan.problem))
+        return [*plan.objective.kernels(n), *Leaves.kernels(plan.objective, n), *own]
 
     def plan(self, problem: Problem, catalogue: Catalogue | None = None) -> Plan:
         """Everything bound to a problem; to the items of the catalogue, where some are retired."""

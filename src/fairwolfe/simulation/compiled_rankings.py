@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from fairwolfe._compile import Kernel, kernel, ready
-from fairwolfe.bilinear import absorb_contracted
+from fairwolfe.bilinear import absorb_items, call_absorb, estimates_of
+from fairwolfe.candidates import sizes
 from fairwolfe.environments.rankings import (
     RankingArrays,
     RankingWorld,
@@ -39,7 +40,7 @@ _V, _M, _C, _I = "float64[::1]", "float64[:, ::1]", "float64[:, :, ::1]", "int64
 _ADVANCE = ", ".join(
     (
         *FOLLOWING,
-        *("int64", _V, "int64", _C, _C, _C, _C, _V, _V, _V, _V, _M),  # the ranker
+        *("int64", "int64", "int64", _V, "int64", _C, _C, _C, _C, _V, _V, _V, _V, _M),  # the ranker
         *(_M, _C, _C, _M, _M, _M, _M, _I, _M, _M),  # the world and what was drawn
         *("int64[:, ::1]", _V, _V, _V, "boolean"),  # what comes out
     )
@@ -61,6 +62,8 @@ def advance_rankings(
     counters: Vector,
     forget: float,
     rule: int,
+    estimates: int,
+    absorb: int,
     params: Vector,
     exposure: int,
     gram: Matrix,
@@ -135,6 +138,7 @@ def advance_rankings(
             shown,
             slots[0, 0],
             rule,
+            estimates,
             params,
             nothing,
             draws[s],
@@ -166,7 +170,8 @@ def advance_rankings(
             for e in range(q):
                 rows[j, e] = table[e, ranking[j]]
         r = looked_at(rows, seen, rewards, learnt, targets)
-        absorb_contracted(
+        call_absorb(
+            absorb,
             users[tag],
             learnt[:r],
             targets[:r],
@@ -229,7 +234,9 @@ class CompiledRankings:
     @staticmethod
     def kernels(state: State) -> list[Kernel[..., Any]]:
         """What the rounds call."""
-        return [*Following.kernels(state), type(state.plan.base).rule, advance_rankings]
+        rule, q = type(state.plan.base).rule, sizes(state.plan.problem)[1]
+        parts = (rule, estimates_of(q), absorb_items, advance_rankings)
+        return [*Following.kernels(state), *parts]
 
     def play(self, wanted: int) -> Any:
         """Play at most that many rounds; their rankings."""
@@ -243,6 +250,8 @@ class CompiledRankings:
         played = advance_rankings(
             *self.following.rounds(self.state, normals),
             type(self.ranker).rule.address,
+            estimates_of(self.tables.shape[1]).address,
+            absorb_items.address,
             base.params,
             self.ranker.exposure_code,
             *base.oracle,

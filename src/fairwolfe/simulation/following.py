@@ -11,7 +11,8 @@ from fairwolfe._compile import Kernel, kernel
 from fairwolfe.errors import NumericalFailure
 from fairwolfe.objectives.concave import Program, call_gradient
 from fairwolfe.protocols import Matrix, Vector
-from fairwolfe.reduction.frank_wolfe import State, averages
+from fairwolfe.reduction.frank_wolfe import State
+from fairwolfe.settling import averages
 from fairwolfe.smoothing import Randomized
 from fairwolfe.smoothing.randomized import sampled
 

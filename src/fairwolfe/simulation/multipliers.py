@@ -79,7 +79,7 @@ def correct(
                 step = weights[a] - ahead[a]
                 turned += (at_ahead[a] - at_next[a]) * step
                 moved += step * step
-            if turned <= 0.5 * bend[0] * moved or moved < 1e-30:
+            if not (turned > 0.5 * bend[0] * moved and moved >= 1e-30):  # also where it is a NaN
                 break
             bend[0] *= 2.0
         best, mean, forward = -np.inf, 0.0, 0.0

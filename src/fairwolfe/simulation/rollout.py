@@ -150,7 +150,7 @@ def simulate(
 
 def needed(policy: Any, environment: Any, service: Service | None = None) -> list[Kernel[..., Any]]:
     """The kernels that `simulate` will call, as far as they are known before the world is."""
-    policy = alone(policy) if isinstance(policy, Ranker) else policy
+    policy = as_policy(policy)
     if hasattr(policy, "meet"):
         return []
     state = policy.init(environment.problem())

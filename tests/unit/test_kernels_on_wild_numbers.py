@@ -1,0 +1,102 @@
+"""Every loop of a kernel that waits for a condition ends, whatever numbers it is given.
+
+A kernel that spins cannot be interrupted, so each is tried in a process of its own.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+LIMIT = 300  # seconds; a kernel that has to be compiled takes a few, a call some microseconds
+
+GIVEN = """
+import numpy as np
+from fairwolfe.objectives import GiniWelfare, Nash, Welfare
+from fairwolfe.simulation.multipliers import correct
+from fairwolfe.isotonic import pooled_gradient, sort_kept
+from fairwolfe.selection import draw, project_on_simplex, top_k
+
+rng = np.random.default_rng(0)
+wild = [np.nan, np.inf, -np.inf, 5e-324, -5e-324, 1e308, -1e308, 0.0, -0.0, 1.0]
+
+def vectors():
+    for n in (1, 2, 5, 1200):
+        for value in wild:
+            yield np.full(n, value)
+            one = rng.normal(size=n)
+            one[rng.integers(n)] = value
+            yield one
+        for share in (0.1, 0.9):
+            mixed = rng.normal(size=n)
+            chosen = rng.random(n) < share
+            mixed[chosen] = rng.choice(wild, chosen.sum())
+            yield mixed
+            yield np.sort(mixed)
+"""
+
+CALLS = {
+    "sort_kept": """
+for z in vectors():
+    order, spare = rng.permutation(z.size), np.empty(z.size, dtype=np.int64)
+    sort_kept(z, order, spare, np.empty(z.size), np.empty(z.size))
+    assert sorted(order.tolist()) == list(range(z.size))
+""",
+    "pooled_gradient": """
+for z in vectors():
+    n, prefix = z.size, np.linspace(1.0, 0.0, z.size + 1).cumsum()
+    for step in (0.0, 1.0, np.nan, np.inf, 5e-324):
+        order, starts, out = np.arange(n), np.empty(n, dtype=np.int64), np.zeros(n)
+        pooled_gradient(z, order, step, prefix, starts, np.empty(n), out)
+""",
+    "gini": """
+for z in vectors():
+    program = GiniWelfare().program(z.size)
+    for step in (0.0, 0.5):
+        g = program.gradient(z, step, program.work())
+        assert np.isfinite(z).all() or np.isnan(g).any()
+""",
+    "welfare": """
+for f in (Welfare(0.5), Welfare(0.3), Nash()):
+    for z in vectors():
+        program = f.program(z.size)
+        for step in (0.0, 0.5, 5e-324, 1e308, np.nan):
+            program.gradient(z, step, program.work())
+""",
+    "top_k": """
+for z in vectors():
+    for k in {1, (z.size + 1) // 2, z.size}:
+        best = np.full(k, -1)
+        top_k(z, k, best)
+        assert len(set(best.tolist())) == k and 0 <= best.min() and best.max() < z.size
+""",
+    "draw": """
+for z in vectors():
+    for uniform in (0.0, 0.5, np.nan, np.inf):
+        assert 0 <= draw(z, uniform) < z.size
+""",
+    "project_on_simplex": """
+for z in vectors():
+    project_on_simplex(z.copy(), np.empty(z.size))
+""",
+    "correct": """
+for z in vectors():
+    program = Nash().program(z.size)
+    vertices = np.ascontiguousarray(np.stack([z, z[::-1], np.ones(z.size)]))
+    correct(
+        program.address, program.params, program.work(), vertices, np.zeros(z.size),
+        np.full(3, 1 / 3), np.ones(1), 1e-3, 20,
+    )
+""",
+}
+
+
+@pytest.mark.parametrize("kernel", CALLS)
+def test_loops_end_whatever_they_are_given(kernel: str) -> None:
+    code = GIVEN + CALLS[kernel] + "print('ended')\n"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT, check=False
+    )
+    assert done.stdout == "ended\n", done.stderr[-2000:]
