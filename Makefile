@@ -52,7 +52,7 @@ lint: setup
 
 # Once, before the parallel run: otherwise each test process compiles the same kernels.
 kernels: setup
-	$(BIN)/python -m fairwolfe._compile
+	$(BIN)/fairwolfe warm
 
 docs: setup
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

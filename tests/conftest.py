@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import os
 import signal
 
 from hypothesis import settings
 
 pytest_plugins = ["tests.capabilities", "pytester"]
+
+# What a test prints must not depend on whether something had to be compiled.
+os.environ.setdefault("FAIRWOLFE_QUIET", "1")
 
 # Derandomised: the same examples on every machine, so a red run can be repeated.
 settings.register_profile("fairwolfe", deadline=None, derandomize=True, max_examples=60)

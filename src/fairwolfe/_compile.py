@@ -41,6 +41,7 @@ from fairwolfe.folders import cache_folder
 
 __all__ = [
     "Kernel",
+    "at_hand",
     "call_back",
     "clock",
     "compilations",
@@ -163,6 +164,11 @@ def compilations() -> int:
     """How many functions this process has compiled itself rather than loaded from the cache."""
     made = [k._dispatcher for k in list(_KERNELS) if k._dispatcher is not None]
     return sum(sum(list(d.stats.cache_misses.values())) for d in made)
+
+
+def at_hand() -> int:
+    """How many kernels with a signature are ready in this process."""
+    return sum(1 for k in list(_KERNELS) if k._address)
 
 
 def preparations() -> int:
@@ -313,8 +319,9 @@ class _Notice:
 
 def _on_terminal() -> bool:
     """Whether a line can be written over: a progress bar takes whole lines only."""
+    terminal = sys.__stderr__
     with suppress(ValueError):  # it may be closed
-        return sys.stderr is not None and sys.stderr is sys.__stderr__ and sys.stderr.isatty()
+        return terminal is not None and sys.stderr is terminal and terminal.isatty()
     return False
 
 

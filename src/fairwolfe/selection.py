@@ -45,7 +45,7 @@ def top_k(scores: Vector, k: int, out: IntVector) -> None:
             bar = scores[out[k - 1]]
 
 
-@kernel
+@kernel(signature="int64(float64[::1], float64)")
 def draw(probabilities: Vector, uniform: float) -> int:
     """The place that a uniform number in [0, 1) falls on."""
     total = 0.0

@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fairwolfe._compile import Kernel
 from fairwolfe.errors import IncompatibleState, InvalidInput, MissingExtra, NumericalFailure
 from fairwolfe.problem import whole_number
 from fairwolfe.protocols import Matrix, Vector
@@ -181,6 +182,10 @@ class VowpalWabbit:
     def init(self, n_features: int) -> _Model:
         """Make a workspace; MissingExtra without the package, InvalidInput for bad arguments."""
         return _Model(self.command_line, whole_number("n_features", n_features))
+
+    def kernels(self) -> tuple[Kernel[..., Any], ...]:
+        """What `act` calls."""
+        return (draw,)
 
     def act(
         self, state: _Model, features: Matrix, rng: np.random.Generator

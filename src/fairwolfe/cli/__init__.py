@@ -20,6 +20,7 @@ from fairwolfe.cli.report import report
 from fairwolfe.cli.reproduce import reproduce
 from fairwolfe.cli.run import run
 from fairwolfe.cli.tradeoff import tradeoff
+from fairwolfe.cli.warm import warm
 from fairwolfe.errors import FairwolfeError, did_you_mean
 
 __all__ = ["commands", "main"]
@@ -63,5 +64,5 @@ def commands() -> None:
     """Contextual bandits with concave rewards, and fair ranking."""
 
 
-for _command in (bench, check, data, demo, list_command, report, reproduce, run, tradeoff):
+for _command in (bench, check, data, demo, list_command, report, reproduce, run, tradeoff, warm):
     commands.add_command(_command)
