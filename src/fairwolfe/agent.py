@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 
 from fairwolfe import agent_file
-from fairwolfe.agent_file import arrays_of, filled
+from fairwolfe.agent_file import arrays_of
 from fairwolfe.agent_items import ItemsOfAgent, bound_objective
 from fairwolfe.answers import Answers
 from fairwolfe.candidates import Candidates
 from fairwolfe.contexts import Arms, arms, usual
-from fairwolfe.errors import IncompatibleState, InvalidInput
+from fairwolfe.errors import InvalidInput
 from fairwolfe.ledger import Ledger
 from fairwolfe.limits import largest_square_norm, largest_square_product
 from fairwolfe.objectives import Concave
-from fairwolfe.problem import Problem
+from fairwolfe.problem import Problem, whole_number
 from fairwolfe.protocols import Choice, Decision, Policy, Vector
 from fairwolfe.ranking import Ranker
 from fairwolfe.ranking.policies import alone
@@ -366,7 +366,7 @@ class Agent(ItemsOfAgent):
         brings them over); those made after it are strangers here.
         """
         text, arrays = agent_file.read(path)
-        try:
+        with agent_file.refusals(path):
             problem = Problem.from_json(json.dumps(text["problem"]))
             rebuilt = agent_file.policy_of(text["policy"], policy, path)
             bits = arrays.pop("answered")
@@ -374,11 +374,9 @@ class Agent(ItemsOfAgent):
             agent._rng = stream(0, "policy")
             agent._start(rebuilt, problem, _refilled(rebuilt, problem, arrays))
             agent._ledger = Ledger.loaded(text["ledger"], bits)
-            agent._out_of_range = int(text["out_of_range"])
-            agent._warned = set(text["warned"])
-            agent._rng.bit_generator.state = text["generator"]
-        except (KeyError, TypeError, ValueError) as error:
-            raise IncompatibleState(f"{path} does not hold what an agent needs: {error}") from error
+            agent._out_of_range = whole_number("out_of_range", text["out_of_range"], 0)
+            agent._warned = agent_file.words("warned", text["warned"])
+            agent_file.set_generator(agent._rng, text["generator"])
         return agent
 
 
@@ -392,8 +390,11 @@ def _outside() -> int:
 
 def _refilled(policy: Any, problem: Problem, arrays: dict[str, Any]) -> Any:
     """A state of the policy that holds these arrays."""
-    if problem.n_items is None:
-        return filled(policy.init(problem), arrays)
-    retired, features = arrays["state.base.retired"], arrays["state.base.features"]
-    shell = getattr(policy, "shell", policy)
-    return filled(empty_state(shell, problem, retired, features), arrays)
+
+    def make() -> Any:
+        if problem.n_items is None:
+            return policy.init(problem)
+        retired, features = arrays["state.base.retired"], arrays["state.base.features"]
+        return empty_state(getattr(policy, "shell", policy), problem, retired, features)
+
+    return agent_file.rebuilt(make, problem, arrays)

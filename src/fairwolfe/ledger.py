@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairwolfe.errors import InvalidInput
+from fairwolfe.problem import whole_number
 from fairwolfe.protocols import Decision
 
 __all__ = ["Ledger"]
@@ -114,11 +115,32 @@ class Ledger:
     def loaded(cls, numbers: dict[str, Any], bits: NDArray[np.uint8]) -> Ledger:
         """The ledger that `saved` wrote, which goes on under a token of its own."""
         ledger = cls()
-        ledger.issued = ledger.start = int(numbers["issued"])
-        ledger.answered = int(numbers["answered"])
-        ledger.dropped = int(numbers["dropped"])
+        issued, answered, dropped, start = (
+            whole_number(f"ledger.{name}", numbers[name], 0)
+            for name in ("issued", "answered", "dropped", "start")
+        )
+        earlier, token = numbers["earlier"], numbers["token"]
+        ranges = {
+            one: tuple(whole_number(f"ledger.earlier[{one!r}]", number, 0) for number in pair)
+            for one, pair in earlier.items()
+        }
+        if not isinstance(token, str) or start > issued:
+            raise InvalidInput(f"ledger.token is {token!r:.80} and ledger.start is {start}")
+        for one, (first, end) in ranges.items():
+            if not first <= end <= issued:
+                raise InvalidInput(f"ledger.earlier[{one!r:.80}] is {first, end}, of {issued}")
+        if bits.dtype != np.uint8 or bits.ndim != 1:
+            raise InvalidInput(f"answered is {bits.dtype} of shape {bits.shape}, not bytes")
+        marks = np.unpackbits(bits, bitorder="little")
+        if marks[max(issued - 8 * dropped, 0) :].any() or answered != 8 * dropped + marks.sum():
+            raise InvalidInput(
+                f"ledger.answered is {answered} of {issued} decisions, and the bits of the file "
+                f"mark {8 * dropped + int(marks.sum())}"
+            )
+        ledger.issued = ledger.start = issued
+        ledger.answered, ledger.dropped = answered, dropped
         ledger.bits = bytearray(bits.tobytes())
-        ledger.earlier = {t: (int(a), int(b)) for t, (a, b) in numbers["earlier"].items()}
-        if numbers["start"] < numbers["issued"]:
-            ledger.earlier[numbers["token"]] = (int(numbers["start"]), ledger.issued)
+        ledger.earlier = {one: (first, end) for one, (first, end) in ranges.items()}
+        if start < issued:
+            ledger.earlier[token] = (start, issued)
         return ledger
