@@ -22,6 +22,7 @@ from fairwolfe._compile import kernel
 from fairwolfe.objectives import Concave
 from fairwolfe.problem import all_finite
 from fairwolfe.protocols import Vector
+from fairwolfe.restoring import require, require_counts
 
 __all__ = ["Window", "Windows", "count_in", "turn_over"]
 
@@ -129,6 +130,19 @@ class Windows(NamedTuple):
         fresh = Windows.start(n)
         fresh.now.numbers[_SERIAL] = self.now.numbers[_SERIAL] + 1.0
         return fresh
+
+    def restored(self) -> None:
+        """After arrays have been read from a file: refuse numbers that no window can have."""
+        for name, (numbers, _, _) in (("now", self.now), ("before", self.before)):
+            require_counts(name, numbers[[_SERIAL, _PLANNED, _N, _OPEN_N, _BATCHES]])
+            sizes = numbers[[_SQUARES, _RANGE]]
+            require(name, sizes, sizes >= 0.0, "squares and ranges have no sign")
+            planned, taken = numbers[_PLANNED : _PLANNED + 1], numbers[_N : _N + 1]
+            lengths = _FIRST * 2.0 ** np.arange(48)
+            known = np.isin(planned, lengths) | ((planned == 0.0) & (name == "before"))
+            require(name, planned, known, f"the length of a window is {_FIRST} times a power of 2")
+            require(name, taken, taken <= planned, "a window takes what it has planned")
+        require_counts("gathered", self.gathered[:1])
 
     # --- while they fill ----------------------------------------------------------------------
 
