@@ -15,6 +15,7 @@ from fairwolfe.protocols import Decision
 __all__ = ["Ledger"]
 
 _FULL = 0xFF
+_MOST_OPEN = 2**33  # decisions, which take a gigabyte of bits
 
 
 class Ledger:
@@ -137,6 +138,8 @@ class Ledger:
                 f"ledger.answered is {answered} of {issued} decisions, and the bits of the file "
                 f"mark {8 * dropped + int(marks.sum())}"
             )
+        if issued - answered > _MOST_OPEN:
+            raise InvalidInput(f"ledger.issued is {issued}, of which {answered} were answered")
         ledger.issued = ledger.start = issued
         ledger.answered, ledger.dropped = answered, dropped
         ledger.bits = bytearray(bits.tobytes())
