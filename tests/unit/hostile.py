@@ -20,6 +20,7 @@ import time
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -219,22 +220,25 @@ def json_cases(name: str, members: Members) -> Iterator[Case]:
     for path in leaves(text):
         for value in NASTY:
             label = f"{name}: {'.'.join(map(str, path))} = {value!r:.40}"
-            yield label, lambda p=path, v=value: with_text(replaced(text, p, v))
+            yield label, partial(lambda p, v: with_text(replaced(text, p, v)), path, value)
         if path:
             yield (
                 f"{name}: no {'.'.join(map(str, path))}",
-                lambda p=path: with_text(without(text, p)),
+                partial(lambda p: with_text(without(text, p)), path),
             )
     policies = [*TEXTS]
     for found in re.finditer(r"(?<![\w.])\d[\w.]*", text["policy"]):
         start, end = found.span()
         policies += [text["policy"][:start] + number + text["policy"][end:] for number in NUMBERS]
     for policy in policies:
-        yield f"{name}: policy {policy!r:.200}", lambda p=policy: with_text(text | {"policy": p})
+        yield (
+            f"{name}: policy {policy!r:.200}",
+            partial(lambda p: with_text(text | {"policy": p}), policy),
+        )
     for raw in (b"", b"[" * 100_000, b'{"a":' * 100_000, b"\xff", b"1" * 5000, b" " * (5 << 20)):
         yield (
             f"{name}: text {raw[:10]!r}",
-            lambda r=raw: archived(members | {"agent.json": r}),
+            partial(lambda r: archived(members | {"agent.json": r}), raw),
         )
 
 
@@ -290,23 +294,29 @@ def array_cases(name: str, members: Members) -> Iterator[Case]:
             "nothing": b"",
         }
         for what, content in forged.items():
-            yield f"{name}: {key} {what}", lambda k=key, c=content: archived(members | {k: c})
+            yield (
+                f"{name}: {key} {what}",
+                partial(lambda k, c: archived(members | {k: c}), key, content),
+            )
         yield (
             f"{name}: {key} missing",
-            lambda k=key: archived({n: c for n, c in members.items() if n != k}),
+            partial(lambda k: archived({n: c for n, c in members.items() if n != k}), key),
         )
         yield (
             f"{name}: {key} twice in it",
-            lambda k=key: archived([*members.items(), (k, members[k])]),
+            partial(lambda k: archived([*members.items(), (k, members[k])]), key),
         )
 
 
 def archive_cases(name: str, members: Members, raw: bytes) -> Iterator[Case]:
     extra = as_npy(np.zeros(3))
     for odd in ("../../x.npy", "/x.npy", "state.extra.npy", "x", "state..npy", "a/b.npy", "ü.npy"):
-        yield f"{name}: extra {odd}", lambda o=odd: archived(members | {o: extra})
+        yield f"{name}: extra {odd}", partial(lambda o: archived(members | {o: extra}), odd)
     for compression in (zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
-        yield f"{name}: compressed {compression}", lambda c=compression: archived(members, c)
+        yield (
+            f"{name}: compressed {compression}",
+            partial(lambda c: archived(members, c), compression),
+        )
     yield f"{name}: bomb", lambda: bomb(members)
     yield f"{name}: encrypted", lambda: flagged(raw)
     yield f"{name}: overlapping", lambda: overlapping(members)
@@ -314,7 +324,7 @@ def archive_cases(name: str, members: Members, raw: bytes) -> Iterator[Case]:
     yield f"{name}: something before it", lambda: b"PK\x03\x04" + raw
     yield f"{name}: something behind it", lambda: raw + b"\0" * 100
     for length in range(0, len(raw), max(len(raw) // 40, 1)):
-        yield f"{name}: cut at {length}", lambda n=length: raw[:n]
+        yield f"{name}: cut at {length}", partial(lambda n: raw[:n], length)
 
 
 def bomb(members: Members, megabytes: int = 600) -> bytes:
@@ -366,7 +376,7 @@ def random_cases(
             damaged = bytearray(raw)
             for place in rng.integers(len(raw), size=int(rng.integers(1, 4))).tolist():
                 damaged[place] ^= 1 << int(rng.integers(8))
-            yield f"{name}: flipped", lambda d=bytes(damaged): d
+            yield f"{name}: flipped", partial(bytes, damaged)
             continue
         changed = dict(members)
         for _ in range(kind):
@@ -384,7 +394,7 @@ def random_cases(
             changed[key] = as_npy(array)
         yield (
             f"{name}: numbers {[k for k in members if changed[k] != members[k]]}",
-            (lambda c=changed: archived(c)),
+            partial(archived, changed),
         )
 
 
@@ -399,7 +409,7 @@ def cases(folder: Path, seed: int, count: int) -> Iterator[Case]:
         raw = path.read_bytes()
         with zipfile.ZipFile(path) as archive:
             members = {one: archive.read(one) for one in archive.namelist()}
-        yield f"{name}: as it is", lambda r=raw: r
+        yield f"{name}: as it is", partial(bytes, raw)
         listed += json_cases(name, members)
         listed += array_cases(name, members)
         listed += archive_cases(name, members, raw)

@@ -196,10 +196,10 @@ def test_a_policy_too_long_to_be_read_again_is_not_written(tmp_path: Path) -> No
     assert os.listdir(tmp_path) == []
 
 
-def test_a_policy_of_a_hundred_thousand_numbers_is_read(tmp_path: Path) -> None:
+def test_a_policy_of_many_numbers_is_read() -> None:
     from fairwolfe.expressions import read
 
-    weights = np.random.default_rng(0).normal(size=100_000).tolist()
+    weights = np.random.default_rng(0).normal(size=20_000).tolist()
     policy = FrankWolfe(Linear(weights), LinUCB())
     assert read(repr(policy)) == policy
     with pytest.raises(InvalidInput, match="at most 400,000 are read"):
