@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import logging
 import math
@@ -35,7 +36,7 @@ from fairwolfe.limits import (
     row_limit,
 )
 from fairwolfe.objectives import Concave
-from fairwolfe.problem import Problem
+from fairwolfe.problem import Problem, whole_number
 from fairwolfe.protocols import Choice, Decision, Vector
 from fairwolfe.ranking.policies import as_policy
 from fairwolfe.reduction.items import empty_state, keep_items
@@ -543,12 +544,14 @@ class Agent(ItemsOfAgent):
 
     def dump(self) -> bytes:
         """What `save` writes, as bytes for `Agent.restore`."""
-        return agent_file.packed(*self._content())
+        file = io.BytesIO()
+        agent_file.write_to(file, *self._content())
+        return file.getvalue()
 
     def _content(self) -> tuple[dict[str, Any], dict[str, Any]]:
         with self._lock:
             self._recover()
-            ledger, bits = self._ledger.saved()
+            ledger, kept = self._ledger.saved()
             arrays = {name: array.copy() for name, array in arrays_of(self._state)}
             text = {
                 "format": agent_file.FORMAT,
@@ -563,7 +566,7 @@ class Agent(ItemsOfAgent):
                 "warned": sorted(self._warned),
                 "generator": self._rng.bit_generator.state,
             }
-        return text, arrays | {"answered": bits}
+        return text, arrays | kept
 
     @classmethod
     def load(
@@ -584,7 +587,7 @@ class Agent(ItemsOfAgent):
     @classmethod
     def restore(cls, data: bytes, policy: Any = None, seed: int | None = None) -> Agent:
         """The agent that `dump` wrote; as `load`."""
-        return cls._of("the data", agent_file.unpacked(data), policy, seed)
+        return cls._of("the data", agent_file.read_from(io.BytesIO(data), "the data"), policy, seed)
 
     @classmethod
     def _of(
@@ -597,25 +600,24 @@ class Agent(ItemsOfAgent):
         text, arrays = content
         if seed is not None:
             stream(seed)  # a bad one is refused as such, not as a fault of the file
-        try:
+        with agent_file.refusals(path):
             problem = Problem.from_json(json.dumps(text["problem"]))
             rebuilt = agent_file.policy_of(text["policy"], policy, path)
-            bits = arrays.pop("answered")
+            kept = {name: arrays.pop(name) for name in ("answered", "recovered")}
             agent = cls.__new__(cls)
             agent._start(rebuilt, problem, _refilled(rebuilt, problem, arrays))
-            agent._ledger = Ledger.loaded(text["ledger"], bits)
+            agent._ledger = Ledger.loaded(text["ledger"], kept)
             if getattr(agent._state, "t", agent.t) != agent.t:
                 raise IncompatibleState(
                     f"{path} holds a state of {agent._state.t} answers and a ledger of {agent.t}"
                 )
             for name in ("out_of_range", "refused", "over_norm"):
-                setattr(agent, f"_{name}", _count(name, text[name]))
-            agent._warned = _words("warned", text["warned"])
-            agent._rng = _generator(text["generator"], seed)
-        except IncompatibleState:
-            raise
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise IncompatibleState(f"{path} does not hold what an agent needs: {error}") from error
+                setattr(agent, f"_{name}", whole_number(name, text[name], 0))
+            agent._warned = agent_file.words("warned", text["warned"])
+            agent._rng = stream(0, "policy")
+            agent_file.set_generator(agent._rng, text["generator"])
+            if seed is not None:
+                agent._rng = _continued(text["generator"], seed, "load")
         return agent
 
     def __reduce__(self) -> NoReturn:
@@ -671,31 +673,6 @@ def _continued(state: Any, seed: int, why: str) -> np.random.Generator:
     return stream(seed, "policy", why, told)
 
 
-def _generator(state: Any, seed: int | None) -> np.random.Generator:
-    """The generator of a file; with a seed, one that continues with draws of its own."""
-    rng = stream(0, "policy")
-    try:
-        rng.bit_generator.state = state
-        whole = json.dumps(rng.bit_generator.state, default=np.ndarray.tolist)
-    except Exception as error:  # NumPy raises whatever it meets
-        raise IncompatibleState(f"generator is {state!r:.80}: {error}") from error
-    if whole != json.dumps(state):
-        raise IncompatibleState(f"generator is {state!r:.80}, which no generator has")
-    return rng if seed is None else _continued(state, seed, "load")
-
-
-def _count(name: str, value: Any) -> int:
-    if type(value) is not int or not 0 <= value < 2**53:
-        raise IncompatibleState(f"{name} is {value!r:.60}; it must be a whole number of at least 0")
-    return value
-
-
-def _words(name: str, value: Any) -> set[str]:
-    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
-        raise IncompatibleState(f"{name} is {value!r:.60}; it must be a list of words")
-    return set(value)
-
-
 def _outside() -> int:
     """How far up the stack of our caller this package is left."""
     level, frame = 1, sys._getframe(1)
@@ -706,8 +683,11 @@ def _outside() -> int:
 
 def _refilled(policy: Any, problem: Problem, arrays: dict[str, Any]) -> Any:
     """A state of the policy that holds these arrays."""
-    if problem.n_items is None:
-        return filled(policy.init(problem), arrays)
-    retired, features = arrays["state.base.retired"], arrays["state.base.features"]
-    shell = getattr(policy, "shell", policy)
-    return filled(empty_state(shell, problem, retired, features), arrays)
+
+    def make() -> Any:
+        if problem.n_items is None:
+            return policy.init(problem)
+        retired, features = arrays["state.base.retired"], arrays["state.base.features"]
+        return empty_state(getattr(policy, "shell", policy), problem, retired, features)
+
+    return agent_file.rebuilt(make, problem, arrays)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from typing import Any
 
 import numpy as np
 
-from fairwolfe.errors import InvalidInput, did_you_mean
+from fairwolfe.errors import FairwolfeError, InvalidInput, did_you_mean
 from fairwolfe.registry import classes, import_class
 
 __all__ = ["read"]
 
 _NAMES = {"inf": math.inf, "nan": math.nan}
+_WORD = re.compile(r"[\w.]+|[^\w.\s]")
+_MOST_WORDS = 400_000  # Python's parser takes up to a kilobyte for each
 _NUMPY = {"float64": np.float64, "float32": np.float32, "int64": np.int64, "int32": np.int32}
 
 
@@ -26,12 +29,17 @@ def read(text: str) -> Any:
     >>> read("FrankWolfe(objective=Minimum(), base=LinUCB(exploration=0.1))").base.exploration
     0.1
     """
+    words = sum(1 for _ in _WORD.finditer(text))
+    if words > _MOST_WORDS:
+        raise InvalidInput(
+            f"a text of {words:,} words cannot be rebuilt: at most {_MOST_WORDS:,} are read"
+        )
     try:
         tree = ast.parse(text.strip(), mode="eval")
         return _value(tree.body)
-    except InvalidInput:
+    except FairwolfeError:
         raise
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
+    except Exception as error:  # a class may be anybody's, and its arguments anything
         shown = text if len(text) <= 80 else f"{text[:80]}..."
         what = str(error) or type(error).__name__
         raise InvalidInput(f"{shown!r} cannot be rebuilt: {what}") from error

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
+import socket
 import sys
+import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 __all__ = ["cache_folder", "whole_file"]
+
+_LEFTOVER = re.compile(r"(?:([0-9a-f]{8})-(\d{1,9})-)?[0-9a-f]{8}\.part")
+_DAY = 86_400.0  # seconds after which nobody can still be writing
+_writing: set[str] = set()  # the spare files of this process
 
 
 def cache_folder() -> Path:
@@ -34,11 +42,15 @@ def cache_folder() -> Path:
 def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A file to write to, beside its place; flushed to the disk, then put there in one move.
 
-    Whatever fails, what stood there before stays, and nothing half-written does.
+    Whatever fails, what stood there before stays, and nothing half-written does. A process that is
+    killed leaves a spare file; the next that writes to the place sweeps it.
     """
     target = os.path.realpath(path)
     folder, name = os.path.split(target)
-    spare = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.part")
+    _sweep(folder, name)
+    token = f"{_host()}-{os.getpid()}-{secrets.token_hex(4)}"
+    spare = os.path.join(folder, f".{name}.{token}.part")
+    _writing.add(spare)
     try:
         with open(spare, "xb") as file:
             yield file
@@ -49,7 +61,50 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         with suppress(OSError):
             os.unlink(spare)
         raise
+    finally:
+        _writing.discard(spare)
     _sync_folder(folder)
+
+
+def _sweep(folder: str, name: str) -> None:
+    """Delete the spare files of a place whose writers are dead."""
+    prefix = f".{name}."
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if not entry.name.startswith(prefix):
+                continue
+            found = _LEFTOVER.fullmatch(entry.name, len(prefix))
+            if found and _is_left_over(entry, *found.groups()):
+                with suppress(OSError):
+                    os.unlink(entry.path)
+
+
+def _is_left_over(entry: os.DirEntry[str], host: str | None, pid: str | None) -> bool:
+    """Whether nobody writes to a spare file: its process is gone, or it is older than a day."""
+    if not entry.is_file(follow_symlinks=False) or entry.path in _writing:
+        return False
+    if pid is not None and host == _host() and not _is_alive(int(pid)):
+        return True
+    return time.time() - entry.stat(follow_symlinks=False).st_mtime > _DAY
+
+
+def _is_alive(pid: int) -> bool:
+    """Whether a process of this machine may be at work on a file that this one is not writing."""
+    if pid == os.getpid():
+        return False  # it had our number before us, as in a container that starts anew
+    if sys.platform == "win32":
+        return True  # signal 0 would not be a question there
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True  # it is another user's
+    return True
+
+
+def _host() -> str:
+    return f"{zlib.crc32(socket.gethostname().encode()):08x}"
 
 
 def _sync_folder(folder: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ __all__ = ["Ledger"]
 
 _FULL = 0xFF
 _MOST = 2**53  # no agent makes more decisions
+_MOST_OPEN = 2**33  # decisions, which take a gigabyte of bits
 
 
 class Numbers(NamedTuple):
@@ -166,8 +168,8 @@ class Ledger:
 
     # --- in a file ----------------------------------------------------------------------------
 
-    def saved(self) -> tuple[dict[str, Any], NDArray[np.uint8]]:
-        """What a file keeps: numbers for JSON, and the bits."""
+    def saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """What a file keeps: numbers for JSON, and arrays."""
         numbers = {
             "token": self.token,
             "start": self.start,
@@ -175,12 +177,14 @@ class Ledger:
             "answered": self.answered,
             "dropped": self.kept[0],
             "earlier": self.earlier,
-            "beyond": {token: sorted(numbers) for token, numbers in self.beyond.items()},
+            "beyond": {token: len(numbers) for token, numbers in self.beyond.items()},
         }
-        return numbers, np.frombuffer(bytes(self.kept[1]), dtype=np.uint8)
+        beyond = [number for numbers in self.beyond.values() for number in sorted(numbers)]
+        bits = np.frombuffer(bytes(self.kept[1]), dtype=np.uint8)
+        return numbers, {"answered": bits, "recovered": np.array(beyond, dtype=np.int64)}
 
     @classmethod
-    def loaded(cls, numbers: Any, bits: NDArray[np.uint8]) -> Ledger:
+    def loaded(cls, numbers: Any, arrays: Mapping[str, NDArray[Any]]) -> Ledger:
         """The ledger that `saved` wrote, which continues under a token of its own."""
         if not isinstance(numbers, dict):
             raise IncompatibleState(f"the ledger is {numbers!r:.60}; it must be a table")
@@ -196,24 +200,42 @@ class Ledger:
             first = _whole(f"earlier of {token!r}", given[0], end)
             ledger.earlier[token] = Numbers(first, end, given[2])
         ledger._renew(beyond=True)
-        for token, given in _table("beyond", numbers["beyond"]):
-            if not isinstance(given, list) or token not in ledger.earlier:
-                raise IncompatibleState(f"ledger.beyond of {token!r} is {given!r:.60}")
-            ledger.beyond[token] = {_whole(f"beyond of {token!r}", number) for number in given}
+        ledger._take_beyond(_table("beyond", numbers["beyond"]), arrays["recovered"])
         dropped = _whole("dropped", numbers["dropped"], ledger.issued // 8)
+        ledger._take_bits(dropped, arrays["answered"])
+        return ledger
+
+    def _take_beyond(self, counts: list[tuple[str, Any]], numbers: NDArray[Any]) -> None:
+        if numbers.ndim != 1 or numbers.dtype != np.int64:
+            raise IncompatibleState(f"recovered is {numbers.dtype} of shape {numbers.shape}")
+        left = numbers.tolist()
+        for token, given in counts:
+            count = _whole(f"beyond of {token!r}", given, len(left))
+            known = self.earlier.get(token, Numbers(0, 0, False))
+            own, left = set(left[:count]), left[count:]
+            fits = known.beyond and len(own) == count and all(n >= known.end for n in own)
+            if count and not fits:
+                raise IncompatibleState(
+                    f"ledger.beyond says that {count} answers are of {token!r}, and the numbers "
+                    "do not fit: the file is damaged or forged"
+                )
+            self.beyond[token] = own
+        if left:
+            raise IncompatibleState(f"recovered holds {len(left)} numbers of nobody")
+
+    def _take_bits(self, dropped: int, bits: NDArray[Any]) -> None:
         if bits.ndim != 1 or bits.dtype != np.uint8:
             raise IncompatibleState(f"answered is {bits.dtype} of shape {bits.shape}, not bytes")
-        ledger.kept = (dropped, bytearray(bits.tobytes()))
         marked = np.flatnonzero(np.unpackbits(bits, bitorder="little"))
-        counted = 8 * dropped + marked.size + ledger.recovered
+        counted = 8 * dropped + marked.size + self.recovered
         last = 8 * dropped + int(marked[-1]) if marked.size else -1
-        if counted != ledger.answered or last >= ledger.issued:
+        if counted != self.answered or last >= self.issued or self.open > _MOST_OPEN:
             raise IncompatibleState(
-                f"the ledger says that {ledger.answered} of {ledger.issued} decisions were "
-                f"answered, and marks {counted}, the last of them number {last}: the file is "
-                "damaged or forged"
+                f"the ledger says that {self.answered} of {self.issued} decisions were answered, "
+                f"and marks {counted}, the last of them number {last}: the file is damaged or "
+                "forged"
             )
-        return ledger
+        self.kept = (dropped, bytearray(bits.tobytes()))
 
 
 def _whole(name: str, value: Any, most: int = _MOST) -> int:

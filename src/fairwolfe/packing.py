@@ -17,6 +17,7 @@ __all__ = ["pack", "unpack"]
 _HEAD = struct.Struct("<3sBI")  # magic, version, CRC-32 of what follows
 _MAGIC, _VERSION = b"fwd", 1
 _ARRAY = 1  # the MessagePack extension of an array: (dtype, shape, raw bytes)
+_DEEPEST = 32  # nested tuples, and the axes of an array
 _DTYPES = frozenset({"<f8", "<i8", "<f4", "<i4", "|u1", "|b1"})
 
 
@@ -63,10 +64,16 @@ def unpack(data: bytes) -> tuple[Any, ...]:
     if crc32(body) != expected:
         raise InvalidInput("the bytes of the decision are damaged or cut short: CRC does not match")
     try:
-        values = _DECODER.decode(body)
-    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
+        return tuple(_tuples(value, _DEEPEST) for value in _DECODER.decode(body))
+    except (
+        msgspec.MsgspecError,
+        ValueError,
+        TypeError,
+        OverflowError,
+        RecursionError,
+        MemoryError,
+    ) as error:
         raise InvalidInput(f"the bytes are not those of a decision: {error}") from error
-    return tuple(_tuples(value) for value in values)
 
 
 def _packed(value: Any) -> Any:
@@ -86,15 +93,21 @@ def _array(code: int, data: memoryview) -> Any:
     if code != _ARRAY:
         raise ValueError(f"extension {code} is unknown")
     dtype, shape, raw = _ARRAY_DECODER.decode(data)
-    if dtype not in _DTYPES or any(size < 0 for size in shape):
-        raise ValueError(f"an array of type {dtype!r} and shape {shape}")
+    if dtype not in _DTYPES or len(shape) > _DEEPEST or any(size < 0 for size in shape):
+        raise ValueError(f"an array of type {dtype!r:.40} and shape {shape!r:.80}")
     if len(raw) != math.prod(shape) * np.dtype(dtype).itemsize:
         raise ValueError(f"an array of shape {shape} has {len(raw)} bytes")
     return np.frombuffer(raw, dtype=dtype).reshape(shape).copy()
 
 
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(part) for part in value) if isinstance(value, list) else value
+def _tuples(value: Any, deepest: int) -> Any:
+    if not isinstance(value, (list, dict)):
+        return value
+    if deepest == 0:
+        raise ValueError(f"they are nested deeper than {_DEEPEST} times")
+    if isinstance(value, dict):
+        return {key: _tuples(part, deepest - 1) for key, part in value.items()}
+    return tuple(_tuples(part, deepest - 1) for part in value)
 
 
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=_packed)

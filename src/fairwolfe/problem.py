@@ -248,7 +248,7 @@ class Problem:
         """Rebuild a problem that `to_json` wrote."""
         try:
             values = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise InvalidInput(f"a problem cannot be read from {text[:40]!r}: {error}") from error
         if not isinstance(values, dict):
             raise InvalidInput(f"a problem cannot be read from {text[:40]!r}: it is no JSON object")
@@ -260,7 +260,10 @@ class Problem:
             raise InvalidInput(f"a problem cannot be read from {text[:40]!r}: it has no n_features")
         if isinstance(values.get("n_features"), list):
             values["n_features"] = tuple(values["n_features"])
-        return cls(**values)
+        try:
+            return cls(**values)
+        except OverflowError as error:  # of whole numbers that no float can hold
+            raise InvalidInput(f"a problem cannot be read from {text[:40]!r}: {error}") from error
 
 
 def all_finite(array: np.ndarray[Any, np.dtype[np.float64]]) -> bool:
@@ -271,10 +274,10 @@ def all_finite(array: np.ndarray[Any, np.dtype[np.float64]]) -> bool:
     return bool(np.count_nonzero(np.isfinite(array)) == array.size)
 
 
-def whole_number(name: str, value: object) -> int:
-    """A whole number of at least 1, or an error that shows it."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise InvalidInput(f"{name} is {value!r}; give a whole number of at least 1")
+def whole_number(name: str, value: object, least: int = 1) -> int:
+    """A whole number of at least 1 (or another), or an error that shows it."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise InvalidInput(f"{name} is {value!r}; give a whole number of at least {least}")
     return int(value)
 
 

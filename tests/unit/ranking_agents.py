@@ -63,7 +63,7 @@ def bits(one: Agent) -> dict[str, Any]:
     generator = one._rng.bit_generator.state
     return state | {
         "rest": repr(rest),
-        "answered": answered.tobytes(),
+        "answered": str(answered),
         "generator": repr(generator),
         "policy": repr(one.policy),
         "plan": repr(one._state.plan),

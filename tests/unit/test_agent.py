@@ -45,7 +45,7 @@ def bits(one: Agent) -> dict[str, bytes]:
     ledger, answered = one._ledger.saved()
     counters = repr((ledger, one.out_of_range, sorted(one._warned)))
     generator = repr(one._rng.bit_generator.state)
-    rest = {"ledger": counters.encode(), "answered": answered.tobytes()}
+    rest = {"ledger": counters.encode(), **{k: v.tobytes() for k, v in answered.items()}}
     return state | rest | {"generator": generator.encode()}
 
 

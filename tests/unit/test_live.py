@@ -34,7 +34,8 @@ from fairwolfe.oracles import OnlineGradient
 from fairwolfe.protocols import Choice, Decision, Vector
 from fairwolfe.reduction import Live
 from fairwolfe.reduction.live import Watch
-from fairwolfe.reduction.windows import Windows, count_in
+from fairwolfe.reduction.windows import Windows
+from fairwolfe.settling import count_in
 from fairwolfe.smoothing import Identity, Moreau, Randomized
 from tests.theory.worlds import A1, A2, DISTANCE
 
@@ -212,7 +213,7 @@ def test_windows_hold_what_a_list_of_all_decisions_says() -> None:
         slope, seen = windows.now.slope.copy(), rng.random(3)
         seen[0] *= 4.0
         reward = rng.random(2)
-        if count_in(seen, reward, *windows.now):
+        if count_in(seen, reward, -1.0, *windows.now):
             windows.gather(0.25, slopes[t])
             found.append(t)
         windows.advance(extent, np.inf)

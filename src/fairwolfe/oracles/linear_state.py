@@ -10,9 +10,10 @@ import numpy as np
 from fairwolfe._compile import Kernel, function_at
 from fairwolfe.contexts import Arms
 from fairwolfe.errors import NumericalFailure
-from fairwolfe.linalg import DRIFT, STATUS, refresh
+from fairwolfe.linalg import DRIFT, LOG_DET, SINCE_REFRESH, STATUS, UPDATES, refresh
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Matrix, Vector
+from fairwolfe.restoring import require, require_counts
 
 __all__ = [
     "LEARN",
@@ -32,6 +33,8 @@ LEARN = (
 """(block, x, reward, gram, inverse, theta, moment, params, counters)."""
 
 call_learn = function_at(LEARN)
+
+_ROUNDING = 1e-6  # that long sums may leave, relative to what they are of
 
 
 class Estimates(NamedTuple):
@@ -65,6 +68,23 @@ class LinearState(NamedTuple):
     def drift(self) -> float:
         """How far the kept inverse was off at the last refresh."""
         return float(self.counters[DRIFT])
+
+    def restored(self) -> None:
+        """After arrays have been read from a file: refuse what no observations can have made."""
+        for name, matrix in (("gram", self.gram), ("inverse", self.inverse)):
+            diagonal = np.diagonal(matrix, axis1=1, axis2=2)
+            require(f"the diagonal of {name}", diagonal, diagonal > 0.0, "it is positive")
+            turned = matrix.transpose(0, 2, 1)
+            with np.errstate(all="ignore"):
+                scale = np.sqrt(diagonal)
+                near = _ROUNDING * scale[:, :, None] * scale[:, None, :]
+                alike = (matrix == turned) | (abs(matrix - turned) <= near)
+            require(name, matrix, alike, "it is symmetric")
+        counters = self.counters
+        require_counts("counters", counters[[UPDATES, SINCE_REFRESH, STATUS]])
+        require("the drift", counters[DRIFT : DRIFT + 1], counters[DRIFT] >= 0.0, "it has no sign")
+        least = counters[LOG_DET] >= -_ROUNDING
+        require("the log-determinant", counters[LOG_DET : LOG_DET + 1], least, "it only grows")
 
     def raise_failure(self) -> None:
         """Better loud than wrong: the kernels note what they refused, Python raises it."""

@@ -13,6 +13,7 @@ from fairwolfe.linalg import STATUS, UPDATES
 from fairwolfe.oracles.linear_state import LEARN, LinearState, RegretBound, parameter_norms
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Matrix, Vector
+from fairwolfe.restoring import need
 
 __all__ = ["OnlineGradient"]
 
@@ -99,6 +100,7 @@ class OnlineGradient:
     def init(self, problem: Problem) -> LinearState:
         """theta = 0."""
         blocks, d, n = problem.n_arms or 1, problem.dimension, problem.n_objectives
+        need(blocks, n, d)
         return LinearState(
             gram=np.zeros((blocks, 0, 0)),
             inverse=np.zeros((blocks, 0, 0)),

@@ -13,6 +13,7 @@ from fairwolfe.linalg import REFRESH_EVERY, SINCE_REFRESH, STATUS, absorb, refre
 from fairwolfe.oracles.linear_state import LEARN, LinearState, RegretBound, parameter_norms
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Matrix, Vector
+from fairwolfe.restoring import need
 
 __all__ = ["Ridge"]
 
@@ -78,6 +79,7 @@ class Ridge:
 
     def allocate(self, blocks: int, n: int, d: int) -> LinearState:
         """The state of a regression of n outputs on d features, in blocks that share nothing."""
+        need(blocks, d, max(d, n))
         eye = np.broadcast_to(np.eye(d), (blocks, d, d))
         return LinearState(
             gram=np.ascontiguousarray(self.ridge * eye),

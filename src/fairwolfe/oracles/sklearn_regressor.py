@@ -18,6 +18,7 @@ from fairwolfe.oracles.estimators import described, made, releases, with_random_
 from fairwolfe.oracles.linear_state import Estimates
 from fairwolfe.problem import Frozen, Problem, real_number, whole_number
 from fairwolfe.protocols import Matrix, Vector
+from fairwolfe.restoring import need, require_counts
 from fairwolfe.streams import stream
 
 __all__ = ["RegressorState", "SklearnRegressor"]
@@ -161,10 +162,17 @@ class RegressorState(NamedTuple):
 
     def restored(self) -> None:
         """After arrays have been read from a file: the same software must fit the model again."""
+        require_counts("counters", self.counters)
+        observed, fitted = self.counters.astype(np.int64).tolist()
+        if not fitted <= observed < max(self.plan.oracle.due(fitted), fitted + 1):
+            raise IncompatibleState(
+                f"the model was fitted on {fitted} of {observed} observations, which is no time "
+                "for a fit: the state is damaged or forged"
+            )
         saved, here = self.release.tobytes(), _padded(self.plan.release).tobytes()
         if saved != here:
             raise IncompatibleState(
-                f"the model was fitted by {saved.decode().strip()}, and this is "
+                f"the model was fitted by {saved.decode(errors='replace').strip()}, and this is "
                 f"{here.decode().strip()}, which may fit another one and decide otherwise; load "
                 "it with the versions that it was saved with"
             )
@@ -257,7 +265,9 @@ class SklearnRegressor:
                 "has one model for all arms; give ordinary contexts, in which the number of the "
                 "arm is a feature (one-hot)"
             )
-        fit, rows = Fit(self, problem), self.memory + self._pause(self.memory)
+        rows = self.memory + self._pause(self.memory)
+        need(rows, problem.dimension)
+        fit = Fit(self, problem)
         return RegressorState(
             plan=fit,
             features=np.zeros((rows, problem.dimension)),
@@ -269,6 +279,10 @@ class SklearnRegressor:
     def _pause(self, fitted: int) -> int:
         """How many observations after a fit on so many the next one is due."""
         return max(1, math.ceil((self.growth - 1.0) * min(fitted, self.memory)))
+
+    def due(self, fitted: int) -> int:
+        """How many observations there are at the fit that follows one on so many."""
+        return fitted + self._pause(fitted) if fitted else self.first
 
     def learn(
         self,
@@ -286,7 +300,7 @@ class SklearnRegressor:
         place = observed % len(features)
         features[place], rewards[place] = x, reward
         counters[UPDATES] = observed + 1
-        if observed + 1 >= (fitted + self._pause(fitted) if fitted else self.first):
+        if observed + 1 >= self.due(fitted):
             counters[_FITTED] = observed + 1
 
     def regret_bound(self, problem: Problem) -> NoReturn:

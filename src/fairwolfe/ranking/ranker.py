@@ -17,7 +17,7 @@ import numpy as np
 from fairwolfe._compile import Kernel
 from fairwolfe.bilinear import absorb_items, estimates_of
 from fairwolfe.candidates import Candidates, Catalogue, candidates, sizes
-from fairwolfe.errors import InvalidInput
+from fairwolfe.errors import IncompatibleState, InvalidInput
 from fairwolfe.feedback import Shown
 from fairwolfe.limits import largest_square_norm, row_limit
 from fairwolfe.linalg import refresh
@@ -28,6 +28,7 @@ from fairwolfe.protocols import Choice, IntVector, Matrix, Vector
 from fairwolfe.ranking import observation
 from fairwolfe.ranking.kernels import look_along, rank_once, take_in, take_in_and_settle
 from fairwolfe.ranking.observation import EXPOSURES, Exposure
+from fairwolfe.restoring import require
 from fairwolfe.settling import REFUSED, Settling
 
 __all__ = ["RankEvidence", "RankState", "Ranker", "Reasons", "Settings"]
@@ -59,6 +60,28 @@ class RankState(NamedTuple):
     slots: Matrix  # (2, k)
     features: Matrix  # (q, all items ever), or (q, 0)
     retired: Vector  # 1 for ids that are no longer shown
+
+    def restored(self) -> None:
+        """After arrays have been read from a file: refuse what no rankings can have made."""
+        n_items, q = self.retired.size, sizes(self.problem)[1]
+        features = self.features
+        if features.dtype != np.float64 or features.shape not in ((q, 0), (q, n_items)):
+            raise IncompatibleState(
+                f"features is {features.dtype} of shape {features.shape}; the problem has {q} "
+                f"features of {n_items} items: it belongs to others"
+            )
+        retired = (self.retired == 0.0) | (self.retired == 1.0)
+        require("retired", self.retired, retired, "an item is retired (1) or not (0)")
+        require("exposed", self.exposed, self.exposed >= 0.0, "it counts from 0 on")
+        seen = self.exposed <= self.shown
+        require("exposed", self.exposed, seen, "items are looked at no oftener than shown")
+        require("slots", self.slots, self.slots >= 0.0, "they count from 0 on")
+        require(
+            "slots",
+            self.slots[1],
+            self.slots[1] <= self.slots[0],
+            "slots are looked at where they are shown",
+        )
 
     @property
     def catalogue(self) -> Catalogue:

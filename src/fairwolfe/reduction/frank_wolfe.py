@@ -35,6 +35,7 @@ from fairwolfe.protocols import (
 )
 from fairwolfe.reduction.live import Live, Watch
 from fairwolfe.reduction.windows import Windows, turn_over
+from fairwolfe.restoring import require, require_counts
 from fairwolfe.settling import Settling, average_in, averages, settle
 from fairwolfe.smoothing import Identity, Moreau, Randomized, default_smoothing
 from fairwolfe.smoothing.randomized import sampled
@@ -100,6 +101,12 @@ class State(NamedTuple):
     counters: Vector
     base: Any
     live: Windows
+
+    def restored(self) -> None:
+        """After arrays have been read from a file: refuse times that cannot be."""
+        require_counts("counters", self.counters)
+        passed = (self.clocks >= 0.0) & (self.clocks <= self.counters[0])
+        require("clocks", self.clocks, passed, "clocks run from 0 to the number of rewards")
 
     @property
     def t(self) -> int:

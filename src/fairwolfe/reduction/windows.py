@@ -23,12 +23,14 @@ from fairwolfe._compile import kernel
 from fairwolfe.objectives import Concave
 from fairwolfe.problem import all_finite
 from fairwolfe.protocols import Vector
+from fairwolfe.restoring import require, require_counts
 from fairwolfe.settling import (
     BATCHES,
     CAP,
     FIRST,
     INTERCEPT,
     LAST,
+    OPEN_N,
     PLANNED,
     RANGE,
     SERIAL,
@@ -119,6 +121,20 @@ class Windows(NamedTuple):
         fresh = Windows.start(n)
         fresh.now.numbers[SERIAL] = self.now.numbers[SERIAL] + 1.0
         return fresh
+
+    def restored(self) -> None:
+        """After arrays have been read from a file: refuse numbers that no window can have."""
+        for name, (numbers, _, _) in (("now", self.now), ("before", self.before)):
+            require_counts(name, numbers[[SERIAL, PLANNED, N, OPEN_N, BATCHES]])
+            sizes = numbers[[SQUARES, RANGE]]
+            require(name, sizes, sizes >= 0.0, "squares and ranges have no sign")
+            planned, taken = numbers[PLANNED : PLANNED + 1], numbers[N : N + 1]
+            lengths = _FIRST * 2.0 ** np.arange(48)
+            known = np.isin(planned, lengths) | ((planned == 0.0) & (name == "before"))
+            require(name, planned, known, f"the length of a window is {_FIRST} times a power of 2")
+            # An interrupt may come before the next window begins: then this one goes on.
+            require(name, taken, taken <= 2.0 * planned, "a window takes what it has planned")
+        require_counts("gathered", self.gathered[:1])
 
     # --- while they fill ----------------------------------------------------------------------
 

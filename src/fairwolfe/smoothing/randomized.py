@@ -18,6 +18,8 @@ from fairwolfe.smoothing.schedule import checked_horizon, checked_width, shrink,
 
 __all__ = ["Randomized"]
 
+_MOST = 1_000_000  # samples: all of their draws are in memory at once
+
 
 @kernel
 def in_ball(normals: Vector, z: Vector, radius: float, out: Vector) -> None:
@@ -69,7 +71,7 @@ class Randomized:
     Parameters
     ----------
     radius: at t = 0; None is D^(1/4) D_K for D rewards in a set of diameter D_K
-    n_samples: supergradients per call, at least 1
+    n_samples: supergradients per call, from 1 to a million
     horizon: a number of rounds T fixes the radius at r_T
 
     Reference: appendix "Randomized smoothing" of the paper (which prints f <= f_t).
@@ -91,8 +93,10 @@ class Randomized:
         object.__setattr__(self, "radius", checked_width("radius", self.radius))
         object.__setattr__(self, "horizon", checked_horizon(self.horizon))
         whole = isinstance(self.n_samples, (int, np.integer))
-        if not whole or isinstance(self.n_samples, bool) or self.n_samples < 1:
-            raise InvalidInput(f"n_samples is {self.n_samples!r}; give a whole number >= 1")
+        if not whole or isinstance(self.n_samples, bool) or not 1 <= self.n_samples <= _MOST:
+            raise InvalidInput(
+                f"n_samples is {self.n_samples!r:.80}; give a whole number >= 1, at most {_MOST:,}"
+            )
         object.__setattr__(self, "n_samples", int(self.n_samples))
 
     def bind(self, problem: Problem, objective: Concave) -> Randomized:
