@@ -117,8 +117,8 @@ class Answers:
         `needed`: whether it must be said which items were looked at.
         """
         if isinstance(reward, Shown) and exposed is None and clicked is None:
-            for name, part in zip(Shown._fields, reward, strict=True):
-                real_array(f"{name} of Shown(exposed, rewards), by slot,", part)
+            real_array("exposed of Shown(exposed, rewards), by slot,", reward.exposed)
+            real_array("rewards of Shown(exposed, rewards), by slot,", reward.rewards)
             return reward, self._out_of_range(reward.rewards)
         if isinstance(reward, Mapping) and exposed is None and clicked is None:
             reward = dict(reward)

@@ -304,7 +304,7 @@ def real_array(what: str, given: Any) -> NDArray[np.float64]:
     [[1.0, 1.0], [0.5, 2.0]]
     """
     if type(given) is np.ndarray and given.dtype == np.float64:
-        return np.asarray(given, order="C")
+        return given if given.flags.c_contiguous else given.copy()
     if _has_masked(given):
         raise InvalidInput(f"{what} has masked entries; fill them, or leave the rows out")
     try:
@@ -326,9 +326,15 @@ def real_array(what: str, given: Any) -> NDArray[np.float64]:
 
 def _has_masked(given: Any) -> bool:
     """Whether an entry is masked, also in the rows of a list, where NumPy would drop the mask."""
-    if isinstance(given, (list, tuple)):
-        return any(map(_has_masked, given))
-    return isinstance(given, np.ma.MaskedArray) and bool(np.ma.is_masked(given))
+    if isinstance(given, np.ma.MaskedArray):
+        return bool(np.ma.is_masked(given))
+    for one in given if isinstance(given, (list, tuple)) else ():
+        if isinstance(one, _NESTED) and _has_masked(one):
+            return True
+    return False
+
+
+_NESTED = (list, tuple, np.ma.MaskedArray)
 
 
 def _positive(name: str, value: object) -> float:

@@ -668,7 +668,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
         r"the base is <class .*LinUCB'>; give a bandit, such as LinUCB\(\)",
     ),
     "a base beside a policy": (
-        lambda: compare({"a": POLICY, "b": LinUCB()}, MUSIC, 10**9, 1, GiniWelfare()),
+        lambda: compare({"a": POLICY, "b": LinUCB()}, MUSIC, 10, 1, GiniWelfare()),
         r"one reward; give FrankWolfe\(objective, LinUCB\(",
     ),
     "policies without names": (
