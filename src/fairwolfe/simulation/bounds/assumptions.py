@@ -77,7 +77,7 @@ def setting(problem: Any, objective: Concave, lipschitz: float | None = None) ->
     if not math.isfinite(slope):
         raise OutsideAssumptions(
             f"Assumption 1 asks for a Lipschitz f, and {objective} has no Lipschitz constant; give "
-            "it an offset > 0 if it can have one, or pass lipschitz= if you know a constant"
+            "it a larger offset if it can have one, or pass lipschitz= if you know a constant"
         )
     return Setting(found, bound, slope)
 
