@@ -12,7 +12,7 @@ import fairwolfe as fw
 from fairwolfe.agent_file import arrays_of
 from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Thompson
 from fairwolfe.errors import InvalidInput
-from fairwolfe.objectives import GiniWelfare, Linear, Minimum, TwoSided
+from fairwolfe.objectives import GiniWelfare, Linear, Minimum, Nash, TwoSided, Welfare
 from fairwolfe.oracles import OnlineGradient
 from fairwolfe.protocols import Decision
 from fairwolfe.ranking import FWLinUCBRank
@@ -182,3 +182,13 @@ def test_wild_rewards_are_refused_by_name() -> None:
     with pytest.warns(UserWarning, match="the reward 'b' is 1000"):
         agent.update(decision, [0.5, 1000.0])
     assert agent.t == agent.out_of_range == 1
+
+
+@pytest.mark.parametrize("f", [Nash(offset=1.0), Welfare(0.5, offset=1.0)])
+def test_a_reward_beyond_its_range_does_not_leave_the_agent_without_a_direction(f: Any) -> None:
+    agent = fw.Agent(fw.FrankWolfe(f, LinUCB()), PROBLEM)
+    with pytest.warns(UserWarning, match="the reward 'a' is -5"):
+        agent.update(agent.act(np.eye(3) / 2), [-5.0, 0.5])
+    assert agent.value == -np.inf
+    play(agent, 20)
+    assert np.isfinite(agent.value)

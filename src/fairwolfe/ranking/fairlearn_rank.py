@@ -21,6 +21,7 @@ from fairwolfe.reduction.frank_wolfe import FrankWolfe
 __all__ = ["FairLearnRank"]
 
 _FIRST = 1e100  # above every score
+_MOST_TOLERANCE = 2**53  # rankings, more than anybody counts
 
 
 @kernel(signature=RANK)
@@ -112,8 +113,10 @@ class FairLearnRank(RankingPolicy):
                 f"minimum is {self.minimum!r}; give the share of rankings that must show each "
                 "item, from 0 to n_slots/n_items"
             )
-        if not 0.0 <= self.tolerance < np.inf:
-            raise InvalidInput(f"tolerance is {self.tolerance!r}; give a number of at least 0")
+        if not 0.0 <= self.tolerance <= _MOST_TOLERANCE:
+            raise InvalidInput(
+                f"tolerance is {self.tolerance!r:.80}; give a number of rankings, at least 0"
+            )
 
     @cached_property
     def shell(self) -> FrankWolfe:

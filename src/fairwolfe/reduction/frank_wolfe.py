@@ -239,7 +239,17 @@ class FrankWolfe:
         if not getattr(state.plan.base, "needs_direction", True):
             return state.direction
         smoothing, age = state.plan.smoothing, state.plan.age(state.t)
-        g = smoothing.direction(state.plan.objective, state.iterate, age, rng)
+        z = state.iterate
+        try:
+            g = smoothing.direction(state.plan.objective, z, age, rng)
+        except InvalidInput:
+            # Rewards beyond their ranges have taken z out of the domain of f: `bind` has seen to it
+            # that the ranges are inside.
+            seen = state.plan.watch.problem
+            inside = np.clip(z, seen.low, seen.high)
+            if np.array_equal(inside, z):
+                raise
+            g = smoothing.direction(state.plan.objective, inside, age, rng)
         if not smoothing.averaged:
             return g
         weight = smoothing.mix(age)

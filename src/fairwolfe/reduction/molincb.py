@@ -15,7 +15,7 @@ from fairwolfe.linalg import row_products, scores
 from fairwolfe.objectives import Concave, GeneralizedGini, GiniWelfare
 from fairwolfe.objectives.concave import call_gradient
 from fairwolfe.oracles import LinearOracle, Ridge
-from fairwolfe.problem import Problem
+from fairwolfe.problem import Problem, real_number, whole_number
 from fairwolfe.protocols import Decision, Matrix, Vector
 from fairwolfe.reduction.frank_wolfe import FrankWolfe, State
 from fairwolfe.reduction.live import Live
@@ -25,6 +25,7 @@ from fairwolfe.smoothing import Identity
 __all__ = ["MOLinCB"]
 
 _HEAD = 5
+_MOST_STEPS = 100_000  # each a gradient of f, in every round
 
 
 @kernel(signature=CHOOSE)
@@ -127,10 +128,11 @@ class MOLinCB:
     rate: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.steps < 1 or not self.rate > 0.0:
+        steps, rate = whole_number("steps", self.steps), real_number("rate", self.rate)
+        if steps > _MOST_STEPS or not 0.0 < rate < np.inf:
             raise InvalidInput(
-                f"MOLinCB has steps={self.steps!r} and rate={self.rate!r}; give at least one step "
-                "and a positive rate"
+                f"MOLinCB has steps={self.steps!r:.80} and rate={self.rate!r:.80}; give 1 to "
+                f"{_MOST_STEPS:,} steps and a positive rate"
             )
         Ridge(self.ridge)
 
