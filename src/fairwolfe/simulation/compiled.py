@@ -148,7 +148,8 @@ def advance(
         rho = report[1:] if optimistic else reward
         average_in(reward, rho, forget, totals, earned, clocks, counters)
         if normals.shape[1] > 0:
-            running[:] = g
+            for i in range(n):
+                running[i] = g[i]
         if learn_counters[STATUS] != 0.0:
             return s + 1
     return steps.size

@@ -196,7 +196,8 @@ def advance_rankings(
             reward[i] = 0.0
         counters[0] += 1.0
         if normals.shape[1] > 0:
-            running[:] = g
+            for i in range(n):
+                running[i] = g[i]
         if learn_counters[STATUS] != 0.0:
             return s + 1
     return steps.size
