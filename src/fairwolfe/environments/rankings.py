@@ -126,7 +126,8 @@ def best_ranking(
     Position weights do not increase, so that sorting by score is optimal (Proposition 4).
     """
     m = columns.shape[1]
-    scores[:] = direction[:m]
+    for i in range(m):
+        scores[i] = direction[i]
     for r in range(len(turned)):
         item_means(turned[r, user], columns, means)
         g, low, high = direction[m + r], ranges[r, 0], ranges[r, 1]

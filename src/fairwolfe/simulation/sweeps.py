@@ -174,8 +174,10 @@ def sweep(
         missing = fma(shares[u], top - now, missing)
         if target < 0 and free < 0 and high - low > 0.5 * (top - low):
             target, top = first, high  # no room, and one that is kept is nearly as good
-            best[:] = rankings[u, first]
-            new[:] = earned[u, first]
+            for i in range(k):
+                best[i] = rankings[u, first, i]
+            for i in range(new.size):
+                new[i] = earned[u, first, i]
         full = target < 0 and free < 0
         source = least if full else worst
         gain = shares[u] * (top - low)
