@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -389,3 +391,81 @@ def test_kernels_can_be_compiled_ahead(packages: Path, tmp_path: Path) -> None:
     said = run("fairwolfe._compile", packages, cache, module=True).stdout
     assert said == "1 kernels ready\n"
     assert ask(packages, cache)[2] == "0"
+
+
+# --- waiting for kernels ---------------------------------------------------------------------
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no SIGINT for a process there")
+def test_an_exception_of_a_signal_handler_waits_for_the_work() -> None:
+    done: list[str] = []
+
+    def work() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.2)  # the main thread has been interrupted by now
+        done.append("work")
+
+    with pytest.raises(KeyboardInterrupt):
+        _compile._prepare([work, lambda: done.append("the next")])
+    assert done == ["work"]
+
+
+def test_an_error_of_the_work_is_raised_where_it_was_asked_for() -> None:
+    def work() -> None:
+        raise RuntimeError("no room")
+
+    with pytest.raises(RuntimeError, match="no room"):
+        _compile._prepare([work])
+
+
+def test_the_clock_stands_still_while_kernels_are_prepared() -> None:
+    began, started = _compile.clock(), time.perf_counter()
+    _compile._prepare([lambda: time.sleep(0.5)])
+    waited = time.perf_counter() - started
+    assert _compile.clock() - began <= waited - 0.5
+
+
+def test_a_work_inside_a_work_is_done_at_once() -> None:
+    order: list[str] = []
+
+    def outer() -> None:
+        _compile._prepare([lambda: order.append("inner")])
+        order.append("outer")
+
+    _compile._prepare([outer])
+    assert order == ["inner", "outer"]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize("quiet", ["", "1"])
+def test_compiling_is_announced_after_a_second(
+    monkeypatch: pytest.MonkeyPatch, terminal: bool, quiet: str
+) -> None:
+    stream = Terminal() if terminal else io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(sys, "__stderr__", stream)
+    monkeypatch.setattr(_compile, "_QUIET_SECONDS", 0.0)
+    monkeypatch.setenv("FAIRWOLFE_QUIET", quiet)
+    made = [0]
+    monkeypatch.setattr(_compile, "compilations", lambda: made[0])
+    notice = _compile._Notice(3)
+    notice.tell()  # loading only: nothing to say
+    made[0] = 1
+    for notice.done in range(3):
+        notice.tell()
+    notice.done = 3
+    notice.close()
+    told = re.sub(r"after \d+\.\d s *", "after S s", stream.getvalue())
+    line = "compiling kernels, once on this machine: {} of 3"
+    last = "kernels ready: 3 of 3 after S s\n"
+    if quiet:
+        assert told == ""
+    elif terminal:
+        assert told == "".join(f"\r{line.format(i)}" for i in (1, 2, 3)) + f"\r{last}"
+    else:
+        assert told == f"{line.format(1)}\n{last}"
