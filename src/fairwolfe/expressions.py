@@ -47,10 +47,13 @@ def read(text: str) -> Any:
 
 def _value(node: ast.expr) -> Any:
     match node:
-        case ast.Constant(value=str() | int() | float() | None as value):
+        case ast.Constant(value=str() | None as value):
             return value
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
-            return -value
+        case ast.Constant(value=int() | float() as value):
+            float(value)  # no setting is a whole number that no float can hold
+            return value
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float()) as operand):
+            return -_value(operand)
         case ast.UnaryOp(op=ast.USub(), operand=ast.Name(id="inf")):
             return -math.inf
         case ast.Name(id=name) if name in _NAMES:

@@ -47,6 +47,8 @@ def test_literals_and_nested_arguments(thing: object) -> None:
     "text",
     [
         "__import__('os').getcwd()",
+        "LinUCB(ridge=1" + "0" * 400 + ")",
+        "[-1" + "0" * 400 + "]",
         "open('x')",
         "Minimum",
         "Minimum().value",
