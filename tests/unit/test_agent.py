@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import queue
+import subprocess
 import sys
 import threading
 import warnings
@@ -561,3 +562,57 @@ def test_printed() -> None:
     assert repr(one) == (
         "<Agent MOLinCB(objective=Minimum(), ridge=0.1, steps=10, rate=1.0), t = 0, 1 open>"
     )
+
+
+# --- kernels ----------------------------------------------------------------------------------
+
+READY = """
+import sys, warnings
+import numpy as np
+import fairwolfe as fw
+from fairwolfe._compile import preparations
+from fairwolfe.bandits import LinUCB, SquareCB, Thompson
+from fairwolfe.objectives import GiniEquality, GiniWelfare, Linear, Minimum, TwoSided, Welfare
+from fairwolfe.protocols import Decision
+from fairwolfe.ranking import FairLearnRank, FWLinUCBRank
+from fairwolfe.smoothing import Randomized
+
+arms = fw.Problem.arms(3, {"a": (0, 1), "b": (0, 1)}, parameter_norm=1.0)
+lists = fw.Problem.ranking(6, 2, (2, 3), parameter_norm=1.0)
+rng = np.random.default_rng(0)
+agents = [
+    fw.Agent(fw.FrankWolfe(Minimum(), LinUCB()), arms),
+    fw.Agent(fw.FrankWolfe(GiniWelfare(), LinUCB(model="extended")), arms),
+    fw.Agent(fw.FrankWolfe(Minimum(), SquareCB(gamma0=9.0), Randomized(), iterate="optimistic"),
+             arms),
+    fw.Agent(fw.FrankWolfe(Linear([1.0, 2.0]) + Welfare(0.5), Thompson()), arms),
+    fw.Agent(fw.MOLinCB(GiniWelfare()), arms),
+    fw.Agent(FWLinUCBRank(TwoSided(GiniEquality())), lists, items=rng.random((6, 3)) / 2),
+    fw.Agent(FairLearnRank(0.1), lists, items=rng.random((6, 3)) / 2),
+]
+for agent in agents:
+    ranks = agent.problem.n_items is not None
+    context = lambda: rng.random(2) / 2 if ranks else rng.random((4, 3)) / 2
+    first = agent.act(context())
+    before = preparations()
+    assert before > 0
+    for t in range(300):
+        decision = Decision.from_bytes(agent.act(context()).to_bytes())
+        if ranks:
+            shown = decision.action.tolist()
+            agent.update(decision, exposed=shown, clicked=shown[:1])
+        else:
+            agent.update(decision, {"a": 1, "b": rng.random()})
+    if hasattr(agent.policy, "live"):
+        agent.live()
+    agent.stats(), agent.repair(), agent.average, agent.dump()
+    agent.act_many([context() for _ in range(3)])
+    assert preparations() == before, (agent, preparations() - before)
+"""
+
+
+def test_all_kernels_that_an_agent_can_need_are_ready_after_its_first_act() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", READY], capture_output=True, text=True, timeout=280, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
