@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -43,11 +44,15 @@ def python(
         text=True,
         env=environment(cache, quiet),
         cwd=cwd,
+        start_new_session=True,
     )
     try:
         out, err = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGABRT)
+        process.send_signal(signal.SIGABRT)  # it prints its stacks
+        process.wait()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # its children, which hold the pipes
         pytest.fail(f"it hangs:\n{process.communicate()[1]}")
     assert process.returncode == 0, err
     return subprocess.CompletedProcess(arguments, process.returncode, out, err)
@@ -167,7 +172,7 @@ print("done")
 
 @pytest.mark.skipif(os.name == "nt", reason="there is no SIGINT for a process there")
 def test_an_interrupt_comes_after_the_compiler(tmp_path: Path) -> None:
-    delays = np.random.default_rng(0).uniform(0.2, 3.0, 5)
+    delays = np.random.default_rng(0).uniform(0.2, 3.0, 2)
     interrupted = 0
     for delay in delays.tolist():  # each goes on where the last was stopped
         process = subprocess.Popen(
@@ -188,6 +193,56 @@ def test_an_interrupt_comes_after_the_compiler(tmp_path: Path) -> None:
             interrupted += 1
     assert interrupted > 0
     assert python(tmp_path, "-c", TEN_LINES).stdout == "begun\ndone\n"
+
+
+INTERRUPTED = """
+import signal
+
+import numpy as np
+
+import fairwolfe as fw
+
+armed, interrupts = [False], 0
+
+def interrupt(*_):
+    if armed[0]:
+        armed[0] = False
+        raise KeyboardInterrupt
+
+signal.signal(signal.SIGINT, interrupt)
+print("begun", flush=True)
+while True:
+    try:
+        armed[0] = True
+        f = fw.objectives.GiniWelfare() + fw.objectives.Nash(0.1)
+        gradient = f.gradient([0.9, 0.4])
+        armed[0] = False
+        break
+    except KeyboardInterrupt:
+        interrupts += 1
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interpreter that ends has no handlers
+print(interrupts > 0, gradient.round(6).tolist())
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no SIGINT for a process there")
+def test_interrupts_all_the_time_do_not_stop_the_compiler(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(tmp_path),
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begun\n"
+    ends = time.monotonic() + 0.5 * LIMIT
+    while process.poll() is None and time.monotonic() < ends:
+        time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+    if process.poll() is None:
+        process.kill()
+    assert process.communicate()[0] == "True [1.5, 3.0]\n"
+    assert process.returncode == 0
 
 
 COMPARED = """
