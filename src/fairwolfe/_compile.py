@@ -38,6 +38,7 @@ from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from fairwolfe.folders import cache_folder
+from fairwolfe.interrupts import uninterrupted
 
 __all__ = [
     "Kernel",
@@ -228,50 +229,18 @@ def _prepare(works: list[Callable[[], None]]) -> None:
 
 
 def _in_helper(work: Callable[[], None], notice: _Notice) -> None:
-    """Do a work in a thread of its own: signal handlers run in the main thread only.
-
-    An exception that a handler raises here meanwhile is kept until the work is done.
-    """
-    claim, finished = threading.Lock(), threading.Event()
-    failed: list[BaseException] = []
+    """Do a work in a thread of its own, so that no interrupt comes inside the compiler."""
 
     def body() -> None:
-        if not claim.acquire(blocking=False):
-            return
         _HERE.helper = True
-        try:
-            with _compiler_lock():
-                work()
-        except BaseException as error:
-            failed.append(error)
-        finally:
-            finished.set()
+        with _compiler_lock():
+            work()
 
-    kept: BaseException | None = None
-    started = False
-    while not finished.is_set():
-        try:
-            if not started:
-                # Twice, if an interrupt hides whether it was: the second finds the work claimed.
-                if not _started(body):
-                    body()  # the interpreter is ending and starts no more threads
-                started = True
-            while not finished.wait(notice.patience()):
-                notice.tell()
-        except BaseException as error:
-            kept = error
-    if kept is not None:
-        raise kept
-    if failed:
-        raise failed[0]
+    def wait(finished: threading.Event) -> None:
+        while not finished.wait(notice.patience()):
+            notice.tell()
 
-
-def _started(body: Callable[[], None]) -> bool:
-    try:
-        threading.Thread(target=body, name="fairwolfe-compiler").start()
-    except RuntimeError:
-        return False
-    return True
+    uninterrupted(body, wait)
 
 
 class _Notice:

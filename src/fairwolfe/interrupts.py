@@ -4,44 +4,64 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 __all__ = ["uninterrupted"]
 
 T = TypeVar("T")
 
 
-def uninterrupted(work: Callable[[], T]) -> T:
-    """Do it in a thread of its own while the main thread waits.
+def uninterrupted(
+    work: Callable[[], T], wait: Callable[[threading.Event], None] | None = None
+) -> T:
+    """Do it in a thread of its own while the caller waits.
 
     Python runs the handlers of signals in the main thread only, so that what they raise
     (KeyboardInterrupt, or anything else) cannot come between two lines of the work. It is raised
-    here when the work is done.
+    here when the work is done. `wait` waits for the event in its own way, if it is given.
 
     >>> uninterrupted(lambda: 3)
     3
     """
-    if threading.current_thread() is not threading.main_thread():
+    if wait is None and threading.current_thread() is not threading.main_thread():
         return work()
-    outcome: list[Any] = []
+    claim, finished = threading.Lock(), threading.Event()
+    done: list[T] = []
+    failed: list[BaseException] = []
 
-    def run() -> None:
+    def body() -> None:
+        if not claim.acquire(blocking=False):
+            return
         try:
-            outcome.extend((work(), None))
-        except BaseException as error:  # of the work itself, for whoever asked for it
-            outcome.extend((None, error))
+            done.append(work())
+        except BaseException as error:  # for whoever asked for the work
+            failed.append(error)
+        finally:
+            finished.set()
 
-    thread = threading.Thread(target=run, name="fairwolfe", daemon=True)
     interrupt: BaseException | None = None
-    thread.start()
-    while thread.is_alive():
+    started = False
+    while not finished.is_set():
         try:
-            thread.join()
+            if not started:
+                # Twice, if an interrupt hides whether it was: the second finds the work claimed.
+                _start(body)
+                started = True
+            if wait is None:
+                finished.wait()
+            else:
+                wait(finished)
         except BaseException as error:  # from a handler
             interrupt = error
-    result, failure = outcome
     if interrupt is not None:
-        raise interrupt from failure
-    if failure is not None:
-        raise failure
-    return result  # type: ignore[no-any-return]
+        raise interrupt
+    if failed:
+        raise failed[0]
+    return done[0]
+
+
+def _start(body: Callable[[], None]) -> None:
+    try:
+        threading.Thread(target=body, name="fairwolfe").start()
+    except RuntimeError:  # the interpreter is ending and starts no more threads
+        body()
