@@ -171,13 +171,18 @@ class Agent(ItemsOfAgent):
             return self._issued(self._decided(given))
 
     def _decided(self, given: Any) -> Decision:
-        """A state that has become useless is rebuilt, and asked once more."""
+        """A state that has become useless is rebuilt, not silently, and asked once more."""
         try:
             return self._policy.act(self._state, given, self._rng)  # type: ignore[no-any-return]
         except NumericalFailure:
             if not hasattr(self._policy, "repair"):
                 raise
-            self.repair()
+            drift = self.repair()
+            self._warn_once(
+                "repair",
+                "a decision could not be made from the state as it was, and the regression was "
+                f"computed afresh; its inverse was off by {drift:.1e} (said once)",
+            )
             return self._policy.act(self._state, given, self._rng)  # type: ignore[no-any-return]
 
     def act_many(self, contexts: Iterable[Any], advance: bool = False) -> list[Decision]:
