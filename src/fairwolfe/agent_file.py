@@ -49,6 +49,7 @@ _MAGIC = b"PK\x03\x04"
 _MEMBER = re.compile(r"\w+(\.\w+)*\.npy")
 _ENCRYPTED = 0x1
 _KINDS = "fiub"  # of the numbers that a state may hold
+_OLD_NUMBERS = 14  # of a window of live numbers, in version 1
 _LONGEST_TEXT = 4 << 20  # bytes; a policy with a number for each of 100,000 items takes a half
 
 Array = NDArray[Any]
@@ -188,7 +189,8 @@ def read_from(file: BinaryIO, path: object) -> tuple[dict[str, Any], dict[str, A
             text = _text(archive, path)
             _refuse_sizes(archive, file.seek(0, os.SEEK_END))
             members = [one for one in archive.infolist() if one.filename != _TEXT]
-            return text, {one.filename[: -len(".npy")]: _array(archive, one) for one in members}
+            arrays = {one.filename[: -len(".npy")]: _array(archive, one) for one in members}
+            return _from_version_1(text, arrays) if text["version"] == 1 else (text, arrays)
     except FairwolfeError:
         raise
     except Exception as error:  # a flipped bit can make the reader fail in any way
@@ -207,10 +209,10 @@ def _text(archive: zipfile.ZipFile, path: object) -> dict[str, Any]:
             text = json.loads(member.read(_LONGEST_TEXT))
     if not isinstance(text, dict) or text.get("format") != FORMAT:
         raise InvalidInput(f"{path} is no file of an agent; give one that Agent.save wrote")
-    if text.get("version") != VERSION or isinstance(text["version"], bool):
+    if text.get("version") not in (1, VERSION) or isinstance(text["version"], bool):
         raise IncompatibleState(
             f"{path} has format version {text.get('version')!r:.80} (written by fairwolfe "
-            f"{text.get('library')!s:.80}); this fairwolfe reads version {VERSION}"
+            f"{text.get('library')!s:.80}); this fairwolfe reads versions 1 and {VERSION}"
         )
     return text
 
@@ -245,6 +247,27 @@ def _array(archive: zipfile.ZipFile, one: zipfile.ZipInfo) -> Array:
         if size != left or any(n < 0 for n in shape):
             raise ValueError(f"{one.filename} is of shape {shape} and has {left} bytes")
         return np.frombuffer(member.read(), dtype).reshape(shape).copy()
+
+
+def _from_version_1(
+    text: dict[str, Any], arrays: dict[str, Array]
+) -> tuple[dict[str, Any], dict[str, Array]]:
+    """What version 2 has made of a file of version 1.
+
+    It counts refusals, knows which decisions are from beyond a file, and the first and the last
+    number of a window of live numbers; here its decisions are taken to have been the last ones.
+    """
+    old = text["ledger"]
+    earlier = {token: [*numbers, True] for token, numbers in old["earlier"].items()}
+    ledger = {**old, "earlier": earlier, "beyond": {}}
+    arrays = {**arrays, "recovered": np.zeros(0, dtype=np.int64)}
+    for name in ("state.live.now.numbers", "state.live.before.numbers"):
+        numbers = arrays.get(name, np.zeros(0))
+        if numbers.shape == (_OLD_NUMBERS,):
+            first = max(float(old["issued"]) - numbers[2], 0.0)
+            last = max(first + numbers[2] - 1.0, 0.0)
+            arrays[name] = np.concatenate([numbers, [first, last]])
+    return {**text, "ledger": ledger, "refused": 0, "over_norm": 0}, arrays
 
 
 @contextmanager

@@ -35,6 +35,7 @@ __all__ = ["RankEvidence", "RankState", "Ranker", "Reasons", "Settings"]
 
 
 _NO_LOOK = (np.empty(0), np.empty(0))
+_WITHOUT_KNOWN, _ALL = 3, 2**62  # decisions of agents of file version 1 do not say it
 
 
 class RankEvidence(NamedTuple):
@@ -322,6 +323,8 @@ class Ranker(Settings):
     def known(self, choice: Choice) -> int:
         """How many items had come when the ranking was made."""
         evidence = choice.evidence
+        if isinstance(evidence, tuple) and len(evidence) == _WITHOUT_KNOWN:
+            evidence = (*evidence, _ALL)
         fits = isinstance(evidence, tuple) and len(evidence) == len(RankEvidence._fields)
         if not fits or type(evidence[3]) is not int or evidence[3] < 0:
             raise InvalidInput(
