@@ -203,8 +203,10 @@ def sweep(
                 target = free
             masses[u, source] -= step
             masses[u, target] += step
-        rankings[u, target] = best
-        earned[u, target] = new
+        for j in range(k):
+            rankings[u, target, j] = best[j]
+        for r in range(new.size):
+            earned[u, target, r] = new[r]
         for i in range(n_moved):
             y[moved[i]] = fma(step, moves[i], y[moved[i]])
     return missing
