@@ -203,8 +203,10 @@ def sweep(
                 target = free
             masses[u, source] -= step
             masses[u, target] += step
-        rankings[u, target] = best
-        earned[u, target] = new
+        for j in range(k):
+            rankings[u, target, j] = best[j]
+        for r in range(new.size):
+            earned[u, target, r] = new[r]
         for i in range(n_moved):
             y[moved[i]] = fma(step, moves[i], y[moved[i]])
     return missing
@@ -222,11 +224,15 @@ def average_of(
     """The average reward vector of all users; masses are first made to sum to 1 again."""
     n = earned.shape[2]
     n_items = out.size - n
-    out[:] = 0.0
+    for i in range(out.size):
+        out[i] = 0.0
     for u in range(shares.size):
         b = weights[u if len(weights) > 1 else 0]
-        masses[u] /= masses[u].sum()
+        whole = 0.0
         for v in range(masses.shape[1]):
+            whole += masses[u, v]
+        for v in range(masses.shape[1]):
+            masses[u, v] /= whole
             share = shares[u] * masses[u, v]
             if share > 0.0:
                 for j in range(b.size):
