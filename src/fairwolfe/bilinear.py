@@ -221,7 +221,7 @@ def absorb_items(
     M = I + rows C rows' = L L', Y = (L^-1 rows) B; then V^-1 -= Y'Y (exactly symmetric),
     ln det V += ln det M and theta_r += Y' L^-1 (reward_r - estimate_r). One pass over V^-1 whatever
     r is. contracted: B of the user; params: the penalty. Refreshed exactly now and then, and where
-    the kept inverse cannot take it; what cannot be taken even then is refused (STATUS 1), and
+    the kept inverse cannot take it; what cannot be taken even then is refused (by its status), and
     nothing has changed.
     """
     counters[STATUS] = 0.0

@@ -32,7 +32,7 @@ __all__ = [
 
 # Places in the `counters` of a linear state. They are an array written by the kernels, so that an
 # interrupt between two lines of Python can never separate a state from its counters.
-# DRIFT is of the last refresh; STATUS 1 says that the last observation was refused.
+# The drift is that of the last refresh; a status of 1 says that the last observation was refused.
 UPDATES, LOG_DET, SINCE_REFRESH, DRIFT, STATUS = 0, 1, 2, 3, 4
 
 _ROUNDING = 2.0**-52
@@ -287,9 +287,13 @@ def _factor(matrix: Matrix, lower: Matrix) -> bool:
     """`cholesky`, of the matrix with its diagonal lifted, in place, by as little as it takes."""
     if cholesky(matrix, lower):
         return True
-    largest = 0.0
+    largest, doubt = 0.0, 0.0
     for i in range(matrix.shape[0]):
         largest = max(largest, abs(matrix[i, i]))
+        for j in range(matrix.shape[0]):
+            doubt += matrix[i, j]
+    if not np.isfinite(doubt):
+        return False
     lift = _ROUNDING * largest
     for _ in range(16):
         for i in range(matrix.shape[0]):

@@ -315,13 +315,16 @@ def real_array(what: str, given: Any) -> NDArray[np.float64]:
                 if not is_real(value):
                     where = f"number {list(place)} is " if place else "it is "
                     raise InvalidInput(
-                        f"{what} is no array of numbers: {where}{value!r:.80}; give real numbers"
+                        f"{what} is not an array of numbers: {where}{value!r:.80}; give "
+                        "real numbers"
                     )
         return np.asarray(array, dtype=np.float64, order="C")
     except InvalidInput:
         raise
     except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidInput(f"{what} is no array of numbers: {error}; give real numbers") from error
+        raise InvalidInput(
+            f"{what} is not an array of numbers: {error}; give real numbers"
+        ) from error
 
 
 def _has_masked(given: Any) -> bool:

@@ -295,7 +295,7 @@ def packages(tmp_path: Path) -> Path:
         (folder / package / "__init__.py").touch()
         (folder / package / "callee.py").write_text(CALLEE)
         (folder / package / "caller.py").write_text(CALLER.format(package=package))
-    for name in ("_compile.py", "folders.py"):
+    for name in ("_compile.py", "folders.py", "interrupts.py"):
         shutil.copy(PACKAGE / name, folder / "fairwolfe")
     return folder
 

@@ -469,8 +469,11 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: FrankWolfe(GeneralizedGini((1.0, 0.5)), LinUCB()).init(problem_of(3)),
         r"GeneralizedGini has 2 weights, the problem has 3 rewards \(r0, r1, r2\)",
     ),
-    "steps": (lambda: MOLinCB(Minimum(), steps=0), r"steps=0 and rate=1\.0; give at least one"),
-    "rate": (lambda: MOLinCB(Minimum(), rate=nan), r"rate=nan; give at least one .*positive rate"),
+    "steps": (
+        lambda: MOLinCB(Minimum(), steps=0),
+        r"steps is 0; give a whole number of",
+    ),
+    "rate": (lambda: MOLinCB(Minimum(), rate=nan), r"rate=nan; give .*positive rate"),
     "ridge": (lambda: MOLinCB(Minimum(), ridge=0.0), r"ridge is 0\.0; give a positive number"),
     "domain": (
         lambda: FrankWolfe(Nash(), LinUCB(), Identity()).act(

@@ -218,7 +218,6 @@ def test_windows_hold_what_a_list_of_all_decisions_says() -> None:
             found.append(t)
         windows.advance(extent, np.inf)
         kept.append((seen, reward, slope))
-    assert windows.serial == 3
     assert windows.measures
     assert windows.decisions == 256 + 90
     # 32 certificates in each window: every second decision, every fourth, every eighth
@@ -292,7 +291,7 @@ def test_size_of_state_and_decision_is_constant() -> None:
         lengths.append(len(decision.to_bytes()) - len(decision.id))
     assert len(sizes) == 1
     assert max(lengths) - min(lengths) <= 2  # a larger t takes another byte
-    assert sum(len(a) for a in live_arrays(one).values()) < 350
+    assert sum(len(a) for a in live_arrays(one).values()) < 360
 
 
 # --- feedback that is late, shuffled, stored, missing ---------------------------------------------
@@ -390,9 +389,9 @@ def test_replacing_the_objective_starts_again() -> None:
     counted = one._state.live.now.numbers[2]
     one.update(waiting, reward(x, waiting.action))  # of the old f: its windows are gone
     assert one._state.live.now.numbers[2] == counted
-    # The serial numbers go on: no window of the new f has the number of one of the old.
+    # No certificate of the new f has the name of one of the old.
     played(one, 250, rng=rng, reward=reward)
-    assert one.act(x).evidence.live[0] > waiting.evidence.live[0]
+    assert one.act(x).evidence.live[0] != waiting.evidence.live[0]
     about = one.live().about
     assert about is not None
     fresh = played(agent(FrankWolfe(Minimum(), LinUCB(exploration=0.2))), 1000).live().about

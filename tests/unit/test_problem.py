@@ -154,11 +154,11 @@ UNREAL: dict[str, tuple[object, str]] = {
     "text": ([[1.0, "2.0"]], r"number \[0, 1\] is '2\.0'; give real numbers"),
     "bytes": (np.array([b"1"]), r"number \[0\] is b'1'"),
     "None": ([1.0, None], r"number \[1\] is None"),
-    "None alone": (None, r"no array of numbers: it is None; give real"),
+    "None alone": (None, r"not an array of numbers: it is None; give real"),
     "a mapping": ({"a": 1.0}, r"it is \{'a': 1\.0\}"),
     "dates": (np.array(["2020-01-01"], dtype="M8[D]"), r"number \[0\] is datetime\.date"),
-    "ragged": ([[1.0], [1.0, 2.0]], r"the context is no array of numbers: .*inhomogeneous"),
-    "too large": ([10**400], "the context is no array of numbers: .*too large"),
+    "ragged": ([[1.0], [1.0, 2.0]], r"the context is not an array of numbers: .*inhomogeneous"),
+    "too large": ([10**400], "the context is not an array of numbers: .*too large"),
 }
 
 

@@ -196,7 +196,9 @@ def test_pickle_and_copy_say_what_to_use_instead() -> None:
             attempt(agent)
 
 
-def test_warnings_are_logged_too(caplog: Any) -> None:
+def test_warnings_are_logged_too(caplog: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Other packages that set logging up in this process may have switched it off.
+    monkeypatch.setattr(logging.getLogger("fairwolfe"), "disabled", False)
     agent = Agent(POLICY, PROBLEM)
     with caplog.at_level(logging.WARNING, "fairwolfe"), pytest.warns(UserWarning, match="is 3"):
         agent.update(agent.act(ROWS), [0.5, 3.0])

@@ -16,6 +16,7 @@ import numpy as np
 
 from fairwolfe._compile import Kernel, function_at, kernel
 from fairwolfe.bandits.optimism import call_look, extended_outlook, outlook, shared_doubt
+from fairwolfe.brief import short
 from fairwolfe.contexts import arms
 from fairwolfe.errors import InvalidInput
 from fairwolfe.limits import largest_square_norm, row_limit
@@ -332,7 +333,7 @@ class LinearBandit(ABC):
             block = -1
         if not (square <= limit**2 and type(block) is int and 0 <= block < blocks):
             raise InvalidInput(
-                f"the evidence of the choice is {choice.evidence!r:.120}; the problem has {d} "
+                f"the evidence of the choice is {short(choice.evidence, 120)}; the problem has {d} "
                 f"features of norm at most {limit:g} and {blocks} blocks"
             )
         reward = vector_of("reward", feedback, problem)
@@ -343,7 +344,7 @@ class LinearBandit(ABC):
             longest = limit * max(1.0, min(getattr(self, "lipschitz", None) or 1.0, _STEEP))
             if not largest_square_norm(wide[None]) <= longest**2:
                 raise InvalidInput(
-                    f"the direction in the evidence is {direction!r:.120}; no gradient of f is so "
+                    f"the direction in the evidence is {short(direction, 120)}; no gradient of f is so "
                     "large"
                 )
             return block, wide, scalar

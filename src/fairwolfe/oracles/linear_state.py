@@ -95,10 +95,10 @@ class LinearState(NamedTuple):
 def refuse(counters: Vector) -> NoReturn:
     """Say that an observation or a choice was refused, and that nothing has changed by it."""
     raise NumericalFailure(
-        "the numbers leave the range of floats, or the design matrix is not positive definite "
-        f"any more (its inverse was off by {counters[DRIFT]:.1e} at the last look); nothing was "
-        "changed. Were features or rewards of wildly different scales given? Scale features to "
-        "norm 1, or raise the ridge"
+        "the design matrix is no longer usable for this, or the numbers leave the range of floats "
+        f"(its inverse was off by {counters[DRIFT]:.1e} at the last refresh); nothing was changed. "
+        "Were features or rewards of wildly different scales given? Scale features to norm 1, or "
+        "raise the ridge"
     )
 
 

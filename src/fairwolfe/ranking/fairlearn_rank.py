@@ -115,7 +115,7 @@ class FairLearnRank(RankingPolicy):
             )
         if not 0.0 <= self.tolerance <= _MOST_TOLERANCE:
             raise InvalidInput(
-                f"tolerance is {self.tolerance!r:.80}; give a number of rankings, at least 0"
+                f"tolerance is {self.tolerance!r:.80}; give a number of at least 0, in rankings"
             )
 
     @cached_property

@@ -16,6 +16,7 @@ import numpy as np
 
 from fairwolfe._compile import Kernel
 from fairwolfe.bilinear import absorb_items, estimates_of
+from fairwolfe.brief import short
 from fairwolfe.candidates import Candidates, Catalogue, candidates, sizes
 from fairwolfe.errors import IncompatibleState, InvalidInput
 from fairwolfe.feedback import Shown
@@ -299,19 +300,26 @@ class Ranker(Settings):
 
     def check_action(self, state: RankState, action: Any) -> IntVector:
         """The ids of a ranking; it may come from bytes that anybody wrote."""
-        slots, items = state.slots.shape[1], action
+        items = self._items(state, action)
+        if len(set(items.tolist())) < items.size:
+            raise InvalidInput(f"the action is {short(action, 80)}; a ranking shows an item once")
+        return items
+
+    @staticmethod
+    def _items(state: RankState, action: Any) -> IntVector:
+        slots = state.slots.shape[1]
         fits = isinstance(action, np.ndarray) and action.dtype == np.int64
-        if not fits or items.shape != (slots,) or len(set(items.tolist())) < slots:
+        if not fits or action.shape != (slots,):
             raise InvalidInput(
-                f"the action is {action!r:.80}; a ranking of this problem has {slots} different ids"
+                f"the action is {short(action, 80)}, of another problem; rankings have {slots} ids here"
             )
-        return np.ascontiguousarray(items)
+        return np.ascontiguousarray(action)
 
     def reward(self, state: RankState, choice: Choice, feedback: Any) -> tuple[Shown, Vector]:
         """What counts as exposed of the feedback, and the reward vector, by id."""
         slots, n_rewards = state.slots.shape[1], len(state.problem.rewards)
         given = observation.arrays(feedback, slots, n_rewards)
-        items = self.check_action(state, choice.action)
+        items = self._items(state, choice.action)
         total, seen = np.zeros(state.exposed.size + n_rewards), np.empty(slots)
         wrong = observation.settle(
             self.exposure_code, items, given.exposed, given.rewards, seen, total
@@ -328,7 +336,7 @@ class Ranker(Settings):
         fits = isinstance(evidence, tuple) and len(evidence) == len(RankEvidence._fields)
         if not fits or type(evidence[3]) is not int or evidence[3] < 0:
             raise InvalidInput(
-                f"the evidence of the ranking is of another policy: {evidence!r:.80}"
+                f"the evidence of the ranking is of another policy: {short(evidence, 80)}"
             )
         return evidence[3]
 
@@ -365,7 +373,7 @@ class Ranker(Settings):
         user, rows = choice.evidence[:2]
         problem = state.problem
         p, q = sizes(problem)
-        items = self.check_action(state, choice.action)
+        items = self._items(state, choice.action)
         fits = all(
             isinstance(part, np.ndarray) and part.dtype == np.float64 and part.flags.carray
             for part in (user, rows)
@@ -377,7 +385,7 @@ class Ranker(Settings):
             square = largest_square_norm(user[None]) * largest_square_norm(rows)
         if not square <= limit**2:
             raise InvalidInput(
-                f"the evidence of the ranking is {choice.evidence!r:.120}; the problem has {p} "
+                f"the evidence of the ranking is {short(choice.evidence, 120)}; the problem has {p} "
                 f"user and {q} item features, whose products have norm at most {limit:g}"
             )
         counts = (state.exposed, state.shown, state.slots)

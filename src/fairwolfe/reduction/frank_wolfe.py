@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 
 from fairwolfe._compile import Kernel
+from fairwolfe.brief import short
 from fairwolfe.candidates import Candidates, Catalogue, candidates
 from fairwolfe.contexts import arms
 from fairwolfe.errors import InvalidInput
@@ -428,5 +429,5 @@ def _fits(vector: Any, reward: Vector) -> bool:
 def _foreign(decision: Decision) -> InvalidInput:
     return InvalidInput(
         f"the evidence of decision {decision.id!r} is of another policy or problem, or damaged: "
-        f"{decision.evidence!r:.80}"
+        f"{short(decision.evidence, 80)}"
     )
