@@ -344,8 +344,8 @@ class LinearBandit(ABC):
             longest = limit * max(1.0, min(getattr(self, "lipschitz", None) or 1.0, _STEEP))
             if not largest_square_norm(wide[None]) <= longest**2:
                 raise InvalidInput(
-                    f"the direction in the evidence is {short(direction, 120)}; no gradient of f is so "
-                    "large"
+                    f"the direction in the evidence is {short(direction, 120)}; no gradient of f "
+                    "is so large"
                 )
             return block, wide, scalar
         return block, x, reward

@@ -311,7 +311,8 @@ class Ranker(Settings):
         fits = isinstance(action, np.ndarray) and action.dtype == np.int64
         if not fits or action.shape != (slots,):
             raise InvalidInput(
-                f"the action is {short(action, 80)}, of another problem; rankings have {slots} ids here"
+                f"the action is {short(action, 80)}, of another problem; rankings have {slots} ids "
+                "here"
             )
         return np.ascontiguousarray(action)
 
@@ -385,8 +386,8 @@ class Ranker(Settings):
             square = largest_square_norm(user[None]) * largest_square_norm(rows)
         if not square <= limit**2:
             raise InvalidInput(
-                f"the evidence of the ranking is {short(choice.evidence, 120)}; the problem has {p} "
-                f"user and {q} item features, whose products have norm at most {limit:g}"
+                f"the evidence of the ranking is {short(choice.evidence, 120)}; the problem has "
+                f"{p} user and {q} item features, whose products have norm at most {limit:g}"
             )
         counts = (state.exposed, state.shown, state.slots)
         learnt = (shown.exposed, shown.rewards)
