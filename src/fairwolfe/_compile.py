@@ -60,6 +60,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _KERNELS: list[Kernel[..., Any]] = []
+_BY_ADDRESS: set[str] = set()  # signatures of what is called by its address
 _UNUSED_SECONDS = 30 * 24 * 3600.0
 _QUIET_SECONDS = 1.0  # of compiling, before anything is said about it
 _FORK_SECONDS = 20.0  # that a fork waits for the compiler
@@ -72,20 +73,41 @@ class Kernel(Generic[P, R]):
         self.function = function
         self.signature = signature
         self._dispatcher: Any = None
+        self._called: Any = None
         self._address = 0
         update_wrapper(self, function)
         _KERNELS.append(self)
 
     @property
     def dispatcher(self) -> Any:
-        """numba's own object for this function (made on first use)."""
+        """numba's own object for this function (made on first use), as other kernels call it."""
         if self._dispatcher is None:
             _prepare([self._make])
         return self._dispatcher
 
+    @property
+    def called(self) -> Any:
+        """The same as Python calls it."""
+        if self._called is None:
+            _prepare([self._make_called])
+        return self._called
+
+    @property
+    def bare(self) -> bool:
+        """Whether it is compiled without the way in from Python, which takes time to compile too.
+
+        It has no signature or one that is called by address, so that kernels alone call it. If
+        Python does, it is compiled once more.
+        """
+        return self.signature is None or self.signature in _BY_ADDRESS
+
     def _make(self) -> None:
         if self._dispatcher is None:
-            self._dispatcher = _dispatcher(self.function)
+            self._dispatcher = _dispatcher(self.function, self.bare)
+
+    def _make_called(self) -> None:
+        if self._called is None:
+            self._called = _dispatcher(self.function, False) if self.bare else self.dispatcher
 
     @property
     def _numba_type_(self) -> Any:
@@ -96,7 +118,7 @@ class Kernel(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         # Past the property: this line is the hottest of the object API.
-        return (self._dispatcher or self.dispatcher)(*args, **kwargs)  # type: ignore[no-any-return]
+        return (self._called or self.called)(*args, **kwargs)  # type: ignore[no-any-return]
 
     @property
     def address(self) -> int:
@@ -163,8 +185,8 @@ def ready(kernels: Iterable[Kernel[..., Any]]) -> int:
 
 def compilations() -> int:
     """How many functions this process has compiled itself rather than loaded from the cache."""
-    made = [k._dispatcher for k in list(_KERNELS) if k._dispatcher is not None]
-    return sum(sum(list(d.stats.cache_misses.values())) for d in made)
+    made = {id(d): d for k in list(_KERNELS) for d in (k._dispatcher, k._called) if d is not None}
+    return sum(sum(list(d.stats.cache_misses.values())) for d in made.values())
 
 
 def at_hand() -> int:
@@ -457,6 +479,7 @@ call_back: Callable[[int, Any, Any], None] = _Intrinsic("call_back", _build_call
 
 def function_at(signature: str) -> Callable[..., Any]:
     """A caller of kernels of that signature: ``caller(address, *arguments)`` inside a kernel."""
+    _BY_ADDRESS.add(signature)
     return _Intrinsic("function_at", lambda: _build_call(signature))
 
 
@@ -470,16 +493,18 @@ def _parsed(signature: str) -> Any:
 # --- the cache on disk -----------------------------------------------------------------------
 
 
-def _dispatcher(function: Callable[..., Any]) -> Any:
+def _dispatcher(function: Callable[..., Any], bare: bool) -> Any:
     from numba import config, njit
 
     options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+    options["no_cpython_wrapper"] = bare
     file = Path(function.__code__.co_filename)
     # What was made by exec or belongs to no loaded module could not be found again.
     folder = _kernel_folder(_root(file)) if file.is_file() and _is_imported(function) else None
     # numba reads the folder when a function is decorated: set it for that moment only.
     before = config.CACHE_DIR
-    config.CACHE_DIR = before if folder is None else str(folder)
+    # Its cache does not tell the two forms apart, so they have folders of their own.
+    config.CACHE_DIR = before if folder is None else str(folder / "bare" if bare else folder)
     try:
         made = njit(cache=folder is not None, **options)(function)
     finally:

@@ -37,7 +37,7 @@ from fairwolfe.limits import (
 )
 from fairwolfe.objectives import Concave
 from fairwolfe.problem import Problem, whole_number
-from fairwolfe.protocols import Choice, Decision, Vector
+from fairwolfe.protocols import Decision, Vector
 from fairwolfe.ranking.policies import as_policy
 from fairwolfe.reduction.items import empty_state, keep_items
 from fairwolfe.reduction.live import Live
@@ -273,7 +273,20 @@ class Agent(ItemsOfAgent):
 
         Rewards outside their declared range are learnt as they are, counted and warned of once.
         """
-        self._take([decision], [(reward, exposed, clicked)])
+        with self._lock:
+            try:
+                self._recover()
+                entry = self._ledger.entry(decision)
+                answer, strange = self._answer(decision, reward, exposed, clicked)
+                if strange:
+                    self._warn_of_range(answer)
+                if self._commits:
+                    self._apply(entry, decision, answer, strange)
+                    return
+            except FairwolfeError:
+                self._refused += 1
+                raise
+        self._in_peace(lambda: self._apply_all([decision], [(answer, strange)]))
 
     def update_many(self, decisions: Iterable[Decision], rewards: Iterable[Any]) -> None:
         """`update` for each pair in turn; if one of them is refused, none is applied.
@@ -285,27 +298,30 @@ class Agent(ItemsOfAgent):
             raise InvalidInput(
                 f"{len(made)} decisions have {len(given)} rewards; give one for each"
             )
-        self._take(made, [(reward, None, None) for reward in given])
+        with self._lock:
+            try:
+                self._recover()
+                for decision in made:
+                    self._ledger.entry(decision)
+                answers = [self._answer(d, r) for d, r in zip(made, given, strict=True)]
+                for answer, strange in answers:
+                    if strange:
+                        self._warn_of_range(answer)
+            except FairwolfeError:
+                self._refused += 1
+                raise
+        if self._commits:
+            self._counted(lambda: self._apply_all(made, answers))
+        else:
+            self._in_peace(lambda: self._apply_all(made, answers))
 
-    def _take(self, decisions: list[Decision], given: list[tuple[Any, Any, Any]]) -> None:
-        """Apply answers: all of them, or none."""
+    def _in_peace(self, work: Callable[[], None]) -> None:
+        """For policies that learn in Python, where an interrupt could come between two lines."""
+        self._counted(lambda: uninterrupted(work))
+
+    def _counted(self, work: Callable[[], None]) -> None:
         try:
-            if self._problem.n_items is not None:
-                with self._lock:
-                    self._recover()
-                    for decision in decisions:
-                        self._ledger.entry(decision)
-            answers = [self._answer(d, *g) for d, g in zip(decisions, given, strict=True)]
-            for answer, strange in answers:
-                if strange and "rewards" not in self._warned:
-                    with self._lock:
-                        for decision in decisions:
-                            self._ledger.entry(decision)
-                    self._warn_of_range(answer)
-            if self._commits:
-                self._apply_all(decisions, answers)
-            else:
-                uninterrupted(lambda: self._apply_all(decisions, answers))
+            work()
         except FairwolfeError:
             with self._lock:
                 self._refused += 1
@@ -313,40 +329,39 @@ class Agent(ItemsOfAgent):
 
     def _apply_all(self, decisions: list[Decision], answers: list[tuple[Any, bool]]) -> None:
         with self._lock:
-            try:
-                self._recover()
-                entries = [self._ledger.entry(decision) for decision in decisions]
-                if len(entries) > 1:
-                    if len(set(entries)) < len(entries):
-                        again = next(
-                            d.id for d, e in zip(decisions, entries, strict=True)
-                            if entries.count(e) > 1
-                        )  # fmt: skip
-                        raise InvalidInput(
-                            f"decision {again!r} is given twice; its feedback counts once"
-                        )
-                    arrays = {name: array.copy() for name, array in arrays_of(self._state)}
-                    self._before = Before(
-                        self._state, arrays, self._ledger.copy(), self._out_of_range
+            self._recover()
+            entries = [self._ledger.entry(decision) for decision in decisions]
+            for place, entry in enumerate(entries):
+                if entry in entries[:place]:
+                    raise InvalidInput(
+                        f"decision {decisions[place].id!r} is given twice; its feedback counts once"
                     )
-                for entry, decision, (answer, strange) in zip(
-                    entries, decisions, answers, strict=True
-                ):
-                    self._apply(entry, decision, answer, strange)
+            if len(entries) > 1:  # one by itself is whole anyway
+                arrays = {name: array.copy() for name, array in arrays_of(self._state)}
+                ledger = self._ledger.copy()
+                self._before = Before(self._state, arrays, ledger, self._out_of_range)
+            try:
+                for entry, decision, answer in zip(entries, decisions, answers, strict=True):
+                    self._apply(entry, decision, *answer)
                 self._before = None
             except BaseException:
                 self._recover()
                 raise
 
     def _apply(self, entry: Entry, decision: Decision, answer: Any, strange: bool) -> None:
-        self._pending = Pending(
-            entry,
-            getattr(self._state, "t", None),
-            self._ledger.answered + 1,
-            self._out_of_range + strange,
+        """Under the lock."""
+        state = self._state
+        t = state.t if self._commits else getattr(state, "t", None)
+        self._pending = pending = Pending(
+            entry, t, self._ledger.answered + 1, self._out_of_range + strange
         )
-        self._state = self._policy.update(self._state, decision, answer)
-        self._finish(self._pending)
+        try:
+            self._state = self._policy.update(state, decision, answer)
+            self._finish(pending)
+        except BaseException:
+            if self._before is None:
+                self._recover()
+            raise
 
     def _finish(self, pending: Pending) -> None:
         """Note that an answer was applied; once more does no harm."""
@@ -357,6 +372,8 @@ class Agent(ItemsOfAgent):
     def _recover(self) -> None:
         """Make whole what an interrupt left: one answer is finished, a batch taken back."""
         before, pending = self._before, self._pending
+        if before is None and pending is None:
+            return
         if before is not None:
             self._state = filled(before.state, before.arrays)
             self._ledger, self._out_of_range = before.ledger.copy(), before.out_of_range
@@ -369,21 +386,20 @@ class Agent(ItemsOfAgent):
     def _answer(
         self, decision: Decision, reward: Any, exposed: Any = None, clicked: Any = None
     ) -> tuple[Any, bool]:
-        """What the policy learns from, and whether a reward is out of range."""
+        """Under the lock: what the policy learns from, and whether a reward is out of range."""
         if self._problem.n_items is None:
             if exposed is not None or clicked is not None:
                 raise InvalidInput("exposed and clicked are for rankings; give the reward vector")
             return self._answers.vector(reward)
-        with self._lock:
-            base = self._state.plan.base
-            base.check_action(self._state.base, decision.action)
-            needed = base.exposure == "observed"
-            answer, strange = self._answers.shown(decision.action, reward, exposed, clicked, needed)
-            base.reward(self._state.base, Choice(decision.action, None, None), answer)
-            return answer, strange
+        base = self._state.plan.base
+        base.check_action(self._state.base, decision.action)
+        needed = base.exposure == "observed"
+        return self._answers.shown(decision.action, reward, exposed, clicked, needed)
 
     def _warn_of_range(self, answer: Any) -> None:
         """Called before anything is written, since a warning may have been made an error."""
+        if "rewards" in self._warned:
+            return
         self._warn_once(
             "rewards",
             f"{self._answers.stranger(answer)}, and exploration rests on it: it is learnt as it "
@@ -500,9 +516,13 @@ class Agent(ItemsOfAgent):
         if needed is not None:
             with self._lock:
                 kernels = needed(self._state)
-            ready(
-                [*kernels, largest_square_norm, largest_square_product, place_in_box, any_outside]
+            arms = self._problem.n_items is None
+            checks = (
+                (largest_square_norm, place_in_box)
+                if arms
+                else (largest_square_product, any_outside)
             )
+            ready([*kernels, *checks])
         self._warm = True
 
     def repair(self) -> float:

@@ -17,7 +17,7 @@ from fairwolfe.errors import InvalidInput, did_you_mean
 from fairwolfe.feedback import Shown
 from fairwolfe.limits import INSIDE, NOT_FINITE, any_outside, place_in_box
 from fairwolfe.problem import Problem, is_real, real_array
-from fairwolfe.protocols import IntVector, Matrix, Vector
+from fairwolfe.protocols import Matrix, Vector
 
 __all__ = ["Answers"]
 
@@ -145,16 +145,17 @@ class Answers:
                 )
             given[name] = clicked if isinstance(clicked, Mapping) else id_list("clicked", clicked)
         self._refuse_strangers(given)
-        slots = {item: slot for slot, item in enumerate(np.asarray(items).tolist())}
-        looked = np.zeros(len(slots))
+        listed = np.asarray(items).tolist()
+        slots = dict(zip(listed, range(len(listed)), strict=True))
+        looked, rewards = np.zeros(len(listed)), np.zeros((len(listed), len(self.names)))
+        seen, earning = [], []
         if exposed is not None:
-            for slot in self._slots(slots, id_list("exposed", exposed), "exposed"):
-                looked[slot] = 1.0
-        rewards = np.zeros((len(slots), len(self.names)))
+            seen = self._slots(slots, id_list("exposed", exposed), "exposed")
+            looked[seen] = 1.0
         for name, earned in given.items():
-            self._fill(rewards[:, self.names.index(name)], slots, name, earned)
+            earning += self._fill(rewards[:, self.names.index(name)], slots, name, earned)
         if exposed is not None:
-            self._refuse_unseen(items, looked, rewards)
+            self._refuse_unseen(listed, set(earning).difference(seen), rewards)
         return Shown(looked, rewards), self._out_of_range(rewards)
 
     def _out_of_range(self, rewards: Any) -> bool:
@@ -170,8 +171,8 @@ class Answers:
             self._refuse_wild(given)
         return outside
 
-    def _fill(self, column: Vector, slots: dict[int, int], name: str, earned: Any) -> None:
-        """Rewards of one name: item -> number, or the items that earned 1."""
+    def _fill(self, column: Vector, slots: dict[int, int], name: str, earned: Any) -> list[int]:
+        """Rewards of one name: item -> number, or the items that earned 1; the slots of these."""
         if not isinstance(earned, Mapping):
             try:
                 ids = id_list(name, earned)
@@ -181,12 +182,14 @@ class Answers:
                     f"the reward {name!r} is {earned!r:.80}; a ranking needs {{item: number}}, "
                     f'such as {{"{name}": {{{item}: 3.0}}}}, or the ids of the items that earned 1'
                 ) from error
-            for slot in self._slots(slots, ids, name):
-                column[slot] = 1.0
-            return
+            places = self._slots(slots, ids, name)
+            column[places] = 1.0
+            return places
         items = id_list(name, earned.keys())
-        for item, slot in zip(items, self._slots(slots, items, name), strict=True):
+        places = self._slots(slots, items, name)
+        for item, slot in zip(items, places, strict=True):
             column[slot] = _finite(f"the reward {name!r} of item {item}", earned[item])
+        return places
 
     @staticmethod
     def _slots(slots: dict[int, int], listed: list[int], what: str) -> list[int]:
@@ -202,12 +205,12 @@ class Answers:
         return [slots[item] for item in listed]
 
     @staticmethod
-    def _refuse_unseen(items: IntVector, looked: Vector, rewards: Any) -> None:
-        for item, seen, earned in zip(items, looked.tolist(), rewards.tolist(), strict=True):
-            if not seen and any(earned):
+    def _refuse_unseen(items: list[int], unseen: set[int], rewards: Matrix) -> None:
+        for slot in sorted(unseen):
+            if rewards[slot].any():
                 raise InvalidInput(
-                    f"item {item} earned something but is not among the exposed; only what was "
-                    "looked at can be clicked, so add it to exposed"
+                    f"item {items[slot]} earned something but is not among the exposed; only what "
+                    "was looked at can be clicked, so add it to exposed"
                 )
 
 

@@ -173,7 +173,8 @@ def id_list(what: str, given: Iterable[int]) -> list[int]:
     if isinstance(given, np.ndarray) and given.ndim == 1:
         listed = given.tolist()
     for one in listed:
-        if isinstance(one, bool) or not isinstance(one, (int, np.integer)) or abs(one) > _MOST:
+        whole = type(one) is int or isinstance(one, np.integer)
+        if not whole or not -_MOST <= one <= _MOST:
             raise InvalidInput(f"{what} holds {one!r}; give ids of items, whole numbers")
     return listed
 

@@ -102,8 +102,14 @@ class Ledger:
                 f"the decision is {decision!r:.80}; give the Decision that act returned (or "
                 "Decision.from_bytes of its bytes)"
             )
-        token, number = decision.id.rpartition("-")[0], decision.number
+        number = decision.number
+        token = decision.id[: decision.id.rfind("-")]
         if token == self.token:
+            if self.start <= number < self.issued:
+                dropped, bits = self.kept
+                place = (number >> 3) - dropped
+                if place >= len(bits) or (place >= 0 and not bits[place] >> (number & 7) & 1):
+                    return Entry(number)
             numbers = Numbers(self.start, self.issued, False)
         elif token in self.earlier:
             numbers = self.earlier[token]

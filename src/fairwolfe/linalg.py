@@ -180,6 +180,7 @@ def absorb(
     ln det V += ln m, and theta += (reward - theta x)/sqrt m y'. V itself is kept too, for the exact
     refresh.
     """
+    distinct()
     d, n = x.size, reward.size
     turned, error = np.empty(d), np.empty(n)
     for j in range(d):
@@ -245,6 +246,7 @@ def refresh(
     definite, its diagonal is lifted until it is: by the unit of rounding first, then by ten times
     as much, and so on. Status 1 says that V is not made of numbers; its block is left as it was.
     """
+    distinct()
     blocks, d = gram.shape[0], gram.shape[1]
     lower, half, fresh = np.empty((d, d)), np.empty((d, d)), np.empty((d, d))
     counters[STATUS] = 0.0

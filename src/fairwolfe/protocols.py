@@ -41,6 +41,8 @@ Matrix: TypeAlias = NDArray[np.float64]
 IntVector: TypeAlias = NDArray[np.int64]
 Action: TypeAlias = int | IntVector
 
+_MOST = 2**53  # decisions of an agent
+
 S = TypeVar("S")
 W = TypeVar("W")
 
@@ -122,8 +124,11 @@ class Decision(Brief):
     @property
     def number(self) -> int:
         """Its place among the decisions of the agent that made it; -1 where none did."""
-        digits = self.id.rpartition("-")[2]
-        return int(digits) if digits.isdecimal() and len(digits) < 16 else -1
+        try:
+            number = int(self.id[self.id.rfind("-") + 1 :])
+        except ValueError:
+            return -1
+        return number if 0 <= number < _MOST else -1
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value}" for name, value in self._facts().items())

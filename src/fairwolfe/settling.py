@@ -6,15 +6,26 @@ is learnt, averaged and counted, or nothing of it is, whenever an interrupt come
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, TypeAlias
 
 from fairwolfe._compile import kernel
 from fairwolfe.protocols import Vector
 
-__all__ = ["REFUSED", "SETTLE", "Settling", "average_in", "averages", "count_in", "settle"]
+__all__ = [
+    "REFUSED",
+    "SETTLE",
+    "UNSOUND",
+    "WILD",
+    "Settling",
+    "average_in",
+    "averages",
+    "count_in",
+    "settle",
+]
 
-REFUSED = -1
-"""What a kernel returns that learns and settles, where it did neither."""
+REFUSED, WILD, UNSOUND = -1, -2, -3
+"""What a kernel returns that learns and settles, where it did neither: the regression cannot take
+it; its features are beyond the limit; what it tells live numbers is not made of numbers."""
 
 # Places in the numbers of a window of live numbers (reduction/windows.py).
 SERIAL, PLANNED, N = 0, 1, 2  # which certificate; how many decisions the window takes, and has
@@ -49,11 +60,15 @@ def average_in(
     `first` to below `stop` joined after the decision: it says nothing of them.
     """
     keep = 1.0 - forget
-    for i in range(totals.size):
-        if i < first or i >= stop:
-            totals[i] = keep * totals[i] + rho[i]
-            earned[i] = keep * earned[i] + reward[i]
-            clocks[i] = keep * clocks[i] + 1.0
+    for i in range(first):
+        totals[i] = keep * totals[i] + rho[i]
+        earned[i] = keep * earned[i] + reward[i]
+        clocks[i] = keep * clocks[i] + 1.0
+    for j in range(totals.size - stop):
+        i = stop + j
+        totals[i] = keep * totals[i] + rho[i]
+        earned[i] = keep * earned[i] + reward[i]
+        clocks[i] = keep * clocks[i] + 1.0
     counters[0] += 1.0
 
 
@@ -95,27 +110,8 @@ def count_in(
     return bool(now[N] % (now[PLANNED] / GRID) == 0.0)
 
 
-class Settling(NamedTuple):
-    """What `settle` takes, in its order. Vectors are (n,) unless said."""
-
-    reward: Vector
-    rho: Vector
-    forget: float
-    first: int
-    stop: int
-    followed: Vector  # the direction to follow from now on; (0,) where none is kept
-    running: Vector
-    totals: Vector
-    earned: Vector
-    clocks: Vector
-    counters: Vector  # (1,)
-    tallied: Vector  # (3,); (0,) where the decision does not count for live numbers
-    seen: Vector  # the reward, as f sees it
-    number: float
-    now: Vector  # (SIZE,), with slope and rewards the window of live numbers
-    slope: Vector
-    rewards: Vector
-
+Settling: TypeAlias = tuple[Any, ...]
+"""What `settle` takes, in its order: a plain tuple, since one is made at every answer."""
 
 SETTLE = f"{_V}, {_V}, float64, int64, int64, {', '.join([_V] * 8)}, float64, {_V}, {_V}, {_V}"
 """The types of a `Settling`."""
@@ -141,7 +137,12 @@ def settle(
     slope: Vector,
     rewards: Vector,
 ) -> int:
-    """Average a reward in, follow a direction, count a tally in; 1 if a certificate is due."""
+    """Average a reward in, follow a direction, count a tally in; 1 if a certificate is due.
+
+    Vectors are (n,) but for followed, (0,) where no direction is kept; counters (1,); tallied (3,),
+    or (0,) where the decision does not count for live numbers; now (SIZE,), with slope and rewards
+    the window of live numbers. seen: the reward as f sees it. number: of the decision.
+    """
     average_in(reward, rho, forget, first, stop, totals, earned, clocks, counters)
     for i in range(followed.size):
         running[i] = followed[i]

@@ -119,7 +119,7 @@ def test_a_wild_row_in_forged_evidence_is_refused() -> None:
     base, *rest = decision.evidence
     before = arrays(agent)
     for x in (np.full(3, 1e200), np.full(3, np.nan), np.full(3, 1e4), np.full(3, -np.inf)):
-        with pytest.raises(InvalidInput, match="norm at most 1000"):
+        with pytest.raises(InvalidInput, match="at most a norm of 1000"):
             agent.update(forged(decision, (base._replace(x=x), *rest)), [0.5, 0.5])
     assert arrays(agent) == before
     agent.update(decision, [0.5, 0.5])

@@ -15,7 +15,13 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from fairwolfe._compile import Kernel, function_at, kernel
-from fairwolfe.bandits.optimism import call_look, extended_outlook, outlook, shared_doubt
+from fairwolfe.bandits.optimism import (
+    call_look,
+    extended_outlook,
+    optimistic_outlook,
+    outlook,
+    shared_doubt,
+)
 from fairwolfe.brief import short
 from fairwolfe.contexts import arms
 from fairwolfe.errors import InvalidInput
@@ -25,7 +31,7 @@ from fairwolfe.oracles import Regression, Ridge
 from fairwolfe.oracles.linear_state import call_learn, learn, refuse, repair
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Choice, Matrix, Vector
-from fairwolfe.settling import REFUSED, SETTLE, Settling, settle
+from fairwolfe.settling import REFUSED, SETTLE, UNSOUND, WILD, Settling, settle
 
 __all__ = ["CHOOSE", "BanditState", "Evidence", "LinearBandit", "call_choose", "vector_of"]
 
@@ -100,12 +106,13 @@ def choose_once(
 
 
 @kernel(
-    signature="int64(int64, int64, float64[::1], float64[::1], float64[:, :, ::1], "
+    signature="int64(int64, float64, int64, float64[::1], float64[::1], float64[:, :, ::1], "
     "float64[:, :, ::1], float64[:, :, ::1], float64[:, :, ::1], float64[::1], float64[::1], "
     f"{SETTLE})"
 )
 def learn_once(
     learn: int,
+    limit: float,
     block: int,
     x: Vector,
     target: Vector,
@@ -134,8 +141,19 @@ def learn_once(
     rewards: Vector,
 ) -> int:
     """The oracle at an address learns, and the answer is settled: one call, so that an interrupt
-    finds both done or neither. REFUSED where the oracle refuses: then nothing has changed.
+    finds both done or neither. Negative (REFUSED, WILD, UNSOUND) where nothing was done. limit: of
+    |x|^2.
     """
+    square = 0.0
+    for j in range(x.size):
+        square += x[j] * x[j]
+    if not square <= limit:
+        return WILD
+    doubt = 0.0  # a NaN or an infinity among these is one in the sum
+    for i in range(tallied.size):
+        doubt += tallied[i]
+    if not np.isfinite(doubt):
+        return UNSOUND
     call_learn(learn, block, x, target, gram, inverse, theta, moment, params, oracle_counters)
     if oracle_counters[STATUS] != 0.0:
         return REFUSED
@@ -230,14 +248,17 @@ class LinearBandit(ABC):
             )
         return BanditState(problem, self.rule_params(problem), self.regression.init(problem))
 
-    @property
-    def look_rule(self) -> Kernel[..., None]:
+    def look_rule(self, optimistic: bool) -> Kernel[..., None]:
         """What tells live numbers of the arms that were not chosen."""
-        return extended_outlook if self.extended else outlook
+        if self.extended:
+            return extended_outlook
+        return optimistic_outlook if optimistic else outlook
 
     def kernels(self, problem: Problem) -> Iterator[Kernel[..., Any]]:
         """What `act` and `update` call."""
-        yield from (choose_once, self.choose, self.look_rule, largest_square_norm)
+        yield from (choose_once, self.choose, self.look_rule(False), largest_square_norm)
+        if problem.parameter_norm is not None:  # else nothing is guaranteed
+            yield self.look_rule(True)
         if isinstance(self.regression.learn, Kernel):
             yield from (self.regression.learn, learn_once)
         if isinstance(self.regression, Ridge):
@@ -266,7 +287,7 @@ class LinearBandit(ABC):
         estimates = state.oracle.estimates(given)
         arm = choose_once(
             self.choose.address,
-            0 if look is None else self.look_rule.address,
+            0 if look is None else self.look_rule(look[1].size > 0).address,
             g,
             estimates.theta,
             estimates.inverse,
@@ -290,7 +311,10 @@ class LinearBandit(ABC):
         self, state: BanditState, choice: Choice, direction: Vector, feedback: Vector
     ) -> BanditState:
         """Learn from the observed reward vector, in place."""
-        learn(self.regression, state.oracle, *self._lesson(state, choice, direction, feedback))
+        limit, block, x, target = self._lesson(state, choice, direction, feedback)
+        if not largest_square_norm(x[None]) <= limit:
+            raise self._wild(state, choice, limit)
+        learn(self.regression, state.oracle, block, x, target)
         return state
 
     @cached_property
@@ -313,42 +337,44 @@ class LinearBandit(ABC):
         due: int = once(learner.address, *lesson, *state.oracle, *settling)
         if due == REFUSED:
             refuse(state.oracle.counters)
+        if due < 0:
+            raise self._wild(state, choice, lesson[0])
         return due
 
     def _lesson(
         self, state: BanditState, choice: Choice, direction: Vector, feedback: Vector
-    ) -> tuple[int, Vector, Vector]:
-        """What the oracle learns from: the block, the features and the target.
+    ) -> tuple[float, int, Vector, Vector]:
+        """The limit of |x|^2, and what the oracle learns from: the block, x, and the target.
 
         Evidence may come from bytes that anybody wrote, and kernels trust what they are given.
         """
         problem = state.problem
         blocks, d = problem.n_arms or 1, problem.dimension
-        limit, square = row_limit(problem, self.ridge_used), math.nan
+        limit = row_limit(problem, self.ridge_used)
         try:
             block, x, _ = choice.evidence
-            if x.dtype == np.float64 and x.shape == (d,) and x.flags.carray:
-                square = largest_square_norm(x[None])
+            fits = x.dtype == np.float64 and x.shape == (d,) and x.flags.carray
         except (TypeError, ValueError, AttributeError):
-            block = -1
-        if not (square <= limit**2 and type(block) is int and 0 <= block < blocks):
-            raise InvalidInput(
-                f"the evidence of the choice is {short(choice.evidence, 120)}; the problem has {d} "
-                f"features of norm at most {limit:g} and {blocks} blocks"
-            )
+            block, fits = -1, False
+        if not (fits and type(block) is int and 0 <= block < blocks):
+            raise self._wild(state, choice, limit**2)
         reward = vector_of("reward", feedback, problem)
         if self.extended:
             wide, scalar = np.empty(reward.size * d), np.empty(1)
             extended_lesson(vector_of("direction", direction, problem), x, reward, wide, scalar)
             # Directions are gradients of f, at most its Lipschitz constant long where it has one.
-            longest = limit * max(1.0, min(getattr(self, "lipschitz", None) or 1.0, _STEEP))
-            if not largest_square_norm(wide[None]) <= longest**2:
-                raise InvalidInput(
-                    f"the direction in the evidence is {short(direction, 120)}; no gradient of f "
-                    "is so large"
-                )
-            return block, wide, scalar
-        return block, x, reward
+            limit *= max(1.0, min(getattr(self, "lipschitz", None) or 1.0, _STEEP))
+            return limit**2, block, wide, scalar
+        return limit**2, block, x, reward
+
+    @staticmethod
+    def _wild(state: BanditState, choice: Choice, limit: float) -> InvalidInput:
+        problem = state.problem
+        return InvalidInput(
+            f"the evidence of the choice is {short(choice.evidence, 120)}; the problem has "
+            f"{problem.dimension} features and {problem.n_arms or 1} blocks, and at most a norm of "
+            f"{limit**0.5:g} can be learnt from"
+        )
 
     @cached_property
     def ridge_used(self) -> float:

@@ -19,6 +19,7 @@ __all__ = [
     "add_extended_bonus",
     "call_look",
     "extended_outlook",
+    "optimistic_outlook",
     "outlook",
     "shared_doubt",
 ]
@@ -114,13 +115,29 @@ def outlook(
     doubt: Vector,
     out: Vector,
 ) -> None:
+    """In a shared model, where there is no doubt."""
+    values = np.empty(theta.shape[0] if per_arm else features.shape[0])
+    _compare(slope, direction, theta, features, per_arm, arm, values, out)
+
+
+@kernel(signature=LOOK)
+def optimistic_outlook(
+    slope: Vector,
+    direction: Vector,
+    theta: Matrix,
+    inverse: Matrix,
+    counters: Vector,
+    features: Matrix,
+    per_arm: bool,
+    arm: int,
+    doubt: Vector,
+    out: Vector,
+) -> None:
     """In a shared model."""
     values = np.empty(theta.shape[0] if per_arm else features.shape[0])
     _compare(slope, direction, theta, features, per_arm, arm, values, out)
-    if doubt.size > 0:
-        width = np.empty(values.size)
-        add_bonus(slope, inverse, counters, features, per_arm, doubt, values, width)
-        out[0] = values[argmax(values)]
+    add_bonus(slope, inverse, counters, features, per_arm, doubt, values, np.empty(values.size))
+    out[0] = values[argmax(values)]
 
 
 @kernel(signature=LOOK)

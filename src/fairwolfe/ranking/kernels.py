@@ -17,10 +17,11 @@ from fairwolfe.bilinear import (
     contract_user,
     turn_parameters,
 )
+from fairwolfe.limits import largest_square_norm
 from fairwolfe.linalg import LOG_DET, STATUS
 from fairwolfe.protocols import IntVector, Matrix, Vector
 from fairwolfe.selection import top_k
-from fairwolfe.settling import REFUSED, SETTLE, settle
+from fairwolfe.settling import REFUSED, SETTLE, UNSOUND, WILD, settle
 
 __all__ = [
     "RANK",
@@ -334,8 +335,8 @@ def rank_once(
 
 
 _TAKE_IN = (
-    "int64, int64[::1], float64[::1], float64[:, ::1], float64[::1], float64[:, ::1], int64, "
-    "float64, "
+    "int64, float64, int64[::1], float64[::1], float64[:, ::1], float64[::1], float64[:, ::1], "
+    "int64, float64, "
     "float64[::1], float64[::1], float64[:, ::1], float64[:, :, ::1], float64[:, :, ::1], "
     "float64[:, :, ::1], float64[:, :, ::1], float64[::1], float64[::1]"
 )
@@ -344,6 +345,7 @@ _TAKE_IN = (
 @kernel(signature=f"int64({_TAKE_IN})")
 def take_in(
     absorb: int,
+    limit: float,
     items: IntVector,
     user: Vector,
     rows: Matrix,
@@ -363,8 +365,13 @@ def take_in(
 ) -> int:
     """Learn from the items of a ranking that were looked at, and count it; REFUSED: neither.
 
-    absorb: the address of `absorb_items`.
+    absorb: the address of `absorb_items`; limit: of |user (x) row|^2, else WILD.
     """
+    square = 0.0
+    for a in range(user.size):
+        square += user[a] * user[a]
+    if not largest_square_norm(rows) * square <= limit:
+        return WILD
     looked, targets = np.empty(rows.shape), np.empty(rewards.shape)
     r = looked_at(rows, seen, rewards, looked, targets)
     contracted = np.empty((rows.shape[1], inverse.shape[1]))
@@ -391,6 +398,7 @@ def take_in(
 @kernel(signature=f"int64({_TAKE_IN}, {SETTLE})")
 def take_in_and_settle(
     absorb: int,
+    limit: float,
     items: IntVector,
     user: Vector,
     rows: Matrix,
@@ -426,8 +434,14 @@ def take_in_and_settle(
     rewards: Vector,
 ) -> int:
     """`take_in`, then `settle`: one call, so that an interrupt finds both done or neither."""
+    doubt = 0.0  # a NaN or an infinity among these is one in the sum
+    for i in range(tallied.size):
+        doubt += tallied[i]
+    if not np.isfinite(doubt):
+        return UNSOUND
     code = take_in(
         absorb,
+        limit,
         items,
         user,
         rows,
@@ -445,7 +459,7 @@ def take_in_and_settle(
         params,
         oracle_counters,
     )
-    if code == REFUSED:
+    if code < 0:
         return code
     return settle(
         reward,

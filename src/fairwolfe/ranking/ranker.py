@@ -20,7 +20,7 @@ from fairwolfe.brief import short
 from fairwolfe.candidates import Candidates, Catalogue, candidates, sizes
 from fairwolfe.errors import IncompatibleState, InvalidInput
 from fairwolfe.feedback import Shown
-from fairwolfe.limits import largest_square_norm, row_limit
+from fairwolfe.limits import row_limit
 from fairwolfe.linalg import refresh
 from fairwolfe.oracles import LinearState, Ridge
 from fairwolfe.oracles.linear_state import refuse, repair
@@ -37,6 +37,13 @@ __all__ = ["RankEvidence", "RankState", "Ranker", "Reasons", "Settings"]
 
 _NO_LOOK = (np.empty(0), np.empty(0))
 _WITHOUT_KNOWN, _ALL = 3, 2**62  # decisions of agents of file version 1 do not say it
+
+
+def _is_plain(array: Any, shape: tuple[int, ...]) -> bool:
+    """Whether kernels can take an array that anybody may have made."""
+    if type(array) is not np.ndarray or array.shape != shape:
+        return False
+    return bool(array.dtype == np.float64 and array.flags.carray)
 
 
 class RankEvidence(NamedTuple):
@@ -198,7 +205,7 @@ class Ranker(Settings):
         """What `act` and `update` call."""
         ranking = (rank_once, type(self).rule, estimates_of(sizes(problem)[1]), look_along)
         learning = (observation.settle, take_in_and_settle, absorb_items, refresh)
-        return *ranking, *learning, largest_square_norm
+        return *ranking, *learning
 
     def act(
         self,
@@ -346,9 +353,8 @@ class Ranker(Settings):
     ) -> RankState:
         """Learn from the items that were looked at, in place."""
         shown = self.reward(state, choice, feedback)[0]
-        taken = take_in(*self._lesson(state, choice, shown))
-        if taken == REFUSED:
-            refuse(state.oracle.counters)
+        lesson = self._lesson(state, choice, shown, self.known(choice))
+        self._judge(state, choice, take_in(*lesson))
         return state
 
     commits: ClassVar[bool] = True
@@ -363,36 +369,43 @@ class Ranker(Settings):
     ) -> int:
         """`update` with what `reward` made of the feedback, and `settle`, in one call."""
         at_once: Any = take_in_and_settle
-        due: int = at_once(*self._lesson(state, choice, feedback), *settling)
-        if due == REFUSED:
-            refuse(state.oracle.counters)
+        known = settling[3]  # as `settle` has it
+        due: int = at_once(*self._lesson(state, choice, feedback, known), *settling)
+        self._judge(state, choice, due)
         return due
 
-    def _lesson(self, state: RankState, choice: Choice, shown: Shown) -> tuple[Any, ...]:
+    def _judge(self, state: RankState, choice: Choice, code: int) -> None:
+        """Raise what a kernel refused."""
+        if code == REFUSED:
+            refuse(state.oracle.counters)
+        if code < 0:
+            raise self._wild(state, choice)
+
+    def _wild(self, state: RankState, choice: Choice) -> InvalidInput:
+        p, q = sizes(state.problem)
+        limit = row_limit(state.problem, self.ridge_used)
+        return InvalidInput(
+            f"the evidence of the ranking is {short(choice.evidence, 120)}; the problem has {p} "
+            f"user and {q} item features, whose products have norm at most {limit:g}"
+        )
+
+    def _lesson(
+        self, state: RankState, choice: Choice, shown: Shown, known: int
+    ) -> tuple[Any, ...]:
         """What `take_in` takes. Evidence may come from bytes that anybody wrote."""
-        known = self.known(choice)
         user, rows = choice.evidence[:2]
         problem = state.problem
         p, q = sizes(problem)
         items = self._items(state, choice.action)
-        fits = all(
-            isinstance(part, np.ndarray) and part.dtype == np.float64 and part.flags.carray
-            for part in (user, rows)
-        )
-        if fits and len(rows) == 0 and state.features.shape[1]:
+        if type(rows) is np.ndarray and len(rows) == 0 and state.features.shape[1]:
             rows = np.ascontiguousarray(state.features.T[items])
-        limit, square = row_limit(problem, self.ridge_used), math.nan
-        if fits and user.shape == (p,) and rows.shape == (items.size, q):
-            square = largest_square_norm(user[None]) * largest_square_norm(rows)
-        if not square <= limit**2:
-            raise InvalidInput(
-                f"the evidence of the ranking is {short(choice.evidence, 120)}; the problem has "
-                f"{p} user and {q} item features, whose products have norm at most {limit:g}"
-            )
+        if not (_is_plain(user, (p,)) and _is_plain(rows, (items.size, q))):
+            raise self._wild(state, choice)
+        limit = row_limit(problem, self.ridge) ** 2
         counts = (state.exposed, state.shown, state.slots)
         learnt = (shown.exposed, shown.rewards)
         made = (items, user, rows, *learnt, known, self.owed)
-        return absorb_items.address, *made, *counts, *state.oracle
+        return absorb_items.address, limit, *made, *counts, *state.oracle
 
     @property
     def ridge_used(self) -> float:

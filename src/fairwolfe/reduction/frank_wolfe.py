@@ -57,16 +57,8 @@ class Plan(NamedTuple):
     watch: Watch
     catalogue: Catalogue | None = None  # of a ranking: the items of the moment
     coordinates: IntVector | None = None  # those that f sees, where items are retired
-
-    @property
-    def commits(self) -> bool:
-        """Whether an answer is learnt and averaged in by one kernel: no interrupt can tear it."""
-        return getattr(self.base, "commits", False)
-
-    @property
-    def row_limit(self) -> float:
-        """The largest norm of a row of features that can be learnt from."""
-        return row_limit(self.problem, getattr(self.base, "ridge_used", 0.0))
+    row_limit: float = np.inf  # the largest norm of a row of features that can be learnt from
+    commits: bool = False  # an answer is one kernel, which no interrupt can tear
 
     def age(self, t: int) -> int:
         """t for the smoothing: with memory, the number of rewards that the average still holds."""
@@ -233,7 +225,10 @@ class FrankWolfe:
         forget = 0.0 if self.memory is None else 1.0 - 0.5 ** (1.0 / self.memory)
         smoothed = smoothing.bind(seen, objective)
         watch = Watch(seen, objective, smoothed, base, forget)
-        return Plan(problem, objective, smoothed, base, forget, watch, catalogue, coordinates)
+        limit = row_limit(problem, getattr(base, "ridge_used", 0.0))
+        commits = getattr(base, "commits", False)
+        seen_by = (watch, catalogue, coordinates)
+        return Plan(problem, objective, smoothed, base, forget, *seen_by, limit, commits)
 
     def direction(self, state: State, rng: np.random.Generator) -> Vector:
         """grad f_t(z); for Randomized smoothing, its running average."""
@@ -358,7 +353,7 @@ class FrankWolfe:
                 raise _foreign(decision)
         tallied = plan.watch.tally(state.live, seen, earned, decision.id)
         g = state.direction if followed is None else followed
-        settling = Settling(
+        settling: Settling = (
             reward,
             reward if rho is None else rho,
             plan.forget,
@@ -372,13 +367,15 @@ class FrankWolfe:
             state.counters,
             _NOTHING if tallied is None else tallied,
             plan.seen(reward),
-            float(decision.number),
+            -1.0 if tallied is None else float(decision.number),
             *state.live.now,
         )
         base = state.base
         if plan.commits:
             due = plan.base.commit(base, choice, g, earned, settling)
         else:
+            if tallied is not None and not all_finite(tallied):
+                raise _foreign(decision)
             base = plan.base.update(base, choice, g, earned)
             due = settle(*settling)
         if due:

@@ -20,7 +20,7 @@ import numpy as np
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Concave
 from fairwolfe.objectives.leaves import Leaves
-from fairwolfe.problem import Problem, all_finite
+from fairwolfe.problem import Problem
 from fairwolfe.protocols import Vector
 from fairwolfe.reduction.windows import Windows
 from fairwolfe.smoothing import Identity, Moreau, Randomized
@@ -177,7 +177,7 @@ class Watch:
             if seen[0] != windows.serial:
                 return None
             numbers: Vector = self.base.tally(seen[1], feedback)
-            if numbers.shape == _NOTHING.shape and all_finite(numbers):
+            if numbers.shape == _NOTHING.shape:  # what they are is seen where they are counted
                 return numbers
         raise InvalidInput(f"the evidence of decision {what!r} is of another policy: {seen!r:.60}")
 
