@@ -21,9 +21,8 @@ import numpy as np
 from fairwolfe import agent_file
 from fairwolfe._compile import ready
 from fairwolfe.agent_file import arrays_of, filled
-from fairwolfe.agent_items import ItemsOfAgent, bound_objective
 from fairwolfe.answers import Answers
-from fairwolfe.candidates import Candidates
+from fairwolfe.candidates import Candidates, Catalogue, candidates, item_features, whole_ids
 from fairwolfe.contexts import Arms, arms, usual
 from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput, NumericalFailure
 from fairwolfe.interrupts import uninterrupted
@@ -37,9 +36,9 @@ from fairwolfe.limits import (
 )
 from fairwolfe.objectives import Concave
 from fairwolfe.problem import Problem, whole_number
-from fairwolfe.protocols import Decision, Vector
+from fairwolfe.protocols import Decision, IntVector, Vector
 from fairwolfe.ranking.policies import as_policy
-from fairwolfe.reduction.items import empty_state, keep_items
+from fairwolfe.reduction.items import add_items, empty_state, keep_items, retire_items
 from fairwolfe.reduction.live import Live
 from fairwolfe.streams import stream
 
@@ -71,7 +70,7 @@ class Before(NamedTuple):
     out_of_range: int
 
 
-class Agent(ItemsOfAgent):
+class Agent:
     """A policy with its state and its generator: ask it to `act`, tell it what came of it.
 
     Feedback may come late and in any order, once for each decision: what is refused changes
@@ -102,7 +101,26 @@ class Agent(ItemsOfAgent):
     (2, [0.5, 0.5], 0.5)
     """
 
-    __slots__ = ()
+    _answers: Answers
+    _before: Before | None
+    _bound: Concave | None
+    _commits: bool
+    _forks: int
+    _ledger: Ledger
+    _limit: float
+    _lock: threading.RLock
+    _out_of_range: int
+    _over_norm: int
+    _pending: Pending | None
+    _policy: Any
+    _problem: Problem
+    _refused: int
+    _rng: np.random.Generator
+    _state: Any
+    _warm: bool
+    _warned: set[str]
+
+    __slots__ = (*__annotations__, "__weakref__")
 
     def __init__(self, policy: Any, problem: Problem, seed: int = 0, items: Any = None) -> None:
         if not isinstance(problem, Problem):
@@ -119,18 +137,17 @@ class Agent(ItemsOfAgent):
         self._policy = policy
         self._problem = problem
         self._state = state
-        self._bound = bound_objective(policy, problem, state)
+        self._bound = _bound_objective(policy, problem, state)
         self._ledger = Ledger()
         self._answers = Answers(problem)
         self._out_of_range = self._refused = self._over_norm = self._forks = 0
         self._warned = set()
-        self._pending: Pending | None = None
-        self._before: Before | None = None
+        self._pending = self._before = None
         self._warm = False
         plan = getattr(state, "plan", None)
-        self._limit: float = row_limit(problem, 0.0) if plan is None else plan.row_limit
+        self._limit = row_limit(problem, 0.0) if plan is None else plan.row_limit
         # Other policies learn in Python, where an interrupt could come between two lines.
-        self._commits: bool = plan is not None and plan.commits
+        self._commits = plan is not None and plan.commits
         with _REGISTER[0]:
             _AGENTS.add(self)
 
@@ -414,6 +431,68 @@ class Agent(ItemsOfAgent):
         logger.warning(text)
         warnings.warn(text, stacklevel=_outside())  # of whoever called act or update
 
+    # --- items -------------------------------------------------------------------------------
+
+    @property
+    def items(self) -> IntVector:
+        """Ids of the items that can be shown, ascending; exposures in `average` have this order."""
+        with self._lock:
+            return self._catalogue().ids.copy()
+
+    def add_items(self, features: Any, objective: Concave | None = None) -> IntVector:
+        """New items, by their features (new, features of an item); their ids.
+
+        Each is averaged over its own time, so that it is treated as a day-one item was. An
+        objective of a fixed length needs one for the new length: pass it. Features are kept if the
+        agent keeps those of the others (`items=`), else contexts bring a row for each of `items`.
+        """
+        with self._lock:
+            old = self._catalogue().total
+            rows = item_features(features, self._problem)
+            self._change_items(lambda shell, state: add_items(shell, state, rows), objective)
+            return np.arange(old, old + len(rows))
+
+    def retire(self, ids: Iterable[int], objective: Concave | None = None) -> None:
+        """These items are not shown any more; f is of the others. Feedback may still come."""
+        with self._lock:
+            self._catalogue()
+            gone = whole_ids("ids", ids)
+            self._change_items(lambda shell, state: retire_items(shell, state, gone), objective)
+
+    def _with_objective(self, objective: Concave) -> Any:
+        if not hasattr(self._policy, "with_objective"):
+            raise InvalidInput(
+                f"the objective of {self._policy!r} cannot be replaced: it has no with_objective; "
+                "make another agent"
+            )
+        return self._policy.with_objective(objective)
+
+    def _catalogue(self) -> Catalogue:
+        if self._problem.n_items is None:
+            raise InvalidInput("the problem has arms; items are for Problem.ranking(...)")
+        kept: Catalogue = self._state.plan.catalogue
+        return kept
+
+    def _change_items(self, change: Callable[[Any, Any], Any], objective: Concave | None) -> None:
+        policy = self._policy if objective is None else self._with_objective(objective)
+        state = change(getattr(policy, "shell", policy), self._state)
+        problem = state.plan.problem
+        bound, answers = _bound_objective(policy, problem, state), Answers(problem)
+        self._policy, self._state, self._problem = policy, state, problem
+        self._bound, self._answers, self._warm = bound, answers, False
+
+    def _ranked(
+        self,
+        context: Any,
+        only: Iterable[int] | None = None,
+        blocked: Iterable[int] = (),
+        pinned: Mapping[int, int] | None = None,
+    ) -> Candidates:
+        """Under the lock: the items may change."""
+        return candidates(
+            context, self._problem, self._catalogue(), only=only, blocked=blocked, pinned=pinned
+        )
+
     # --- what is known ------------------------------------------------------------------------
 
     @property
@@ -560,7 +639,7 @@ class Agent(ItemsOfAgent):
             state = _refilled(policy, self._problem, dict(arrays_of(self._state)))
             if hasattr(policy, "live"):
                 state.live.restart()  # its certificates are of the old f
-            bound = bound_objective(policy, self._problem, state)
+            bound = _bound_objective(policy, self._problem, state)
             self._policy, self._state, self._bound, self._warm = policy, state, bound, False
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -704,6 +783,18 @@ def _outside() -> int:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("fairwolfe."):
         level, frame = level + 1, frame.f_back
     return level
+
+
+def _bound_objective(policy: Any, problem: Problem, state: Any) -> Concave | None:
+    """f with its names resolved; None for rankers that have none."""
+    objective = getattr(policy, "objective", None)
+    if objective is None and getattr(policy, "ranks", False):
+        return None
+    if not isinstance(objective, Concave):
+        raise InvalidInput(
+            f"the objective of {policy!r} is {objective!r}; give one of fw.objectives"
+        )
+    return state.plan.objective if problem.n_items else objective.bind(problem)
 
 
 def _refilled(policy: Any, problem: Problem, arrays: dict[str, Any]) -> Any:
