@@ -14,7 +14,7 @@ import fairwolfe as fw
 from fairwolfe.environments import FactorModel, dcg
 from fairwolfe.objectives import GiniEquality, TwoSided
 from fairwolfe.ranking import FWLinUCBRank
-from fairwolfe.simulation import Comparison, Service
+from fairwolfe.simulation import Comparison, Lateness
 from fairwolfe.simulation.delays import ByOutcome, Geometric
 
 ROUNDS, SEEDS = 2_000, 3
@@ -23,8 +23,8 @@ ROUNDS, SEEDS = 2_000, 3
 # A small catalogue
 # -----------------
 #
-# Rankings of 15 items, clicks against equal exposure. A `Service` says how a policy is served; the
-# world, the users and their luck are the same with and without it.
+# Rankings of 15 items, clicks against equal exposure. A `Lateness` says how late feedback
+# comes; the world, the users and the random draws do not depend on it.
 
 world = FactorModel(12, 15, dcg(5), n_factors=3)
 f = TwoSided(GiniEquality(), beta=0.5)
@@ -33,9 +33,9 @@ seeds = tuple(range(SEEDS))
 best = [fw.optimum(world, f, seed).value for seed in seeds]
 
 
-def play(service):
+def play(lateness):
     """The run of each seed."""
-    options = {"service": service, "scalar_regret": False}
+    options = {"lateness": lateness, "scalar_regret": False}
     return tuple(fw.simulate(policy, world, ROUNDS, seed, **options) for seed in seeds)
 
 
@@ -44,7 +44,7 @@ def values(traces):
     return np.array([trace.value[-1] for trace in traces])
 
 
-at_once = play(Service())
+at_once = play(Lateness())
 
 # %%
 # Four ways to be late
@@ -55,10 +55,10 @@ at_once = play(Service())
 
 lengths = (10, 100, 1000)
 families = {
-    "constant delay": {n: play(Service(delay=n)) for n in lengths},
-    "snapshot renewed every n": {n: play(Service(refresh=n)) for n in lengths},
-    "4 replicas merged every n": {n: play(Service(replicas=4, merge=n)) for n in lengths},
-    "random delay of mean n": {n: play(Service(delay=Geometric(n))) for n in lengths},
+    "constant delay": {n: play(Lateness(delay=n)) for n in lengths},
+    "snapshot renewed every n": {n: play(Lateness(refresh=n)) for n in lengths},
+    "4 replicas merged every n": {n: play(Lateness(replicas=4, merge=n)) for n in lengths},
+    "random delay of mean n": {n: play(Lateness(delay=Geometric(n))) for n in lengths},
 }
 costs = {
     name: np.array([values(at_once) - values(family[n]) for n in lengths])
@@ -75,7 +75,7 @@ for name, cost in costs.items():
 # A click is reported after 10 rounds; that there was none is known after 100, when the window
 # closes. Exposures and clicks of a decision are learnt together, so the model is not biased.
 
-by_outcome = play(Service(delay=ByOutcome(click=10, no_click=100)))
+by_outcome = play(Lateness(delay=ByOutcome(click=10, no_click=100)))
 cost = (values(at_once) - values(by_outcome)).mean()
 print(f"{'10 if clicked, else 100':26} costs in f  {cost:.3f}")
 

@@ -13,8 +13,8 @@ from fairwolfe.environments import FactorModel, Finite, dcg
 from fairwolfe.objectives import GiniEquality, Minimum, TwoSided
 from fairwolfe.protocols import Matrix, Vector
 from fairwolfe.ranking import FWLinUCBRank
-from fairwolfe.simulation import Service, delays, simulate
-from fairwolfe.simulation.delivery import ServedRun
+from fairwolfe.simulation import Lateness, delays, simulate
+from fairwolfe.simulation.delivery import LateRun
 from fairwolfe.simulation.streams import Streams
 from fairwolfe.streams import stream
 
@@ -25,21 +25,21 @@ SEEDS = range(3)
 
 
 @cache
-def values(service: Service) -> Vector:
+def values(lateness: Lateness) -> Vector:
     """f at the horizon, a number for each seed."""
     policy = FWLinUCBRank(FAIR, exploration=0.1)
-    options: dict[str, Any] = {"checkpoints": [HORIZON], "scalar_regret": False, "service": service}
-    runs = [simulate(policy, ITEMS, HORIZON, seed, **options) for seed in SEEDS]
+    options: dict[str, Any] = {"checkpoints": [HORIZON], "scalar_regret": False}
+    runs = [simulate(policy, ITEMS, HORIZON, seed, lateness=lateness, **options) for seed in SEEDS]
     return np.array([run.value[-1] for run in runs])
 
 
-def cost(service: Service) -> Vector:
-    return values(Service()) - values(service)
+def cost(lateness: Lateness) -> Vector:
+    return values(Lateness()) - values(lateness)
 
 
 def test_the_cost_grows_with_the_delay() -> None:
     """Seen: .07 to .09 for 50 rounds, .38 to .52 for 500; f* is 1.3 to 1.4."""
-    short, long = cost(Service(delay=50)), cost(Service(delay=500))
+    short, long = cost(Lateness(delay=50)), cost(Lateness(delay=500))
     assert short.min() > 0.03
     assert (long - short).min() > 0.15
     most = fw.bounds.delay_cost(
@@ -53,16 +53,16 @@ def test_late_at_random_costs_less_than_all_late_alike() -> None:
     favour the same items; of random delays with the same mean many are short. Seen: .02 to .03,
     beside .07 to .09.
     """
-    scattered = cost(Service(delay=delays.Geometric(50.0)))
+    scattered = cost(Lateness(delay=delays.Geometric(50.0)))
     assert scattered.min() > 0.005
-    assert (scattered < 0.7 * cost(Service(delay=50))).all()
+    assert (scattered < 0.7 * cost(Lateness(delay=50))).all()
 
 
 def test_replicas_cost_no_more_than_a_snapshot_as_old_as_their_merges() -> None:
     """A replica knows all that the snapshot knows, and its own decisions since. Seen: .04 to .07,
     beside .11 to .15.
     """
-    snapshot, replicas = cost(Service(refresh=100)), cost(Service(replicas=4, merge=100))
+    snapshot, replicas = cost(Lateness(refresh=100)), cost(Lateness(replicas=4, merge=100))
     assert replicas.min() > 0.01
     assert (replicas < 0.8 * snapshot).all()
     assert (replicas > 0.1 * snapshot).all()
@@ -74,17 +74,17 @@ def test_replicas_cost_no_more_than_a_snapshot_as_old_as_their_merges() -> None:
 RARE = Finite([np.eye(2).tolist()], (1.0,), theta=[[0.2, 0.05], [0.05, 0.3]])
 
 
-def served(service: Service, rounds: int) -> ServedRun:
+def played(lateness: Lateness, rounds: int) -> LateRun:
     policy = fw.FrankWolfe(Minimum(), EpsilonGreedy(1.0))
-    luck = stream(0, "service")
+    rng = stream(0, "service")
     drawn = RARE.init(stream(0, "world"))
-    run = ServedRun(policy, RARE, drawn, Streams.of(0), False, service, luck)
+    run = LateRun(policy, RARE, drawn, Streams.of(0), False, lateness, rng)
     while run.t < rounds:
         run.play(rounds - run.t)
     return run
 
 
-def estimates(run: ServedRun) -> Matrix:
+def estimates(run: LateRun) -> Matrix:
     theta: Matrix = run.state.base.oracle.theta[0]
     return theta
 
@@ -99,20 +99,20 @@ def test_an_answer_that_is_late_by_outcome_does_not_bias_the_model() -> None:
     there was a click, which adds at most 100/3,000 of 1. If zeros never came at all, the estimates
     would be the chances given a click: .2/(1 - .8 .95) = .83 instead of .2.
     """
-    run = served(Service(delay=delays.ByOutcome(click=0, no_click=100)), 3000)
+    run = played(Lateness(delay=delays.ByOutcome(click=0, no_click=100)), 3000)
     assert np.abs(estimates(run) - TRUTH).max() < 5 * 0.012 + 100 / 3000
-    blind = served(Service(delay=delays.ByOutcome(click=0, no_click=10**6)), 3000)
+    blind = played(Lateness(delay=delays.ByOutcome(click=0, no_click=10**6)), 3000)
     assert estimates(blind)[0, 0] > 0.7
 
 
 def test_the_order_of_answers_leaves_the_sums_as_they_are() -> None:
     """When all have come, the regression has the sums of the run that was answered at once."""
-    late = served(Service(delay=delays.ByOutcome(click=delays.Uniform(0, 40), no_click=90)), 500)
+    late = played(Lateness(delay=delays.ByOutcome(click=delays.Uniform(0, 40), no_click=90)), 500)
     assert late.state.t < 500
     for replica, decision, feedback in late.post.come(10**9):
         assert replica == 0
         late.state = late.policy.update(late.state, decision, feedback)
-    prompt = served(Service(), 500)  # every arm is drawn blindly: the decisions are the same
+    prompt = played(Lateness(), 500)  # every arm is drawn blindly: the decisions are the same
     assert late.state.t == prompt.state.t == 500
     assert np.array_equal(late.state.earned, prompt.state.earned)
     for one, two in zip(late.state.base.oracle, prompt.state.base.oracle, strict=True):

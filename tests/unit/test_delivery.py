@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +17,8 @@ from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Custom, GiniEquality, GiniWelfare, Linear, Minimum, TwoSided
 from fairwolfe.protocols import Decision, Vector
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank
-from fairwolfe.simulation import Service, compare, delays, known, simulate
-from fairwolfe.simulation.delivery import Post, ServedRun, copied
+from fairwolfe.simulation import Lateness, compare, delays, known, simulate
+from fairwolfe.simulation.delivery import LateRun, Post, copied
 from fairwolfe.simulation.streams import Streams
 from fairwolfe.smoothing import Randomized
 from fairwolfe.streams import stream
@@ -48,7 +49,7 @@ class Diary:
         return state
 
 
-class Noted(ServedRun):
+class Noted(LateRun):
     """A run that keeps what every decision knew."""
 
     def answer(self, decision: Any, feedback: Any, reward: Vector) -> None:
@@ -57,11 +58,11 @@ class Noted(ServedRun):
         super().answer(numbered, feedback, reward)
 
 
-def diary(service: Service, horizon: int, world: Any = MUSIC) -> tuple[list[Known], Noted]:
+def diary(lateness: Lateness, horizon: int, world: Any = MUSIC) -> tuple[list[Known], Noted]:
     """What each decision knew, in the order in which it was learnt."""
     drawn = world.init(stream(0, "world"))
-    luck = stream(0, "service")
-    run = Noted(Diary(), world, drawn, Streams.of(0), False, service, luck)
+    rng = stream(0, "service")
+    run = Noted(Diary(), world, drawn, Streams.of(0), False, lateness, rng)
     for _ in range(horizon):
         run.play(1)
     return [known for known, _ in run.notes], run
@@ -69,18 +70,18 @@ def diary(service: Service, horizon: int, world: Any = MUSIC) -> tuple[list[Know
 
 @pytest.mark.parametrize("delay", [0, 1, 7])
 def test_the_next_decisions_are_made_without_a_late_answer(delay: int) -> None:
-    knew, _ = diary(Service(delay=delay), 30)
+    knew, _ = diary(Lateness(delay=delay), 30)
     assert knew == [tuple(range(1, max(1, t - delay))) for t in range(1, 31)]
 
 
 def test_a_snapshot_knows_what_was_known_when_it_was_taken() -> None:
-    knew, run = diary(Service(refresh=4), 30)
+    knew, run = diary(Lateness(refresh=4), 30)
     assert knew == [tuple(range(1, 4 * (t // 4) + 1)) for t in range(30)]
     assert run.state == list(range(1, 31))  # the live state has learnt from all
 
 
 def test_a_replica_knows_its_own_decisions_and_what_was_merged() -> None:
-    knew, run = diary(Service(replicas=3, merge=6), 30)
+    knew, run = diary(Lateness(replicas=3, merge=6), 30)
     for done, known_then in enumerate(knew):
         merged = 6 * (done // 6)
         own = [t + 1 for t in range(merged, done) if t % 3 == done % 3]
@@ -90,20 +91,20 @@ def test_a_replica_knows_its_own_decisions_and_what_was_merged() -> None:
 
 def test_a_late_answer_to_a_replica_survives_the_merge_once() -> None:
     """Decision 4 (of replica 1, delay 5) is answered after round 9, and merged at the 10th."""
-    knew, _ = diary(Service(delay=5, replicas=2, merge=10), 12)
+    knew, _ = diary(Lateness(delay=5, replicas=2, merge=10), 12)
     assert knew[9] == (2, 4)  # decision 10 is of replica 1, whose decisions were 2, 4, 6, 8
     assert knew[10] == knew[11][:5] == (1, 2, 3, 4, 5)
 
 
 def test_snapshots_of_replicas() -> None:
-    knew, _ = diary(Service(replicas=2, merge=8, refresh=4), 12)
+    knew, _ = diary(Lateness(replicas=2, merge=8, refresh=4), 12)
     assert knew[:4] == [()] * 4
     assert knew[4:8] == [(1, 3), (2, 4)] * 2
     assert knew[8:] == [tuple(range(1, 9))] * 4
 
 
 def test_answers_overtake_each_other_and_are_learnt_as_they_come() -> None:
-    _, run = diary(Service(delay=delays.Uniform(0, 9)), 200)
+    _, run = diary(Lateness(delay=delays.Uniform(0, 9)), 200)
     assert run.state != sorted(run.state)
     waiting = sorted(t for _, t, _ in run.post.waiting)
     assert sorted(run.state + waiting) == list(range(1, 201))  # nothing is lost or counted twice
@@ -115,7 +116,7 @@ def test_a_click_is_seen_before_its_absence() -> None:
     world = Finite(
         [[[1.0], [0.0]]], (1.0,), means=[[[0.3], [0.3]]]
     )  # one reward, 1 with probability .3
-    _, run = diary(Service(delay=delays.ByOutcome(click=2, no_click=20)), 300, world)
+    _, run = diary(Lateness(delay=delays.ByOutcome(click=2, no_click=20)), 300, world)
     rewards = stream(0, "noise")
     clicked = [bool(world.draw_noise(rewards, 1)[0, 0] < 0.3) for _ in range(300)]
     arrivals = sorted((t + (2 if hit else 20), t) for t, hit in enumerate(clicked, 1))
@@ -126,14 +127,14 @@ def test_a_click_is_seen_before_its_absence() -> None:
 def test_in_a_ranking_exposure_alone_is_no_click() -> None:
     world = FiniteRanking([[[1.0], [1.0]]], (0.0,), (1.0,))  # always looked at, never clicked
     assert simulate(FWLinUCBRank(FAIR), world, 5).average[-1, -1] == 0.0
-    service = Service(delay=delays.ByOutcome(click=0, no_click=10**6))
-    run = ServedRun(
+    lateness = Lateness(delay=delays.ByOutcome(click=0, no_click=10**6))
+    run = LateRun(
         FWLinUCBRank(FAIR),
         world,
         world.init(stream(0, "world")),
         Streams.of(0),
         False,
-        service,
+        lateness,
         stream(0, "service"),
     )
     run.play(50)
@@ -143,8 +144,8 @@ def test_in_a_ranking_exposure_alone_is_no_click() -> None:
 
 def test_delays_change_nothing_of_the_world() -> None:
     """A decision of the diary notes its context."""
-    contexts = [[seen for _, seen in diary(s, 40)[1].notes] for s in (Service(), Service(delay=9))]
-    contexts += [[seen for _, seen in diary(Service(delay=delays.Geometric(5.0)), 40)[1].notes]]
+    several = (Lateness(), Lateness(delay=9), Lateness(delay=delays.Geometric(5.0)))
+    contexts = [[seen for _, seen in diary(one, 40)[1].notes] for one in several]
     assert contexts[0] == contexts[1] == contexts[2]
 
 
@@ -157,7 +158,7 @@ def test_post_is_in_order() -> None:
     assert [t for _, t, _ in post.waiting] == [3]
 
 
-# --- served at once, it is the run without a service ------------------------------------------
+# --- answered at once, it is the plain run ----------------------------------------------------
 
 
 def policies() -> dict[str, tuple[Any, Any]]:
@@ -181,20 +182,20 @@ def test_at_once_is_the_plain_and_the_compiled_run(name: str) -> None:
     given: dict[str, Any] = {"record_actions": True, "objective": objective, "seed": 3}
     plain = simulate(policy, world, 150, compiled=False, **given)
     fast = simulate(policy, world, 150, compiled=True, **given)
-    for service in (Service(), Service(delay=0, refresh=1), Service(replicas=3, merge=1)):
-        served = simulate(policy, world, 150, service=service, **given)
-        assert not served.compiled
-        assert np.array_equal(served.actions, plain.actions)  # type: ignore[arg-type]
-        assert np.array_equal(served.actions, fast.actions)  # type: ignore[arg-type]
-        assert np.array_equal(served.average, plain.average)
-        assert np.array_equal(served.average_observed, plain.average_observed)
-        assert np.array_equal(served.scalar_regret, plain.scalar_regret)
-        assert np.allclose(served.average, fast.average, rtol=0.0, atol=1e-12)
+    for lateness in (Lateness(), Lateness(delay=0, refresh=1), Lateness(replicas=3, merge=1)):
+        late = simulate(policy, world, 150, lateness=lateness, **given)
+        assert not late.compiled
+        assert np.array_equal(late.actions, plain.actions)  # type: ignore[arg-type]
+        assert np.array_equal(late.actions, fast.actions)  # type: ignore[arg-type]
+        assert np.array_equal(late.average, plain.average)
+        assert np.array_equal(late.average_observed, plain.average_observed)
+        assert np.array_equal(late.scalar_regret, plain.scalar_regret)
+        assert np.allclose(late.average, fast.average, rtol=0.0, atol=1e-12)
 
 
 def test_without_regrets_the_run_is_the_same() -> None:
     policy, world = policies()["ranking"]
-    given: dict[str, Any] = {"service": Service(delay=20), "record_actions": True}
+    given: dict[str, Any] = {"lateness": Lateness(delay=20), "record_actions": True}
     one = simulate(policy, world, 100, **given)
     two = simulate(policy, world, 100, scalar_regret=False, **given)
     assert np.array_equal(one.actions, two.actions)  # type: ignore[arg-type]
@@ -202,8 +203,8 @@ def test_without_regrets_the_run_is_the_same() -> None:
     assert np.isnan(two.scalar_regret).all()
 
 
-def test_a_reference_that_knows_the_world_may_be_served_late() -> None:
-    late = simulate(known(MUSIC, MUSIC.objective()), MUSIC, 60, service=Service(delay=5))
+def test_a_reference_that_knows_the_world_may_be_answered_late() -> None:
+    late = simulate(known(MUSIC, MUSIC.objective()), MUSIC, 60, lateness=Lateness(delay=5))
     assert not late.compiled
 
 
@@ -311,7 +312,7 @@ def test_ones_own_law() -> None:
         def rounds(self, u: float, clicked: bool) -> int:
             return 0 if u < 0.5 else 50
 
-    knew, _ = diary(Service(delay=Bursts()), 20)
+    knew, _ = diary(Lateness(delay=Bursts()), 20)
     assert 0 < len(knew[-1]) < 19
 
 
@@ -321,13 +322,13 @@ def test_ones_own_law() -> None:
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: Service(delay=-1), "delay is -1"),
-        (lambda: Service(delay=True), "delay is True"),
-        (lambda: Service(delay=2.5), "delay is 2.5"),  # type: ignore[arg-type]
-        (lambda: Service(delay="late"), "delay is 'late'"),  # type: ignore[arg-type]
-        (lambda: Service(refresh=0), "refresh is 0"),
-        (lambda: Service(replicas=2, merge=0), "merge is 0"),
-        (lambda: Service(merge=10), "nothing to merge with"),
+        (lambda: Lateness(delay=-1), "delay is -1"),
+        (lambda: Lateness(delay=True), "delay is True"),
+        (lambda: Lateness(delay=2.5), "delay is 2.5"),  # type: ignore[arg-type]
+        (lambda: Lateness(delay="late"), "delay is 'late'"),  # type: ignore[arg-type]
+        (lambda: Lateness(refresh=0), "refresh is 0"),
+        (lambda: Lateness(replicas=2, merge=0), "merge is 0"),
+        (lambda: Lateness(merge=10), "nothing to merge with"),
         (lambda: delays.Constant(-1), "the delay is -1"),
         (lambda: delays.Geometric(-1.0), "mean is -1.0"),
         (lambda: delays.Geometric(float("inf")), "mean is inf"),
@@ -336,39 +337,39 @@ def test_ones_own_law() -> None:
         (lambda: delays.ByOutcome(click=0, no_click=1.5), "no_click is 1.5"),  # type: ignore[arg-type]
     ],
 )
-def test_a_service_that_cannot_be_is_refused(make: Any, sentence: str) -> None:
+def test_a_lateness_that_cannot_be_is_refused(make: Any, sentence: str) -> None:
     with pytest.raises(InvalidInput, match=sentence):
         make()
 
 
 def test_simulate_refuses_what_does_not_fit() -> None:
     policy = fw.FrankWolfe(MUSIC.objective(), LinUCB())
-    with pytest.raises(InvalidInput, match="give a Service"):
-        simulate(policy, MUSIC, 10, service=100)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="give a Lateness"):
+        simulate(policy, MUSIC, 10, lateness=100)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="leave out compiled=True"):
-        simulate(policy, MUSIC, 10, service=Service(delay=1), compiled=True)
+        simulate(policy, MUSIC, 10, lateness=Lateness(delay=1), compiled=True)
 
 
-def test_a_service_is_printable_and_comparable() -> None:
-    one = Service(delay=delays.ByOutcome(click=2, no_click=delays.Geometric(5.0)), refresh=3)
-    assert eval(repr(one), {"Service": Service} | vars(delays)) == one
-    assert hash(one) == hash(Service(delay=one.delay, refresh=3))
+def test_a_lateness_is_printable_and_comparable() -> None:
+    one = Lateness(delay=delays.ByOutcome(click=2, no_click=delays.Geometric(5.0)), refresh=3)
+    assert eval(repr(one), {"Lateness": Lateness} | vars(delays)) == one
+    assert hash(one) == hash(Lateness(delay=one.delay, refresh=3))
 
 
 # --- compare, bounds --------------------------------------------------------------------------
 
 
-def test_compare_serves_all_policies_or_those_named() -> None:
+def test_compare_is_late_for_all_policies_or_those_named() -> None:
     policy = fw.FrankWolfe(MUSIC.objective(), LinUCB())
     both = {"now": policy, "late": policy}
-    result = compare(both, MUSIC, 60, 2, service={"late": Service(delay=30)})
+    result = compare(both, MUSIC, 60, 2, lateness={"late": Lateness(delay=30)})
     assert [trace.compiled for trace in result.traces["now"]] == [True, True]
     assert [trace.compiled for trace in result.traces["late"]] == [False, False]
-    everyone = compare(both, MUSIC, 60, 1, service=Service(delay=30))
+    everyone = compare(both, MUSIC, 60, 1, lateness=Lateness(delay=30))
     late = everyone.traces["now"][0].average
     assert np.array_equal(late, result.traces["late"][0].average)
-    with pytest.raises(InvalidInput, match="service names"):
-        compare(both, MUSIC, 10, 1, service={"later": Service()})
+    with pytest.raises(InvalidInput, match="lateness names"):
+        compare(both, MUSIC, 10, 1, lateness={"later": Lateness()})
 
 
 def test_the_estimate_of_what_a_delay_costs() -> None:
@@ -396,9 +397,12 @@ def test_the_estimate_of_what_a_delay_costs() -> None:
 # --- in a spec of the lab ---------------------------------------------------------------------
 
 
-def built(service: Any) -> Any:
+def built(lateness: Any, **others: Any) -> Any:
+    """The Lateness of a spec with such options; a key that is None is left out."""
     from fairwolfe.lab.build import build
     from fairwolfe.lab.grid import Settings
+
+    given = {"lateness": lateness} | others
 
     settings = Settings(
         environment={"name": "mehrotra"},
@@ -406,32 +410,100 @@ def built(service: Any) -> Any:
         policy={"name": "frank-wolfe", "base": {"name": "linucb"}},
         horizon=10,
         checkpoints=None,
-        options={"service": service},
+        options={key: value for key, value in given.items() if value is not None},
     )
-    return build(settings).options["service"]
+    return build(settings).options["lateness"]
 
 
-def test_a_spec_may_hold_a_service() -> None:
-    assert built({"delay": 100, "refresh": 5}) == Service(delay=100, refresh=5)
-    assert built({"replicas": 3, "merge": 9}) == Service(replicas=3, merge=9)
+def test_a_spec_may_state_the_lateness() -> None:
+    assert built({"delay": 100, "refresh": 5}) == Lateness(delay=100, refresh=5)
+    assert built({"replicas": 3, "merge": 9}) == Lateness(replicas=3, merge=9)
     slow = {"name": "geometric", "mean": 50}
     law = {"name": "by-outcome", "click": slow, "no_click": 100}
     expected = delays.ByOutcome(click=delays.Geometric(50), no_click=100)
-    assert built({"delay": law}) == Service(delay=expected)
+    assert built({"delay": law}) == Lateness(delay=expected)
     assert built({"delay": {"name": "fairwolfe.simulation.delays:Uniform", "low": 1, "high": 2}})
 
 
 @pytest.mark.parametrize(
-    ("service", "sentence"),
+    ("lateness", "sentence"),
     [
-        (100, "options.service is 100"),
-        ({"delays": 3}, "options.service.delays is no parameter"),
-        ({"delay": {"name": "weekly"}}, "options.service.delay.name is 'weekly'"),
-        ({"delay": {"mean": 3}}, "options.service.delay.name is None"),
-        ({"delay": {"name": "geometric"}}, "options.service.delay.mean is missing"),
-        ({"delay": -1}, "options.service: delay is -1"),
+        (100, "options.lateness is 100"),
+        ({"delays": 3}, "options.lateness.delays is no parameter"),
+        ({"delay": {"name": "weekly"}}, "options.lateness.delay.name is 'weekly'"),
+        ({"delay": {"mean": 3}}, "options.lateness.delay.name is None"),
+        ({"delay": {"name": "geometric"}}, "options.lateness.delay.mean is missing"),
+        ({"delay": -1}, "options.lateness: delay is -1"),
     ],
 )
-def test_a_service_in_a_spec_is_refused_by_its_path(service: Any, sentence: str) -> None:
+def test_a_lateness_in_a_spec_is_refused_by_its_path(lateness: Any, sentence: str) -> None:
     with pytest.raises(InvalidInput, match=sentence):
-        built(service)
+        built(lateness)
+
+
+# --- the old names ----------------------------------------------------------------------------
+
+
+def old_name(use: Any) -> Any:
+    """What `use` returns, with exactly one warning, which names this file."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")  # `from package import name` asks for the name twice
+        value = use()
+    assert [(one.category, one.filename) for one in caught] == [(DeprecationWarning, __file__)]
+    assert "Service is called Lateness now" in str(caught[0].message)
+    assert "simulate(lateness=Lateness(...))" in str(caught[0].message)
+    return value
+
+
+def test_service_is_the_old_name_of_lateness() -> None:
+    def imported() -> Any:
+        from fairwolfe.simulation import Service
+
+        return Service
+
+    assert old_name(lambda: fw.simulation.Service) is Lateness
+    service = old_name(imported)
+    assert service is Lateness
+    saved = "Service(delay=Constant(length=10), refresh=1, replicas=1, merge=1)"
+    assert eval(saved, {"Service": service} | vars(delays)) == Lateness(delay=10)
+    assert "Service" not in dir(fw.simulation)
+    with pytest.raises(AttributeError, match="has no attribute 'Servis'"):
+        _ = fw.simulation.Servis
+
+
+def test_the_argument_service_still_works() -> None:
+    policy = fw.FrankWolfe(MUSIC.objective(), LinUCB())
+    slow = Lateness(delay=delays.Geometric(9.0))
+    new = simulate(policy, MUSIC, 60, lateness=slow)
+    old = old_name(lambda: simulate(policy, MUSIC, 60, service=slow))
+    assert np.array_equal(old.average, new.average)
+    for given in (slow, {"one": slow}):
+        both = old_name(lambda given=given: compare({"one": policy}, MUSIC, 60, 1, service=given))
+        assert np.array_equal(both.traces["one"][0].average, new.average)
+    for twice in (
+        lambda: simulate(policy, MUSIC, 10, lateness=slow, service=slow),
+        lambda: compare({"one": policy}, MUSIC, 10, 1, lateness=slow, service=slow),
+    ):
+        with pytest.raises(InvalidInput, match="give lateness alone"):
+            twice()
+
+
+def test_a_spec_may_state_the_old_key() -> None:
+    with pytest.warns(DeprecationWarning, match="in a spec lateness = {") as caught:
+        assert built(None, service={"delay": 7}) == Lateness(delay=7)
+    assert len(caught) == 1
+    refused = pytest.raises(InvalidInput, match=r"options\.service\.dela is no parameter")
+    with pytest.warns(DeprecationWarning, match="called Lateness"), refused:
+        built(None, service={"dela": 7})
+    with pytest.raises(InvalidInput, match="give lateness alone"):
+        built({"delay": 7}, service={"delay": 7})
+
+
+def test_delays_are_drawn_as_ever() -> None:
+    """The decisions of the time when the class was called Service: the stream keeps its name."""
+    policy = fw.FrankWolfe(MUSIC.objective(), LinUCB())
+    late = Lateness(delay=delays.Geometric(9.0), replicas=2, merge=5)
+    trace = simulate(policy, MUSIC, 60, lateness=late, record_actions=True)
+    assert trace.actions is not None
+    assert "".join(map(str, trace.actions[:30])) == "020014344221223124321011230442"
+    assert "".join(map(str, trace.actions[30:])) == "431421100131022104424320200012"

@@ -290,10 +290,10 @@ def test_seeds_of_its_own_are_part_of_the_command(tmp_path: Path) -> None:
     assert len(pictures(made.groups).groups[0]) == 1  # one seed: nothing to pair
 
 
-def test_ways_to_serve_a_policy_are_compared(tmp_path: Path) -> None:
+def test_late_and_prompt_feedback_are_compared(tmp_path: Path) -> None:
     text = ARMS.replace("200", "30").replace("seeds = 3", "seeds = 2")
-    text = text[: text.index("grid.")] + "options.service.delay = 0\n"
-    text += 'grid."options.service.delay" = [0, { name = "uniform", low = 5, high = 9 }]\n'
+    text = text[: text.index("grid.")] + "options.lateness.delay = 0\n"
+    text += 'grid."options.lateness.delay" = [0, { name = "uniform", low = 5, high = 9 }]\n'
     lab.run(lab.Experiment.of(text), tmp_path / "late", jobs=1)
     (group,) = Report.of(tmp_path / "late").groups
     late = ["delay = 0", "delay = uniform (low 5, high 9)"]

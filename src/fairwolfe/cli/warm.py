@@ -64,5 +64,5 @@ def _warm_for(file: Path) -> None:
     ready(
         kernel
         for one in parts
-        for kernel in needed(one.policy, one.environment, one.options.get("service"))
+        for kernel in needed(one.policy, one.environment, one.options.get("lateness"))
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import is_dataclass
@@ -19,7 +20,7 @@ from fairwolfe.objectives import Concave
 from fairwolfe.protocols import Environment, Policy, keeps
 from fairwolfe.ranking import Ranker
 from fairwolfe.registry import KINDS, import_class, load, names
-from fairwolfe.simulation.service import Service
+from fairwolfe.simulation.lateness import RENAMED, Lateness
 from fairwolfe.simulation.trace import checkpoint_grid
 
 __all__ = ["OPTIONS", "Parts", "build", "checked"]
@@ -57,16 +58,16 @@ def _law(value: Any, path: str) -> Any:
     return inner | {"name": name if ":" in name else f"fairwolfe.simulation.delays:{_LAWS[name]}"}
 
 
-def _service(value: Any, path: str) -> Service:
+def _lateness(value: Any, path: str) -> Lateness:
     if not isinstance(value, dict):
         raise InvalidInput(f"{path} is {shown(value)}; give a table, such as {{ delay = 100 }}")
     table = {key: _law(one, f"{path}.{key}") for key, one in value.items()}
-    made: Service = _object(table | {"name": "fairwolfe.simulation:Service"}, path, ())
-    return made
+    lateness: Lateness = _object(table | {"name": "fairwolfe.simulation:Lateness"}, path, ())
+    return lateness
 
 
 # Keywords of `simulate` that a spec may set: how the value of each is checked or built.
-OPTIONS: dict[str, Callable[[Any, str], Any]] = {"scalar_regret": _flag, "service": _service}
+OPTIONS: dict[str, Callable[[Any, str], Any]] = {"scalar_regret": _flag, "lateness": _lateness}
 
 
 def build(settings: Settings, label: str = "policy") -> Parts:
@@ -100,10 +101,25 @@ def build(settings: Settings, label: str = "policy") -> Parts:
         )
     options = {}
     for key, value in settings.options.items():
-        if key not in OPTIONS:
+        name = _current(key, settings.options)
+        if name not in OPTIONS:
             raise InvalidInput(f"options.{key} is unknown; {did_you_mean(key, OPTIONS)}")
-        options[key] = OPTIONS[key](value, f"options.{key}")
+        options[name] = OPTIONS[name](value, f"options.{key}")
     return Parts(world, policy, objective, options)
+
+
+def _current(key: str, options: dict[str, Any]) -> str:
+    """The name of an option today. The settings keep the one they state, and so their id."""
+    if key != "service":
+        return key
+    if "lateness" in options:
+        raise InvalidInput(
+            f"options.service is {shown(options['service'])} and options.lateness is "
+            f"{shown(options['lateness'])}; service is the old name of lateness: give lateness "
+            "alone"
+        )
+    warnings.warn(RENAMED, DeprecationWarning, stacklevel=3)
+    return "lateness"
 
 
 def checked(cell: Cell) -> Parts:

@@ -1,7 +1,8 @@
 """Results made comparable: lines of one world and one f form a group.
 
 Values of f can be compared where the environment, the measured objective and the horizon are the
-same; what differs inside a group are the policies, their parameters, and how they are served.
+same; what differs inside a group are the policies, their parameters, and how late their
+feedback comes.
 """
 
 from __future__ import annotations

@@ -1,18 +1,21 @@
 """Where policies meet environments: runs, comparisons, and the truth to compare with."""
 
+import warnings
+from typing import Any
+
 from fairwolfe.simulation import delays
 from fairwolfe.simulation.compare import Comparison, compare
 from fairwolfe.simulation.known import known
+from fairwolfe.simulation.lateness import RENAMED, Lateness
 from fairwolfe.simulation.optimum import Optimum, optimum
 from fairwolfe.simulation.rollout import simulate
-from fairwolfe.simulation.service import Service
 from fairwolfe.simulation.trace import Trace
 from fairwolfe.simulation.tradeoff import TradeOff, tradeoff
 
 __all__ = [
     "Comparison",
+    "Lateness",
     "Optimum",
-    "Service",
     "Trace",
     "TradeOff",
     "compare",
@@ -22,3 +25,10 @@ __all__ = [
     "simulate",
     "tradeoff",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Service":
+        warnings.warn(RENAMED, DeprecationWarning, stacklevel=2)
+        return Lateness
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

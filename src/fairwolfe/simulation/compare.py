@@ -17,10 +17,10 @@ from fairwolfe.errors import InvalidInput, MissingExtra
 from fairwolfe.objectives import Concave
 from fairwolfe.protocols import Matrix, Vector
 from fairwolfe.ranking.policies import as_policy
+from fairwolfe.simulation.lateness import Lateness, by_either_name
 from fairwolfe.simulation.metrics.exposure import lorenz
 from fairwolfe.simulation.plots import COLOURS, LINES, lorenz_axes, value_axes
 from fairwolfe.simulation.rollout import needed, simulate
-from fairwolfe.simulation.service import Service
 from fairwolfe.simulation.trace import FAIRNESS, Trace
 
 if TYPE_CHECKING:
@@ -175,18 +175,19 @@ def compare(
     objective: Concave | None = None,
     jobs: int = 1,
     *,
-    service: Service | Mapping[str, Service] | None = None,
+    lateness: Lateness | Mapping[str, Lateness] | None = None,
     checkpoints: Any = None,
     scalar_regret: bool = True,
     progress: Callable[[int], None] | None = None,
+    service: Lateness | Mapping[str, Lateness] | None = None,
 ) -> Comparison:
     """Run every policy on every seed; a number of seeds means 0, 1, ...
 
     Runs of one seed meet the same world, contexts and noise, so differences are paired. `jobs`
-    threads run at once (the compiled loop releases the interpreter). `service` says how late
-    feedback comes, to all policies or to those that it names. Ctrl-C returns the seeds that every
-    policy has finished; if there is none, KeyboardInterrupt goes on. `checkpoints` and
-    `scalar_regret` are those of `simulate`.
+    threads run at once (the compiled loop releases the interpreter). `lateness` says how late
+    feedback comes, to all policies or to those that it names; `service` is its old name, and warns.
+    Ctrl-C returns the seeds that every policy has finished; if there is none, KeyboardInterrupt is
+    raised. `checkpoints` and `scalar_regret` are those of `simulate`.
 
     >>> from fairwolfe.bandits import LinUCB, Uniform
     >>> from fairwolfe.environments import Mehrotra
@@ -210,10 +211,11 @@ def compare(
         raise InvalidInput("compare needs at least one policy and one seed")
     if jobs < 1:
         raise InvalidInput(f"jobs is {jobs!r}; give a whole number of at least 1")
-    served = service if isinstance(service, Mapping) else dict.fromkeys(policies, service)
-    if strangers := served.keys() - policies.keys():
+    lateness = by_either_name(lateness, service)
+    late = lateness if isinstance(lateness, Mapping) else dict.fromkeys(policies, lateness)
+    if unknown := late.keys() - policies.keys():
         raise InvalidInput(
-            f"service names {sorted(strangers)}; the policies are {', '.join(policies)}"
+            f"lateness names {sorted(unknown)}; the policies are {', '.join(policies)}"
         )
     stopped = Event()
 
@@ -232,7 +234,7 @@ def compare(
             objective,
             checkpoints,
             scalar_regret=scalar_regret,
-            service=served.get(name),
+            lateness=late.get(name),
             progress=tick,
         )
 
@@ -240,7 +242,7 @@ def compare(
     ready(
         kernel
         for name, policy in policies.items()
-        for kernel in needed(policy, environment, served.get(name))
+        for kernel in needed(policy, environment, late.get(name))
     )
     futures: dict[tuple[int, str], Future[Trace]] = {}
     with ThreadPoolExecutor(jobs) as pool:

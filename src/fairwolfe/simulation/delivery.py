@@ -1,4 +1,4 @@
-"""The plain loop of a policy that is served late: see `Service`."""
+"""The plain loop of a policy whose feedback comes late: see `Lateness`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import numpy as np
 from fairwolfe.protocols import Vector
 from fairwolfe.reduction.frank_wolfe import Plan
 from fairwolfe.simulation.delays import as_delay
+from fairwolfe.simulation.lateness import Lateness
 from fairwolfe.simulation.plain import PlainRun
-from fairwolfe.simulation.service import Service
 from fairwolfe.simulation.streams import Streams
 
-__all__ = ["Post", "ServedRun", "copied"]
+__all__ = ["LateRun", "Post", "copied"]
 
 
 def copied(state: Any) -> Any:
@@ -52,8 +52,8 @@ class Post:
             yield heappop(self.waiting)[2]
 
 
-class ServedRun(PlainRun):
-    """One run in the world of a seed, with the delays, snapshots and replicas of a service."""
+class LateRun(PlainRun):
+    """One run in the world of a seed, with the delays, snapshots and replicas of a `Lateness`."""
 
     def __init__(
         self,
@@ -62,13 +62,13 @@ class ServedRun(PlainRun):
         world: Any,
         streams: Streams,
         truth: bool,
-        service: Service,
-        luck: np.random.Generator,
+        lateness: Lateness,
+        rng: np.random.Generator,
     ) -> None:
         super().__init__(policy, environment, world, streams, truth)
-        self.service = service
-        self.delay = as_delay("delay", service.delay)
-        self.luck = luck
+        self.lateness = lateness
+        self.delay = as_delay("delay", lateness.delay)
+        self.rng = rng
         self.first_reward = environment.problem().n_items or 0
         self.post = Post()
         # `state` is the shared one. A single replica is that state itself, not a copy.
@@ -77,20 +77,20 @@ class ServedRun(PlainRun):
 
     def deciding(self) -> Any:
         """The replica whose turn it is, as it was at the last refresh."""
-        done, service = self.t - 1, self.service
-        if service.replicas > 1 and done % service.merge == 0:
-            self.replicas = [copied(self.state) for _ in range(service.replicas)]
-        if service.refresh == 1:
+        done, lateness = self.t - 1, self.lateness
+        if lateness.replicas > 1 and done % lateness.merge == 0:
+            self.replicas = [copied(self.state) for _ in range(lateness.replicas)]
+        if lateness.refresh == 1:
             self.snapshots = self.replicas
-        elif done % service.refresh == 0:
+        elif done % lateness.refresh == 0:
             self.snapshots = [copied(replica) for replica in self.replicas]
-        return self.snapshots[done % service.replicas]
+        return self.snapshots[done % lateness.replicas]
 
     def answer(self, decision: Any, feedback: Any, reward: Vector) -> None:
         """Send it on its way, and learn from what has come by now."""
         clicked = bool(reward[self.first_reward :].any())
-        late = self.delay.rounds(float(self.luck.random()), clicked)
-        replica = (self.t - 1) % self.service.replicas
+        late = self.delay.rounds(float(self.rng.random()), clicked)
+        replica = (self.t - 1) % self.lateness.replicas
         self.post.send(self.t + late, self.t, (replica, decision, feedback))
         for arrived in self.post.come(self.t):
             self._learn(*arrived)
@@ -98,7 +98,7 @@ class ServedRun(PlainRun):
     def _learn(self, replica: int, decision: Any, feedback: Any) -> None:
         """The shared state learns it, and the replica that decided."""
         self.state = self.policy.update(self.state, decision, feedback)
-        if self.service.replicas == 1:
+        if self.lateness.replicas == 1:
             self.replicas[0] = self.state
         else:
             own = self.replicas[replica]

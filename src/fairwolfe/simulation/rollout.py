@@ -19,9 +19,9 @@ from fairwolfe.ranking.policies import as_policy
 from fairwolfe.reduction import FrankWolfe
 from fairwolfe.simulation.compiled import CompiledRun
 from fairwolfe.simulation.compiled_rankings import CompiledRankings
-from fairwolfe.simulation.delivery import ServedRun
+from fairwolfe.simulation.delivery import LateRun
+from fairwolfe.simulation.lateness import Lateness, by_either_name
 from fairwolfe.simulation.plain import PlainRun
-from fairwolfe.simulation.service import Service
 from fairwolfe.simulation.streams import Streams
 from fairwolfe.simulation.trace import Trace, checkpoint_grid
 from fairwolfe.streams import stream
@@ -39,11 +39,12 @@ def simulate(
     objective: Concave | None = None,
     checkpoints: Any = None,
     *,
-    service: Service | None = None,
+    lateness: Lateness | None = None,
     compiled: bool | None = None,
     record_actions: bool = False,
     scalar_regret: bool = True,
     progress: Progress | None = None,
+    service: Lateness | None = None,
 ) -> Trace:
     """Run a policy for `horizon` rounds in the world of a seed.
 
@@ -55,7 +56,7 @@ def simulate(
     ----------
     objective: what is measured; None is the policy's own
     checkpoints: times to look at; None is about 20 a decade
-    service: how late feedback comes and how old the state is that decides; None is the paper's:
+    lateness: how late feedback comes and how old the state is that decides; None is the paper's:
         at once, and up to date. The plain loop plays it.
     compiled: None is the compiled loop where every part has one, with a warning that names the
         part where not; False is the plain loop; True raises where it cannot be compiled
@@ -63,6 +64,7 @@ def simulate(
     scalar_regret: False saves the best ranking for each direction, some of the time of a run
         with thousands of items; the scalar regrets of a ranking are then NaN
     progress: called with the number of rounds played since its last call
+    service: the old name of `lateness`; it warns
 
     >>> from fairwolfe.bandits import LinUCB
     >>> from fairwolfe.environments import Mehrotra
@@ -83,22 +85,25 @@ def simulate(
             "measured"
         )
     policy = playing
-    if not (service is None or isinstance(service, Service)):
-        raise InvalidInput(f"service is {service!r}; give a Service, such as Service(delay=100)")
-    part = why_not(policy, environment) if service is None else f"the service {service}"
+    lateness = by_either_name(lateness, service)
+    if not (lateness is None or isinstance(lateness, Lateness)):
+        raise InvalidInput(
+            f"lateness is {lateness!r}; give a Lateness, such as Lateness(delay=100)"
+        )
+    part = why_not(policy, environment) if lateness is None else f"the lateness {lateness}"
     if compiled and part:
         raise InvalidInput(f"{part} has no compiled form; leave out compiled=True")
     fast = part is None if compiled is None else compiled
-    expected = service is not None or getattr(policy, "reference", False)
+    expected = lateness is not None or getattr(policy, "reference", False)
     if part and compiled is None and not expected:
         warnings.warn(f"the plain loop is used, because {part} has no compiled form", stacklevel=2)
     world = environment.init(stream(seed, "world"))
     run: Any
     player: Any = policy
-    if service is not None:
-        answers = stream(seed, "service")
-        run = ServedRun(
-            policy, environment, world, Streams.of(seed), scalar_regret, service, answers
+    if lateness is not None:
+        answers = stream(seed, "service")  # a name that stays: it decides the numbers drawn
+        run = LateRun(
+            policy, environment, world, Streams.of(seed), scalar_regret, lateness, answers
         )
     elif not fast:
         run = PlainRun(policy, environment, world, Streams.of(seed), scalar_regret)
@@ -148,13 +153,15 @@ def simulate(
     )
 
 
-def needed(policy: Any, environment: Any, service: Service | None = None) -> list[Kernel[..., Any]]:
+def needed(
+    policy: Any, environment: Any, lateness: Lateness | None = None
+) -> list[Kernel[..., Any]]:
     """The kernels that `simulate` will call, as far as they are known before the world is."""
     policy = as_policy(policy)
     if hasattr(policy, "meet"):
         return []
     state = policy.init(environment.problem())
-    if service is not None or why_not(policy, environment):
+    if lateness is not None or why_not(policy, environment):
         return PlainRun.kernels(policy, state, environment)
     if isinstance(environment, RankingWorld):
         return CompiledRankings.kernels(state)

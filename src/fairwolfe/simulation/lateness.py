@@ -1,19 +1,39 @@
-"""`Service`: how a policy is served, as an option of `simulate` and `compare`."""
+"""`Lateness`: how late feedback comes, as an option of `simulate` and `compare`."""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
+from typing import Any
 
 from fairwolfe.errors import InvalidInput
 from fairwolfe.problem import whole_number
 from fairwolfe.simulation.delays import Delay, as_delay
 
-__all__ = ["Service"]
+__all__ = ["RENAMED", "Lateness", "by_either_name"]
+
+RENAMED = (
+    "Service is called Lateness now; the next version does not know the old name: write "
+    "simulate(lateness=Lateness(...)), and in a spec lateness = { ... }"
+)
+
+
+def by_either_name(lateness: Any, service: Any) -> Any:
+    """The argument `lateness` of a public function, or `service`, its old name, with a warning."""
+    if service is None:
+        return lateness
+    if lateness is not None:
+        raise InvalidInput(
+            f"lateness is {lateness!r} and service is {service!r}; service is the old name of "
+            "lateness: give lateness alone"
+        )
+    warnings.warn(RENAMED, DeprecationWarning, stacklevel=3)
+    return service
 
 
 @dataclass(frozen=True)
-class Service:
-    """How late feedback comes, how old the state is that decides, and how many there are.
+class Lateness:
+    """How late feedback comes, how old the state is that decides, and how many copies decide.
 
     Parameters
     ----------
@@ -29,8 +49,8 @@ class Service:
     What has not come at the horizon is never learnt from; the decisions count all the same, since
     they were taken. The delays are drawn from a stream of their own.
 
-    >>> Service(delay=10)
-    Service(delay=Constant(length=10), refresh=1, replicas=1, merge=1)
+    >>> Lateness(delay=10)
+    Lateness(delay=Constant(length=10), refresh=1, replicas=1, merge=1)
     """
 
     delay: Delay | int | None = None
