@@ -62,6 +62,15 @@ def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+def runs(text: str) -> Iterator[tuple[Block, str | None]]:
+    """The blocks of Python of a page, each with the output that follows it at once, if one does."""
+    found = list(blocks(text))
+    for block, after in zip(found, [*found[1:], None], strict=True):
+        if block.language == "python":
+            at_once = after and not text[block.end : text.rindex("```", 0, after.start)].strip()
+            yield block, after.text if after and at_once and after.language == "text" else None
+
+
 def with_code() -> list[Path]:
     return [p for p in PAGES if any(b.language == "python" for b in blocks(p.read_text()))]
 
@@ -75,21 +84,19 @@ def test_the_code_of_a_page_runs_and_prints_what_it_says(
     module = ModuleType("page_" + re.sub(r"\W", "_", name_of(page)))
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.chdir(tmp_path)
-    found = list(blocks(text))
-    for block, after in zip(found, [*found[1:], None], strict=True):
-        if block.language != "python":
-            continue
+    for block, output in runs(text):
         # Empty lines before it make a traceback point at the line of the page.
         source = "\n" * text.count("\n", 0, block.start) + block.text
         printed = io.StringIO()
         with redirect_stdout(printed):
             exec(compile(source, str(page), "exec", dont_inherit=True), module.__dict__)
-        if after and after.language == "text" and not _between(text, block, after).strip():
-            assert printed.getvalue().strip() == after.text.strip(), name_of(page)
+        if output is not None:
+            assert printed.getvalue().strip() == output.strip(), name_of(page)
 
 
-def _between(text: str, block: Block, after: Block) -> str:
-    return text[block.end : text.rindex("```", 0, after.start)]
+def test_pages_say_what_their_code_prints() -> None:
+    outputs = [output for page in with_code() for _, output in runs(page.read_text())]
+    assert sum(output is not None for output in outputs) >= 50
 
 
 # The smallest sizes that still make sense; `make docs` runs the examples as they are.

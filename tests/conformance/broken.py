@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from fairwolfe._compile import kernel
-from fairwolfe.objectives import Concave, Linear, Minimum, On
+from fairwolfe.errors import InvalidInput, NoProx
+from fairwolfe.objectives import Concave, Linear, Minimum, Nash, On
 from fairwolfe.objectives.concave import GRADIENT
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Vector
-from fairwolfe.smoothing import Moreau
+from fairwolfe.smoothing import Identity, Moreau
 
 
 class _Frozen:
@@ -150,6 +151,56 @@ class NotSmooth(_Frozen, Minimum):
         return (cls(),)
 
 
+class _Curved(_Frozen, Nash):
+    """sum ln(z + 0.1), right in all that a subclass does not break."""
+
+    @classmethod
+    def examples(cls) -> tuple[Any, ...]:
+        return (cls(0.1),)
+
+
+class HalfAsCurved(_Curved):
+    """Half of the constant that it needs, and it needs it at 0 only."""
+
+    def smoothness(self, n: int) -> float:
+        return 0.5 * super().smoothness(n)
+
+
+class HalfAsCurvedWhenBound(_Curved):
+    """The same, of what it says once it knows the ranges."""
+
+    def bind(self, problem: Problem) -> Concave:
+        return HalfAsCurved(self.offset)
+
+
+class HalfAsSteep(_Curved):
+    """Half of the slope that it has at 0."""
+
+    def lipschitz(self, n: int) -> float:
+        return 0.5 * super().lipschitz(n)
+
+
+class Kinked(_Frozen, Minimum):
+    """Promises to be smooth, and names no constant."""
+
+    @property
+    def smooth(self) -> bool:
+        return True
+
+    @classmethod
+    def examples(cls) -> tuple[Any, ...]:
+        return (cls(),)
+
+
+class SometimesProx(_Broken):
+    """Has a proximal map where it pleases."""
+
+    def prox(self, z: Vector, step: float) -> Vector:
+        if z[0] > 0.8:
+            raise NoProx("not here")
+        return super().prox(z, step)
+
+
 class SmoothAtLarge(_Broken):
     @property
     def smooth(self) -> bool:
@@ -212,6 +263,12 @@ OBJECTIVE_FAULTS: dict[type, set[str]] = {
     WrongProx: {"has_prox_or_says_no"},
     ProxOfAnother: {"has_prox_or_says_no"},
     NotSmooth: {"is_smooth_if_it_says_so"},
+    _Curved: set(),
+    HalfAsCurved: {"is_smooth_if_it_says_so"},
+    HalfAsCurvedWhenBound: {"is_smooth_if_it_says_so"},
+    HalfAsSteep: {"is_lipschitz"},
+    Kinked: {"is_smooth_if_it_says_so"},
+    SometimesProx: {"has_prox_or_says_no"},
     SmoothAtLarge: {"is_smooth_if_it_says_so"},
     Trusting: {"refuses_bad_input"},
     AimsSorted: {"can_be_aimed"},
@@ -278,10 +335,28 @@ class Jumping(Rough):
 
 
 class Bending(Rough):
-    """beta_0 ten times too large: it promises to bend less than it does."""
+    """beta_0 twice too large: it promises to bend less than it does."""
 
     def beta_0(self, objective: Concave, n: int) -> float:
-        return 10.0 * super().beta_0(objective, n)
+        return 2.0 * super().beta_0(objective, n)
+
+
+class BendingAsItIs(_Frozen, Identity):
+    """The same, where f is left as it is."""
+
+    def beta_0(self, objective: Concave, n: int) -> float:
+        return 2.0 * super().beta_0(objective, n)
+
+
+class Fastidious(Rough):
+    """Will not have any objective but a linear one of three."""
+
+    def gradient(
+        self, objective: Concave, z: Vector, t: int, rng: np.random.Generator | None = None
+    ) -> Vector:
+        if z.size != 3 or objective != Linear((1.0, -2.0, 0.5)):
+            raise InvalidInput("another, please")
+        return super().gradient(objective, z, t, rng)
 
 
 class Steep(Rough):
@@ -303,7 +378,7 @@ class Lucky(Rough):
     def gradient(
         self, objective: Concave, z: Vector, t: int, rng: np.random.Generator | None = None
     ) -> Vector:
-        return super().gradient(objective, z, t, rng) * (1.0 - 1e-9 * NOISE.random())
+        return super().gradient(objective, z, t, rng) * (1.0 - 1e-12 * NOISE.random())
 
 
 NOISE = np.random.default_rng(0)
@@ -324,6 +399,8 @@ SMOOTHING_FAULTS: dict[type, set[str]] = {
     FarAway: {"approaches"},
     Jumping: {"approaches"},
     Bending: {"has_lipschitz_gradients"},
+    BendingAsItIs: {"has_lipschitz_gradients"},
+    Fastidious: {"approaches", "has_lipschitz_gradients"},
     Steep: {"has_lipschitz_gradients"},
     Lucky: {"needs_no_luck"},
     Shrinking: {"needs_no_luck"},

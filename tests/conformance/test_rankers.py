@@ -17,6 +17,8 @@ from fairwolfe.checks import (
     checks_for,
     outcomes,
 )
+from fairwolfe.checks.promise import examples_of
+from fairwolfe.checks.ranking import heeds_items, player_of_base
 from fairwolfe.contexts import Bilinear
 from fairwolfe.errors import ConformanceError, InvalidInput
 from fairwolfe.feedback import Shown
@@ -24,10 +26,14 @@ from fairwolfe.linalg import UPDATES
 from fairwolfe.objectives import EqualExposure, GiniEquality, TwoSided
 from fairwolfe.problem import Problem
 from fairwolfe.protocols import Choice, Decision, Matrix, Vector
-from fairwolfe.ranking import FWLinUCBRank, LinUCBRank
+from fairwolfe.ranking import FWLinUCBRank, LinUCBRank, Ranker
+from fairwolfe.ranking.policies import as_policy
 from fairwolfe.ranking.ranker import RankState
 from fairwolfe.reduction import FrankWolfe
 from fairwolfe.reduction.frank_wolfe import State
+from fairwolfe.registry import KINDS, import_class
+from fairwolfe.streams import stream
+from tests.conformance.subclasses import below
 from tests.conformance.test_players import Frozen
 
 NOISE = np.random.default_rng(0)
@@ -254,6 +260,7 @@ BASE_FAULTS: dict[type, set[str]] = {
     },
     Repeating: {
         "only_reads_when_acting",
+        "learns_late",
         "follows_any_direction_of_items",
         "takes_new_items",
     },
@@ -390,6 +397,49 @@ def test_what_ranks_is_checked_as_such() -> None:
     assert checks_for(inside) is RANKING_POLICY_CHECKS
     assert check(inside) == len(RANKING_POLICY_CHECKS)
     assert checks_for(FrankWolfe.examples()[0]) is POLICY_CHECKS
+
+
+# --- every ranker of the package, also those that no name leads to ------------------------------
+
+
+def rankers() -> dict[Any, type]:
+    """Those of the registry's bandits and inside its policies, with their classes."""
+    found: dict[Any, type] = {}
+    for kind in ("bandits", "policies"):
+        for address in KINDS[kind].values():
+            cls = import_class(address)
+            if getattr(cls, "ranks", False):
+                for example in examples_of(cls):
+                    ranker = getattr(getattr(example, "shell", example), "base", example)
+                    found[ranker] = type(ranker)
+    return found
+
+
+def test_every_ranker_is_reached() -> None:
+    ours = {cls for cls in below(Ranker) if cls.__module__.startswith("fairwolfe.")}
+    assert set(rankers().values()) == ours
+    assert len(ours) >= 3
+
+
+@pytest.mark.parametrize("ranker", rankers(), ids=repr)
+def test_every_ranker_keeps_its_contract(ranker: Any) -> None:
+    assert checks_for(ranker) is RANKING_BASE_CHECKS
+    assert check(ranker) == len(RANKING_BASE_CHECKS)
+
+
+@pytest.mark.parametrize("ranker", rankers(), ids=repr)
+def test_every_ranker_alone_keeps_the_contract_of_policies(ranker: Any) -> None:
+    policy = as_policy(ranker)
+    assert checks_for(policy) is RANKING_POLICY_CHECKS
+    assert check(policy) == len(RANKING_POLICY_CHECKS)
+
+
+@pytest.mark.parametrize("ranker", rankers(), ids=repr)
+def test_rankers_of_the_registry_heed_the_direction_of_items(ranker: Any) -> None:
+    """So that they are asked not to show new items that are unwanted."""
+    rng = stream(0, "checks")
+    state = player_of_base(ranker).learned(rng)
+    assert heeds_items(ranker, state, rng) == isinstance(ranker, LinUCBRank)
 
 
 def test_a_broken_promise_is_told_in_a_sentence() -> None:

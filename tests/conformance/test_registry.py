@@ -3,30 +3,64 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Iterator
+from importlib import import_module
+from pkgutil import iter_modules, walk_packages
 from typing import Any
 
 import pytest
 
-import fairwolfe.objectives
-import fairwolfe.smoothing
+import fairwolfe
+from fairwolfe import checks
 from fairwolfe.checks import (
+    CONTRACTS,
     OBJECTIVE_CHECKS,
+    RANKINGS,
     SMOOTHING_CHECKS,
     check,
     checks_for,
     outcomes,
 )
-from fairwolfe.checks.promise import examples_of
+from fairwolfe.checks.objective import is_lipschitz, is_smooth_if_it_says_so
+from fairwolfe.checks.promise import examples_of, length, require
+from fairwolfe.checks.smoothing import smoothable
 from fairwolfe.errors import ConformanceError, InvalidInput
-from fairwolfe.objectives import Concave, Linear, Minimum
+from fairwolfe.objectives import (
+    AtLeast,
+    AtMost,
+    ByGroup,
+    Concave,
+    Custom,
+    EqualExposure,
+    GeneralizedGini,
+    GiniEquality,
+    GiniWelfare,
+    Linear,
+    Mapped,
+    Minimum,
+    Nash,
+    PerMerit,
+    TwoSided,
+    Welfare,
+)
 from fairwolfe.problem import Problem
-from fairwolfe.protocols import Vector
-from fairwolfe.registry import KINDS, load, names
+from fairwolfe.protocols import (
+    Base,
+    Environment,
+    Objective,
+    Oracle,
+    Policy,
+    ScalarPolicy,
+    Smoothing,
+    Vector,
+)
+from fairwolfe.registry import KINDS, import_class, load, names
 from fairwolfe.smoothing import Moreau
 from fairwolfe.streams import stream
 from tests.capabilities import marks_of
 from tests.conformance.broken import OBJECTIVE_FAULTS, SMOOTHING_FAULTS, TooFlat, WrongProx
+from tests.conformance.subclasses import below
 
 
 def checks_of(kind: str, name: str) -> list[Any]:
@@ -44,39 +78,207 @@ def entries() -> Iterator[Any]:
             yield from (pytest.param(kind, name, one, marks=marks_of(name)) for one in found)
 
 
+@pytest.fixture
+def promises(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the checks require, as they do: a check that requires nothing has checked nothing."""
+    made: list[str] = []
+
+    def counting(condition: bool, broken: str) -> None:
+        made.append(broken)
+        require(condition, broken)
+
+    for found in walk_packages(checks.__path__, "fairwolfe.checks."):
+        module = import_module(found.name)
+        if hasattr(module, "require"):
+            monkeypatch.setattr(module, "require", counting)
+    return made
+
+
+# What a check does not ask of a class: its contract leaves it open, by the docstring of the check.
+NOT_ASKED: dict[str, set[str]] = {
+    "draws_many_like_one": {
+        "factor_model",
+        "finite-ranking",
+        "lastfm-2k",
+        "lastfm-50",
+        "listening",
+    },
+    "draws_many_users_like_one": {"finite", "mehrotra", "nonlinear"},
+    "has_prox_or_says_no": {"by-group", "custom", "mapped", "per-merit"},
+    "is_smooth_if_it_says_so": {
+        "at-least",
+        "at-most",
+        "by-group",
+        "equal-exposure",
+        "gini-equality",
+        "gini-welfare",
+        "mapped",
+        "minimum",
+        "on",
+        "per-merit",
+        "sum",
+    },
+    "keeps_blocks_apart": {"sklearn"},
+    "keeps_its_regret_bound": {"sklearn"},
+    "keeps_the_direction_of_a_linear_objective": {
+        "fairlearn-rank",
+        "molincb",
+        "unbiased-linucb-rank",
+    },
+    "shows_slot_by_slot": {"finite", "mehrotra", "nonlinear"},
+    "tells_true_probabilities": {"thompson"},
+    "treats_per_arm_contexts_as_their_flat_form": {"extended"},
+}
+
+
 @pytest.mark.parametrize(("kind", "name", "wanted"), list(entries()))
-def test_every_class_of_the_registry_keeps_its_contract(kind: str, name: str, wanted: str) -> None:
+def test_every_class_of_the_registry_keeps_its_contract(
+    kind: str, name: str, wanted: str, promises: list[str]
+) -> None:
     one = next(c for c in checks_of(kind, name) if c.__name__ == wanted)
     for example in examples_of(load(kind, name)):
         one(example, stream(0, "checks", wanted))
+    assert bool(promises) == (name not in NOT_ASKED.get(wanted, ()))
+
+
+def test_what_is_not_asked_is_of_checks_and_names_that_exist() -> None:
+    contracts = [*CONTRACTS.values(), *RANKINGS.values()]
+    assert set(NOT_ASKED) <= {one.__name__ for contract in contracts for one in contract}
+    assert set().union(*NOT_ASKED.values()) <= {name for kind in KINDS.values() for name in kind}
+
+
+# --- every class is in the registry ----------------------------------------------------------
+
+OTHER_PACKAGES = {"checks", "cli", "lab", "simulation"}
+"""Those that hold no class of a kind."""
+
+NO_KIND = {"Concave", "LinearOracle", "LinearState", "Live", "Ranker", "Regression", "RegretBound"}
+"""Public classes to derive from, or that are handed out: of no kind themselves."""
+
+CONTRACT_OF: dict[str, Any] = {
+    "bandits": Base,
+    "environments": Environment,
+    "objectives": Objective,
+    "oracles": Oracle,
+    "policies": Policy,
+    "scalar_policies": ScalarPolicy,
+    "smoothings": Smoothing,
+}
+
+
+def public_classes() -> set[type]:
+    """Of every package, also of those that are still to come."""
+    found = set()
+    for package in iter_modules(fairwolfe.__path__, "fairwolfe."):
+        if package.ispkg and package.name.removeprefix("fairwolfe.") not in OTHER_PACKAGES:
+            module = import_module(package.name)
+            found |= {getattr(module, name) for name in module.__all__}
+    return {one for one in found if inspect.isclass(one)}
+
+
+def off_the_registry() -> set[str]:
+    """Names of classes that are public or registered, and not both."""
+    listed = [import_class(address) for kind in KINDS.values() for address in kind.values()]
+    assert len(set(listed)) == len(listed), "two names for one class"
+    return {one.__name__ for one in public_classes() ^ set(listed)}
+
+
+def test_every_public_class_is_in_the_registry_and_what_is_there_is_public() -> None:
+    assert off_the_registry() == NO_KIND
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whatever_is_left_out_of_the_registry_is_missed(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in list(KINDS[kind]):
+        left_out = load(kind, name)
+        with monkeypatch.context() as patched:
+            patched.delitem(KINDS[kind], name)
+            assert off_the_registry() == NO_KIND | {left_out.__name__}
+
+
+def test_what_is_registered_and_not_public_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    private = "fairwolfe.ranking.fairlearn_rank:_DeprivedFirst"
+    monkeypatch.setitem(KINDS["bandits"], "deprived-first", private)
+    assert off_the_registry() == NO_KIND | {"_DeprivedFirst"}
 
 
 @pytest.mark.parametrize(
-    ("module", "kind"),
-    [(fairwolfe.objectives, "objectives"), (fairwolfe.smoothing, "smoothings")],
-    ids=["objectives", "smoothings"],
+    ("kind", "name"),
+    [pytest.param(k, n, marks=marks_of(n)) for k in KINDS for n in names(k)],
 )
-def test_every_public_class_is_in_the_registry(module: Any, kind: str) -> None:
-    public = {getattr(module, name) for name in module.__all__}
-    concrete = {c for c in public if inspect.isclass(c) and not inspect.isabstract(c)}
-    assert concrete == {load(kind, name) for name in KINDS[kind]}
+def test_every_class_is_of_the_kind_that_it_is_registered_as(kind: str, name: str) -> None:
+    assert set(CONTRACT_OF) == set(KINDS)
+    for example in examples_of(load(kind, name)):
+        contract = CONTRACT_OF[kind]
+        assert checks_for(example) in (CONTRACTS[contract], RANKINGS.get(contract))
 
 
 def test_every_leaf_of_the_package_is_reached_by_the_checks() -> None:
     """No concrete subclass of Concave of the package hides from the registry."""
 
-    def below(cls: type) -> Iterator[type]:
-        subclasses: list[type] = type.__subclasses__(cls)
-        for sub in subclasses:
-            yield sub
-            yield from below(sub)
-
     def hidden(cls: type) -> bool:
         ours = cls.__module__.startswith("fairwolfe.")
-        return inspect.isabstract(cls) or cls.__name__.startswith("_") or not ours
+        shared = cls.__name__.startswith("_") and any(below(cls))
+        return inspect.isabstract(cls) or shared or not ours
 
     concrete = {cls for cls in below(Concave) if not hidden(cls)}
     assert concrete == {load("objectives", name) for name in KINDS["objectives"]}
+
+
+# --- constants are checked where they matter ---------------------------------------------------
+
+NASH = Nash(0.1)
+CURVED = [
+    NASH,
+    Welfare(0.9, 0.1),
+    3.0 * NASH,
+    NASH.on(2, 0),
+    NASH + Welfare(0.5, 0.2),
+    NASH.on(0, 1) + 3.0 * NASH.on(2),
+    Mapped(NASH, ((1.0, 0.5, 0.0), (0.0, 0.2, 2.0))),
+    ByGroup(NASH, "aab"),
+    PerMerit(NASH, (0.5, 1.0, 2.0)),
+    TwoSided(NASH, beta=2.0),
+    TwoSided(GiniEquality(), beta=0.0, users=NASH, n_users=2),
+]
+FLAT = {GeneralizedGini, Linear}  # smooth with C = 0, or not smooth
+KINKED = {AtLeast, AtMost, EqualExposure, GiniEquality, GiniWelfare, Minimum}  # never smooth
+UNKNOWN = {Custom}  # whoever promises that it is smooth names no constant
+
+
+def test_every_class_that_bends_is_among_the_curved() -> None:
+    listed = {load("objectives", name) for name in KINDS["objectives"]}
+    assert {type(f) for f in CURVED} == listed - FLAT - KINKED - UNKNOWN
+    for kind in listed:
+        constants = {f.smoothness(length(f)) for f in examples_of(kind) if f.smooth}
+        assert (math.inf in constants) == (kind in UNKNOWN)
+        if kind in FLAT | KINKED:
+            assert constants == ({0.0} if kind in FLAT else set())
+        assert any(math.isfinite(f.lipschitz(length(f))) for f in examples_of(kind))
+
+
+@pytest.mark.parametrize("constant", ["smoothness", "lipschitz"])
+@pytest.mark.parametrize("f", CURVED, ids=repr)
+def test_half_of_a_constant_is_too_small(
+    f: Concave, constant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = getattr(f, constant)(length(f))
+    assert 0.0 < known < math.inf
+    one = {"smoothness": is_smooth_if_it_says_so, "lipschitz": is_lipschitz}[constant]
+    one(f, stream(0, "checks", one.__name__))
+    monkeypatch.setattr(type(f), constant, lambda self, n: 0.5 * known)
+    with pytest.raises(ConformanceError, match=r"is too small|> L"):
+        one(f, stream(0, "checks", one.__name__))
+
+
+@pytest.mark.parametrize("name", KINDS["smoothings"])
+def test_smoothings_are_checked_with_what_they_accept(name: str) -> None:
+    refused = {Nash} if name == "randomized" else set()  # its points may be outside the domain
+    for smoothing in examples_of(load("smoothings", name)):
+        accepted = {type(f) for f in smoothable(smoothing)}
+        assert accepted == {load("objectives", one) for one in KINDS["objectives"]} - refused
 
 
 # --- every check can fail --------------------------------------------------------------------

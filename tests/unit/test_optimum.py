@@ -247,16 +247,19 @@ def test_every_certificate_lies_above_the_function(name: str) -> None:
     for f in sized(name):
         n = f.size or 5
         leaves = Leaves(f, n)
+        certified = 0
         for _ in range(20):
             leaves.widen((10.0 ** rng.uniform(-6.0, 1.0, len(leaves.leaves))).tolist())
             shifted = leaves.matrix @ rng.uniform(-1.0, 1.0, n) + rng.normal(size=len(leaves.reach))
             g, p = leaves.touch(shifted)
             if not np.isfinite(leaves.value(p)):
                 continue  # a proximal point at the edge of the domain, outside by rounding
+            certified += 1
             intercept, slope = leaves.value(p) - g @ p, leaves.matrix.T @ g
             for z in rng.uniform(0.0, 2.0, (20, n)):
                 reach = float(intercept + slope @ z)
                 assert f.value(z) <= reach + 1e-9 * (1.0 + abs(reach) + np.abs(g).max())
+        assert certified >= 10, f
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)

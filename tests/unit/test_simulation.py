@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fairwolfe import Problem
-from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Uniform, VowpalWabbit
+from fairwolfe.bandits import EpsilonGreedy, Extended, LinUCB, SquareCB, Uniform, VowpalWabbit
 from fairwolfe.bandits.choosing import LinearBandit
 from fairwolfe.environments import Finite, Mehrotra
 from fairwolfe.errors import FairwolfeError, InvalidInput, NumericalFailure
@@ -148,13 +148,18 @@ def test_interpreted_is_compiled(name: str, world: str) -> None:
     objective, environment = all_objectives()[name], WORLDS[world]
     for base in bases():
         assert_alike(FrankWolfe(objective, base), environment, 60)
+    turned_away = set()
     for smoothing in smoothings(objective):
         if refused(FrankWolfe(objective, Uniform(), smoothing), environment):
+            turned_away.add(type(smoothing))
             continue
         for base in (LinUCB(exploration=0.3), SquareCB(gamma0=50.0), EpsilonGreedy(0.2)):
             assert_alike(FrankWolfe(objective, base, smoothing), environment, 60)
     if objective.everywhere:
         assert_alike(MOLinCB(objective, steps=3), environment, 60)
+    without_prox = isinstance(objective, Custom) and not objective.smooth
+    expected = {Moreau} if without_prox else set() if objective.everywhere else {Randomized}
+    assert turned_away == expected
 
 
 def test_the_objectives_are_all_there() -> None:
@@ -170,6 +175,12 @@ def test_the_objectives_are_all_there() -> None:
     seen = {kind for objective in all_objectives().values() for kind in parts(objective)}
     assert seen >= {load("objectives", n) for n in names("objectives")} - {TwoSided}
     assert On in seen
+
+
+def test_the_bandits_are_all_there() -> None:
+    """But for rankers, and policies of others, which have no compiled form."""
+    seen = {type(base) for base in bases()}
+    assert {load("bandits", n) for n in names("bandits")} - seen == {Extended, LinUCBRank}
 
 
 @pytest.mark.parametrize("world", WORLDS)

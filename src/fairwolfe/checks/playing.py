@@ -213,7 +213,9 @@ def learns_late(player: Player, rng: np.random.Generator) -> None:
             state = player.update(state, choice, rewards(player.problem, rng))
     for choice in reversed(waiting):
         state = player.update(state, choice, rewards(player.problem, rng))
-    player.act(state, next(contexts(player.problem, rng, 1)), rng)
+    context = next(contexts(player.problem, rng, 1))
+    last = player.act(state, context, rng).action
+    require(is_action(player.problem, context, last), f"after late rewards the action is {last!r}")
 
 
 def refuses_bad_contexts(player: Player, rng: np.random.Generator) -> None:

@@ -24,7 +24,7 @@ from fairwolfe.problem import Problem
 from fairwolfe.protocols import Vector
 from fairwolfe.streams import stream
 
-__all__ = ["RANKING_BASE_CHECKS", "RANKING_POLICY_CHECKS"]
+__all__ = ["RANKING_BASE_CHECKS", "RANKING_POLICY_CHECKS", "heeds_items", "player_of_base"]
 
 _ROUNDS = 60
 _PAIR = (2, 3)
@@ -42,7 +42,8 @@ def _direction(rng: np.random.Generator, problem: Problem) -> Vector:
     return g
 
 
-def _player(base: Any) -> Player:
+def player_of_base(base: Any) -> Player:
+    """A ranker with a fixed direction."""
     direction = _direction(stream(0, "checks", "direction"), _PROBLEM)
     return Player(
         _PROBLEM,
@@ -55,7 +56,7 @@ def _player(base: Any) -> Player:
 
 def follows_any_direction_of_items(base: Any, rng: np.random.Generator) -> None:
     """A direction of any sign and size will do, also 0."""
-    player = _player(base)
+    player = player_of_base(base)
     state, problem = player.learned(rng), player.problem
     for scale in (-1.0, 0.0, 1e-6, 1e3):
         context = next(contexts(problem, rng, 1))
@@ -68,7 +69,7 @@ def follows_any_direction_of_items(base: Any, rng: np.random.Generator) -> None:
 
 def refuses_directions_of_another_length(base: Any, rng: np.random.Generator) -> None:
     """A direction has a number for each item, then for each reward; else it is refused."""
-    player = _player(base)
+    player = player_of_base(base)
     state = player.learned(rng)
     context = next(contexts(player.problem, rng, 1))
     for n in (1, _ITEMS, _ITEMS + 1, _ITEMS + 3):
@@ -80,6 +81,18 @@ def refuses_directions_of_another_length(base: Any, rng: np.random.Generator) ->
         )
 
 
+def heeds_items(base: Any, state: Any, rng: np.random.Generator) -> bool:
+    """Whether an item is shown because the direction asks for it; some rankers look at users only.
+
+    The state is one of the problem of these checks.
+    """
+    context, g = next(contexts(_PROBLEM, rng, 1)), _direction(rng, _PROBLEM)
+    before = base.act(state, context, g, stream(0, "checks")).action.tolist()
+    wanted = next(i for i in range(_ITEMS) if i not in before)
+    g[wanted] = 1e6
+    return wanted in base.act(state, context, g, stream(0, "checks")).action
+
+
 def takes_new_items(base: Any, rng: np.random.Generator) -> None:
     """If it has `with_items`: what was learnt stays, and new items can be shown and learnt from.
 
@@ -87,9 +100,10 @@ def takes_new_items(base: Any, rng: np.random.Generator) -> None:
     """
     if not hasattr(base, "with_items"):
         return
-    player = _player(base)
+    player = player_of_base(base)
     state, old = player.learned(rng), player.problem
-    new = replace(old, n_items=_ITEMS + 2)
+    heeds, n = heeds_items(base, state, rng), _ITEMS + 2
+    new = replace(old, n_items=n)
     earlier = player.act(state, next(contexts(old, rng, 1)), rng)
     before = deepcopy(state)
     longer = base.with_items(state, rng.normal(size=(2, _PAIR[1])) / 3.0)
@@ -100,7 +114,10 @@ def takes_new_items(base: Any, rng: np.random.Generator) -> None:
         plain = base.act(state, some, g, stream(t, "checks"))
         wide = np.insert(g, _ITEMS, [-1e6, -1e6])  # exposing a new one is very bad
         choice = base.act(longer, context, wide, stream(t, "checks"))
-        unmoved = same(plain.action, choice.action)
+        if heeds:
+            unmoved = same(plain.action, choice.action)
+        else:  # a new one may stand above old ones, but brings up no other
+            unmoved = set(choice.action.tolist()) <= {*plain.action.tolist(), *range(_ITEMS, n)}
         require(unmoved, f"new items turned the ranking {plain.action} into {choice.action}")
     longer = base.update(longer, earlier, wide, rewards(new, rng))
     shown: set[int] = set()
@@ -138,7 +155,9 @@ def _distance(one: Any, other: Any) -> float:
 
 RANKING_BASE_CHECKS: list[Check] = [
     is_a_value,
-    *checks_of(_player, *PLAYER_CHECKS, refuses_bad_rewards, treats_products_as_their_flat_form),
+    *checks_of(
+        player_of_base, *PLAYER_CHECKS, refuses_bad_rewards, treats_products_as_their_flat_form
+    ),
     follows_any_direction_of_items,
     refuses_directions_of_another_length,
     takes_new_items,
