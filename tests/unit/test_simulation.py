@@ -390,7 +390,8 @@ def test_a_state_that_breaks_is_an_error(base: Any, compiled: bool | None) -> No
             return 1e200 * features, tags
 
     policy = FrankWolfe(Linear((1.0, 0.5)), base)
-    with pytest.raises((NumericalFailure, InvalidInput), match=r"no longer usable|at most a norm of"):
+    sentence = r"no longer usable|at most a norm of"
+    with pytest.raises((NumericalFailure, InvalidInput), match=sentence):
         simulate(policy, Huge(3, 2, 2), 50, compiled=compiled)
 
 
