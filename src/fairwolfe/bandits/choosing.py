@@ -357,15 +357,15 @@ class LinearBandit(ABC):
         except (TypeError, ValueError, AttributeError):
             block, fits = -1, False
         if not (fits and type(block) is int and 0 <= block < blocks):
-            raise self._wild(state, choice, limit**2)
+            raise self._wild(state, choice, limit * limit)
         reward = vector_of("reward", feedback, problem)
         if self.extended:
             wide, scalar = np.empty(reward.size * d), np.empty(1)
             extended_lesson(vector_of("direction", direction, problem), x, reward, wide, scalar)
             # Directions are gradients of f, at most its Lipschitz constant long where it has one.
             limit *= max(1.0, min(getattr(self, "lipschitz", None) or 1.0, _STEEP))
-            return limit**2, block, wide, scalar
-        return limit**2, block, x, reward
+            return limit * limit, block, wide, scalar
+        return limit * limit, block, x, reward
 
     @staticmethod
     def _wild(state: BanditState, choice: Choice, limit: float) -> InvalidInput:

@@ -401,11 +401,11 @@ class Ranker(Settings):
             rows = np.ascontiguousarray(state.features.T[items])
         if not (_is_plain(user, (p,)) and _is_plain(rows, (items.size, q))):
             raise self._wild(state, choice)
-        limit = row_limit(problem, self.ridge) ** 2
+        limit = row_limit(problem, self.ridge)
         counts = (state.exposed, state.shown, state.slots)
         learnt = (shown.exposed, shown.rewards)
         made = (items, user, rows, *learnt, known, self.owed)
-        return absorb_items.address, limit, *made, *counts, *state.oracle
+        return absorb_items.address, limit * limit, *made, *counts, *state.oracle
 
     @property
     def ridge_used(self) -> float:

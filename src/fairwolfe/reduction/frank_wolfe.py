@@ -336,7 +336,8 @@ class FrankWolfe:
         else:
             earned, reward = plan.base.reward(state.base, choice, feedback)
             stop = plan.problem.n_items or 0
-            first = min(plan.base.known(choice), stop)
+            # A base that learns nothing keeps nothing to say how many items there were.
+            first = min(plan.base.known(choice), stop) if plan.commits else stop
             older = isinstance(followed, np.ndarray) and followed.ndim == 1
             if older and followed.size < reward.size:
                 # Items were added since: what is followed for them stays as it is.

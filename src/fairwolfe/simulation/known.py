@@ -46,9 +46,6 @@ class _Oracle:
         items = np.asarray(choice.action)
         return feedback, totals(items, feedback, self.environment.problem().n_items)
 
-    def learn(self, state: None, choice: Choice, seen: Shown) -> None:
-        return None
-
 
 @dataclass(frozen=True)
 class Known:
