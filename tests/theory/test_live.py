@@ -276,7 +276,7 @@ def test_prompt_answers_keep_their_guarantee() -> None:
     for seed in range(3):
         last = two_contexts(0, 4000, seed)[-1]
         assert last.at_most is not None
-        assert 0.5 <= last.at_most <= 0.65  # seen: .58 to .60
+        assert 0.5 <= last.at_most <= 0.65
 
 
 def test_a_few_missing_answers_count_as_the_best_there_is() -> None:

@@ -300,4 +300,4 @@ def test_who_knows_everything_ranks_near_the_best() -> None:
     f = TwoSided(GiniEquality(), beta=0.5)
     trace = simulate(known(world, f), world, 400, checkpoints=[400])
     best = optimum(world, f)
-    assert best.value - 0.05 < trace.value[-1] < best.upper_bound + 0.05  # seen: .01 below
+    assert best.value - 0.05 < trace.value[-1] < best.upper_bound + 0.05

@@ -73,7 +73,7 @@ def test_one_row_of_a_hundred_norms_does_not_stop_the_agent_at_a_refresh() -> No
     play(agent, 10_200)
     assert agent.t == 10_201
     drift = agent.stats()["drift"]
-    assert 0.0 < drift < 1e-6  # seen: 1e-11
+    assert 0.0 < drift < 1e-6
 
 
 @pytest.mark.parametrize("ridge", [1e-5, 1e-7, 1e-12])
