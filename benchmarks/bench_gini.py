@@ -25,10 +25,10 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe.lab.numpy_loops import smoothed_gini
-from fairwolfe.lab.speed import about
+from fairwolfe.bench.numpy_loops import smoothed_gini
+from fairwolfe.bench.speed import about
+from fairwolfe.core.arrays import Vector
 from fairwolfe.objectives import GiniWelfare
-from fairwolfe.protocols import Vector
 from fairwolfe.smoothing import Moreau
 
 ROUNDS = 9

@@ -34,19 +34,8 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe._compile import kernel
-from fairwolfe.bilinear import (
-    absorb_items,
-    call_estimates,
-    contract_twice,
-    contract_user,
-    estimates_of,
-    turn_parameters,
-)
-from fairwolfe.environments import FactorModel, dcg
-from fairwolfe.environments.rankings import mean_of_ranking, observe
-from fairwolfe.lab.numpy_loops import RankingLoop, checked
-from fairwolfe.lab.speed import (
+from fairwolfe.bench.numpy_loops import RankingLoop, checked
+from fairwolfe.bench.speed import (
     CASES,
     Case,
     Rounds,
@@ -58,12 +47,23 @@ from fairwolfe.lab.speed import (
     ratios,
     turns,
 )
+from fairwolfe.environments import FactorModel, dcg
+from fairwolfe.environments.rankings import mean_of_ranking, observe
+from fairwolfe.kernels.bilinear import (
+    absorb_items,
+    call_estimates,
+    contract_twice,
+    contract_user,
+    estimates_of,
+    turn_parameters,
+)
+from fairwolfe.kernels.compile import kernel
+from fairwolfe.kernels.selection import top_k
 from fairwolfe.objectives.concave import call_gradient
 from fairwolfe.ranking import FairLearnRank, LinUCBRank, UnbiasedLinUCBRank
 from fairwolfe.ranking.kernels import call_rule
 from fairwolfe.ranking.observation import settle
 from fairwolfe.ranking.policies import alone
-from fairwolfe.selection import top_k
 
 FAIR, SLOTS = CASES[2].policy, 10
 ROUNDS = 9

@@ -9,9 +9,9 @@ averages that can be reached is the best one. Here every objective walks to its 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from fairwolfe.lab import preferences
+from fairwolfe.cli.demos import preferences
+from fairwolfe.core.problem import Problem
 from fairwolfe.objectives import AtLeast, GiniWelfare, Linear, Minimum
-from fairwolfe.problem import Problem
 from fairwolfe.smoothing import Moreau
 
 # %%

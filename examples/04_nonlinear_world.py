@@ -16,10 +16,10 @@ from sklearn.neural_network import MLPRegressor
 
 import fairwolfe as fw
 from fairwolfe.bandits import LinUCB, SquareCB
+from fairwolfe.core.streams import stream
 from fairwolfe.environments import Nonlinear
 from fairwolfe.objectives import Minimum
 from fairwolfe.oracles import SklearnRegressor
-from fairwolfe.streams import stream
 
 ROUNDS, SEEDS = 800, 4
 

@@ -13,9 +13,9 @@ import numpy as np
 
 import fairwolfe as fw
 from fairwolfe.bandits import LinUCB
+from fairwolfe.core.streams import stream
 from fairwolfe.environments import Finite
 from fairwolfe.objectives import AtLeast, AtMost, Minimum
-from fairwolfe.streams import stream
 
 ROUNDS = 30_000
 

@@ -99,11 +99,11 @@ def test_two_agents_in_four_threads(tmp_path: Path) -> None:
 
 
 GRADIENT = """
-from fairwolfe import _compile
+from fairwolfe.kernels import compile as compiling
 from fairwolfe.objectives import GiniWelfare, Linear
 
 f = GiniWelfare() + Linear((1.0, 2.0))
-print(f.gradient([0.2, 0.1]).tolist(), _compile.compilations() == 0)
+print(f.gradient([0.2, 0.1]).tolist(), compiling.compilations() == 0)
 """
 
 
@@ -121,7 +121,7 @@ def test_two_processes_on_one_empty_cache(tmp_path: Path) -> None:
 FORKED = """
 import os, signal, threading, time, warnings
 
-from fairwolfe import _compile
+from fairwolfe.kernels import compile as compiling
 from fairwolfe.objectives import GiniWelfare, Linear, Minimum, Nash
 
 warnings.simplefilter("ignore", DeprecationWarning)  # of a fork where there are threads
@@ -135,8 +135,8 @@ def compile_all():
 threading.Thread(target=compile_all).start()
 codes = []
 while len(codes) < 3 and not done.is_set():
-    before = _compile.compilations()
-    while _compile.compilations() == before and not done.is_set():
+    before = compiling.compilations()
+    while compiling.compilations() == before and not done.is_set():
         time.sleep(0.01)
     child = os.fork()
     if child == 0:
@@ -291,15 +291,15 @@ import json, warnings
 
 import numpy as np
 
-from fairwolfe import _compile
+from fairwolfe.kernels import compile as compiling
 from fairwolfe.bandits import LinUCB
 from fairwolfe.checks.rounds import contexts, rewards
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import GiniWelfare
-from fairwolfe.problem import Problem
+from fairwolfe.core.problem import Problem
 from fairwolfe.ranking import LinUCBRank
 from fairwolfe.reduction import FrankWolfe
-from fairwolfe.registry import load, names
+from fairwolfe.core.registry import load, names
 
 warnings.simplefilter("ignore")
 
@@ -328,11 +328,11 @@ for policy, n in policies():
             state = policy.init(problem)
         except InvalidInput:
             continue
-        for k in _compile._KERNELS:  # forget what was prepared for the others
+        for k in compiling._KERNELS:  # forget what was prepared for the others
             kept.append(k._dispatcher)
             k._dispatcher, k._address = None, 0
-        _compile.ready(policy.kernels(state))
-        before = _compile.preparations()
+        compiling.ready(policy.kernels(state))
+        before = compiling.preparations()
         rng = np.random.default_rng(0)
         try:
             for context in contexts(problem, rng, 300):
@@ -342,8 +342,8 @@ for policy, n in policies():
         except InvalidInput as error:  # such as Welfare where the average is outside its domain
             assert "domain" in str(error), error
         played += 1
-        if _compile.preparations() > before:
-            late[repr(policy)] = _compile.preparations() - before
+        if compiling.preparations() > before:
+            late[repr(policy)] = compiling.preparations() - before
         break
 print(json.dumps({"late": late, "played": played}))
 """

@@ -26,7 +26,7 @@ import pytest
 import fairwolfe
 from fairwolfe import errors
 from fairwolfe.cli import commands
-from fairwolfe.registry import KINDS
+from fairwolfe.core.registry import KINDS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -21,33 +21,32 @@ if TYPE_CHECKING:
         oracles,
         ranking,
         reduction,
-        registry,
         simulation,
         smoothing,
     )
     from fairwolfe.agent import Agent
-    from fairwolfe.contexts import Bilinear, PerArm
+    from fairwolfe.core import protocols, registry
+    from fairwolfe.core.contexts import Bilinear, PerArm
+    from fairwolfe.core.decision import Choice, Decision
+    from fairwolfe.core.feedback import Shown
+    from fairwolfe.core.problem import Problem
     from fairwolfe.errors import FairwolfeError
-    from fairwolfe.problem import Problem
+    from fairwolfe.fairness import metrics, tradeoff
     from fairwolfe.reduction import FrankWolfe, MOLinCB
-    from fairwolfe.simulation import (
-        bounds,
-        compare,
-        known,
-        metrics,
-        optimum,
-        simulate,
-        tradeoff,
-    )
+    from fairwolfe.simulation import compare, simulate
+    from fairwolfe.truth import bounds, known, optimum
 
 __all__ = [
     "Agent",
     "Bilinear",
+    "Choice",
+    "Decision",
     "FairwolfeError",
     "FrankWolfe",
     "MOLinCB",
     "PerArm",
     "Problem",
+    "Shown",
     "__version__",
     "bandits",
     "bounds",
@@ -61,6 +60,7 @@ __all__ = [
     "objectives",
     "optimum",
     "oracles",
+    "protocols",
     "ranking",
     "reduction",
     "registry",
@@ -73,17 +73,26 @@ __all__ = [
 # Names are imported when they are used: `import fairwolfe` stays fast.
 _PLACES = {
     "Agent": "fairwolfe.agent",
-    "Bilinear": "fairwolfe.contexts",
+    "Bilinear": "fairwolfe.core.contexts",
+    "Choice": "fairwolfe.core.decision",
+    "Decision": "fairwolfe.core.decision",
     "FairwolfeError": "fairwolfe.errors",
     "FrankWolfe": "fairwolfe.reduction",
     "MOLinCB": "fairwolfe.reduction",
-    "PerArm": "fairwolfe.contexts",
-    "Problem": "fairwolfe.problem",
+    "PerArm": "fairwolfe.core.contexts",
+    "Problem": "fairwolfe.core.problem",
+    "Shown": "fairwolfe.core.feedback",
     "compare": "fairwolfe.simulation",
-    "known": "fairwolfe.simulation",
-    "optimum": "fairwolfe.simulation",
+    "known": "fairwolfe.truth",
+    "optimum": "fairwolfe.truth",
     "simulate": "fairwolfe.simulation",
-    "tradeoff": "fairwolfe.simulation",
+    "tradeoff": "fairwolfe.fairness",
+}
+_FOLDERS = {
+    "bounds": "fairwolfe.truth.bounds",
+    "metrics": "fairwolfe.fairness.metrics",
+    "protocols": "fairwolfe.core.protocols",
+    "registry": "fairwolfe.core.registry",
 }
 
 
@@ -94,10 +103,8 @@ def __getattr__(name: str) -> Any:
         return version("fairwolfe")
     if name in _PLACES:
         return getattr(import_module(_PLACES[name]), name)
-    if name in ("bounds", "metrics"):
-        return import_module(f"fairwolfe.simulation.{name}")
     if name in __all__:
-        return import_module(f"fairwolfe.{name}")
+        return import_module(_FOLDERS.get(name, f"fairwolfe.{name}"))
     raise AttributeError(f"module 'fairwolfe' has no attribute {name!r}")
 
 

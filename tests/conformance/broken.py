@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe._compile import kernel
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput, NoProx
+from fairwolfe.kernels.compile import kernel
 from fairwolfe.objectives import Concave, Linear, Minimum, Nash, On
 from fairwolfe.objectives.concave import GRADIENT
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import Vector
 from fairwolfe.smoothing import Identity, Moreau
 
 

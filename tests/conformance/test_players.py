@@ -11,13 +11,14 @@ import pytest
 from fairwolfe.bandits import EpsilonGreedy, LinUCB
 from fairwolfe.bandits.choosing import BanditState, Evidence
 from fairwolfe.checks import BASE_CHECKS, ORACLE_CHECKS, POLICY_CHECKS, check, outcomes
-from fairwolfe.contexts import PerArm, arms
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.contexts import PerArm, arms
+from fairwolfe.core.decision import Choice, Decision
+from fairwolfe.core.problem import Problem
 from fairwolfe.errors import ConformanceError, InvalidInput
-from fairwolfe.linalg import UPDATES
+from fairwolfe.kernels.linalg import UPDATES
 from fairwolfe.objectives import GiniWelfare
 from fairwolfe.oracles import LinearState, RegretBound, Ridge
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import Choice, Decision, Vector
 from fairwolfe.reduction import FrankWolfe
 from fairwolfe.reduction.frank_wolfe import State
 

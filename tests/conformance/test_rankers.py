@@ -19,20 +19,21 @@ from fairwolfe.checks import (
 )
 from fairwolfe.checks.promise import examples_of
 from fairwolfe.checks.ranking import heeds_items, player_of_base
-from fairwolfe.contexts import Bilinear
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.contexts import Bilinear
+from fairwolfe.core.decision import Choice, Decision
+from fairwolfe.core.feedback import Shown
+from fairwolfe.core.problem import Problem
+from fairwolfe.core.registry import KINDS, import_class
+from fairwolfe.core.streams import stream
 from fairwolfe.errors import ConformanceError, InvalidInput
-from fairwolfe.feedback import Shown
-from fairwolfe.linalg import UPDATES
+from fairwolfe.kernels.linalg import UPDATES
 from fairwolfe.objectives import EqualExposure, GiniEquality, TwoSided
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import Choice, Decision, Matrix, Vector
 from fairwolfe.ranking import FWLinUCBRank, LinUCBRank, Ranker
 from fairwolfe.ranking.policies import as_policy
 from fairwolfe.ranking.ranker import RankState
 from fairwolfe.reduction import FrankWolfe
 from fairwolfe.reduction.frank_wolfe import State
-from fairwolfe.registry import KINDS, import_class
-from fairwolfe.streams import stream
 from tests.conformance.subclasses import below
 from tests.conformance.test_players import Frozen
 

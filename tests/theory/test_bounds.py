@@ -11,8 +11,11 @@ import pytest
 from scipy.optimize import linprog
 
 import fairwolfe as fw
-from fairwolfe import registry
 from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Thompson, Uniform
+from fairwolfe.core import registry
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.decision import Choice
+from fairwolfe.core.problem import Problem
 from fairwolfe.environments import Finite, Mehrotra
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
 from fairwolfe.objectives import (
@@ -27,11 +30,10 @@ from fairwolfe.objectives import (
     Welfare,
 )
 from fairwolfe.oracles import OnlineGradient, Ridge
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import Choice, Vector
 from fairwolfe.reduction import FrankWolfe, MOLinCB
-from fairwolfe.simulation import bounds, optimum, simulate
+from fairwolfe.simulation import simulate
 from fairwolfe.smoothing import Identity, Moreau, Randomized
+from fairwolfe.truth import bounds, optimum
 from tests.theory.worlds import A1, A2, AS_A_SUM, DISTANCE, MINIMUM
 
 LONG = 100_000
@@ -669,7 +671,7 @@ def test_the_uniform_policy_in_a_world_that_is_not_finite() -> None:
 
 
 def fw_stream(name: str) -> np.random.Generator:
-    from fairwolfe.streams import stream
+    from fairwolfe.core.streams import stream
 
     return stream(0, name)
 

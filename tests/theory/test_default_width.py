@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import fairwolfe as fw
+from fairwolfe.core.streams import stream
 from fairwolfe.environments import FactorModel, dcg
 from fairwolfe.objectives import Nash, TwoSided, Welfare
 from fairwolfe.ranking import FWLinUCBRank
-from fairwolfe.streams import stream
 
 OBJECTIVES = {
     "welfare": TwoSided(Welfare(0.5), beta=0.5),

@@ -9,14 +9,14 @@ import numpy as np
 
 import fairwolfe as fw
 from fairwolfe.bandits import EpsilonGreedy
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.streams import stream
 from fairwolfe.environments import FactorModel, Finite, dcg
 from fairwolfe.objectives import GiniEquality, Minimum, TwoSided
-from fairwolfe.protocols import Matrix, Vector
 from fairwolfe.ranking import FWLinUCBRank
 from fairwolfe.simulation import Lateness, delays, simulate
 from fairwolfe.simulation.delivery import LateRun
 from fairwolfe.simulation.streams import Streams
-from fairwolfe.streams import stream
 
 ITEMS = FactorModel(12, 15, dcg(5), n_factors=3)
 FAIR = TwoSided(GiniEquality(), beta=0.5)

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import fairwolfe as fw
+from fairwolfe.core.streams import stream
 from fairwolfe.environments import FactorModel, dcg
+from fairwolfe.fairness import TradeOff
+from fairwolfe.fairness.metrics import gini_index
+from fairwolfe.fairness.tradeoff.result import FAIR, FLOOR
 from fairwolfe.objectives import EqualExposure, GiniEquality, GiniWelfare, Welfare
-from fairwolfe.simulation import TradeOff
-from fairwolfe.simulation.metrics import gini_index
-from fairwolfe.simulation.tradeoff.result import FAIR, FLOOR
-from fairwolfe.streams import stream
 
 USERS, ITEMS, SLOTS = 6, 5, 2
 WORLD = FactorModel(USERS, ITEMS, dcg(SLOTS), n_factors=3)

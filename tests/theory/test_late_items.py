@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from fairwolfe import Agent
+from fairwolfe.core.arrays import Matrix
+from fairwolfe.core.streams import stream
 from fairwolfe.environments import FactorModel, dcg
 from fairwolfe.objectives import GiniEquality, TwoSided
-from fairwolfe.protocols import Matrix
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank
-from fairwolfe.streams import stream
 
 M, K = 12, 4
 WORLD = FactorModel(10, M + 1, dcg(K), n_factors=3)

@@ -16,16 +16,18 @@ import numpy as np
 import pytest
 
 from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Uniform
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.decision import Choice
+from fairwolfe.core.problem import Problem
 from fairwolfe.environments import Finite
-from fairwolfe.linalg import LOG_DET, predictions
+from fairwolfe.kernels.linalg import LOG_DET, predictions
 from fairwolfe.objectives import Concave, Custom, Linear, Nash
 from fairwolfe.oracles import Ridge
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import Choice, Matrix, Vector
 from fairwolfe.reduction import FrankWolfe
-from fairwolfe.simulation import optimum, simulate
+from fairwolfe.simulation import simulate
 from fairwolfe.simulation.compiled import CompiledRun
 from fairwolfe.simulation.streams import Streams
+from fairwolfe.truth import optimum
 from tests.theory.worlds import A1, A2, DISTANCE, MINIMUM
 
 # Two arms that say nothing about each other, and rewards that can start badly for the better one:

@@ -11,16 +11,16 @@ import pytest
 
 from fairwolfe.agent import Agent
 from fairwolfe.bandits import LinUCB, SquareCB
-from fairwolfe.contexts import arms
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.contexts import arms
+from fairwolfe.core.problem import Problem
+from fairwolfe.core.streams import stream
 from fairwolfe.environments import Finite, Mehrotra
 from fairwolfe.objectives import Concave, Linear, Minimum
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import Vector
 from fairwolfe.reduction import FrankWolfe, Live
 from fairwolfe.reduction.live import Watch
 from fairwolfe.reduction.windows import Windows
-from fairwolfe.simulation import optimum
-from fairwolfe.streams import stream
+from fairwolfe.truth import optimum
 from tests.theory.worlds import A1, A2, DISTANCE
 
 MUSIC = Mehrotra(n_arms=20, n_objectives=3, n_features=5)

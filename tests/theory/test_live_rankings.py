@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import fairwolfe as fw
+from fairwolfe.core.streams import stream
 from fairwolfe.environments import FactorModel, FiniteRanking, dcg
 from fairwolfe.objectives import GiniEquality, TwoSided
 from fairwolfe.ranking import FWLinUCBRank
 from fairwolfe.reduction import Live
-from fairwolfe.streams import stream
 
 B1 = (FiniteRanking.b1(), TwoSided(GiniEquality(), beta=3.0))
 MUSIC = (FactorModel(12, 8, dcg(3), n_factors=2), TwoSided(GiniEquality(), beta=0.3))

@@ -17,9 +17,9 @@ from fairwolfe.environments import Mehrotra
 from fairwolfe.oracles import Ridge
 from fairwolfe.reduction import FrankWolfe, MOLinCB
 from fairwolfe.simulation import Comparison, compare
-from fairwolfe.simulation.known import known
-from fairwolfe.simulation.optimum import Optimum, optimum
 from fairwolfe.smoothing import Moreau
+from fairwolfe.truth.known import known
+from fairwolfe.truth.optimum import Optimum, optimum
 
 SEEDS, HORIZON = 12, 1000
 SIZES = pytest.mark.parametrize("n_objectives", [5, 20])

@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 
 from fairwolfe.agent import Agent
+from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.environments import FactorModel, dcg
 from fairwolfe.objectives import GiniEquality, TwoSided
-from fairwolfe.protocols import Matrix, Vector
 from fairwolfe.ranking import FWLinUCBRank
 from fairwolfe.reduction.items import keep_items
-from fairwolfe.simulation import optimum
 from fairwolfe.simulation.compiled_rankings import CompiledRankings
 from fairwolfe.simulation.streams import Streams
+from fairwolfe.truth import optimum
 
 N_ITEMS, SLOTS, NEW = 40, 5, 39
 ARRIVAL, AFTER = 100_000, 5000

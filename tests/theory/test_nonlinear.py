@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 
 from fairwolfe.bandits import LinUCB, SquareCB
+from fairwolfe.core.arrays import Vector
 from fairwolfe.environments import Nonlinear
 from fairwolfe.objectives import Minimum
 from fairwolfe.oracles import SklearnRegressor
-from fairwolfe.protocols import Vector
 from fairwolfe.reduction import FrankWolfe
 from fairwolfe.simulation import simulate
-from fairwolfe.simulation.optimum import optimum
+from fairwolfe.truth.optimum import optimum
 
 SEEDS = range(8)
 WORLD, F = Nonlinear(), Minimum()

@@ -14,12 +14,13 @@ from functools import cache
 import numpy as np
 import pytest
 
+from fairwolfe.core.arrays import Vector
 from fairwolfe.environments import FactorModel, dcg
 from fairwolfe.objectives import ByGroup, Concave, GiniEquality, TwoSided
-from fairwolfe.protocols import Vector
 from fairwolfe.ranking import FWLinUCBRank, LinUCBRank
 from fairwolfe.ranking.policies import UTILITY
-from fairwolfe.simulation import Optimum, optimum, simulate
+from fairwolfe.simulation import simulate
+from fairwolfe.truth import Optimum, optimum
 
 SIZES = {"small": 3, "middle": 9, "large": 18}
 LABELS = [name for name, size in SIZES.items() for _ in range(size)]

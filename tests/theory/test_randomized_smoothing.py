@@ -12,9 +12,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fairwolfe.core.streams import stream
 from fairwolfe.objectives import Minimum
 from fairwolfe.smoothing import Moreau, Randomized
-from fairwolfe.streams import stream
 
 ARMS = np.array([[1.0, 0.0], [0.0, 1.0], [0.55, 0.55]])
 BEST = 0.55

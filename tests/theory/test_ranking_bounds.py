@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 
 import fairwolfe as fw
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.problem import Problem
 from fairwolfe.environments import FactorModel, dcg
 from fairwolfe.errors import OutsideAssumptions
 from fairwolfe.objectives import Concave, GiniEquality, Nash, TwoSided
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import Vector
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank, LinUCBRank, UnbiasedLinUCBRank
 from fairwolfe.ranking.policies import UTILITY
 from fairwolfe.reduction import FrankWolfe
-from fairwolfe.simulation import bounds, optimum, simulate
+from fairwolfe.simulation import simulate
 from fairwolfe.smoothing import Moreau, Randomized
+from fairwolfe.truth import bounds, optimum
 from tests.theory.test_ranking_links import B1, FAIR, WrongSign
 
 LONG = 100_000

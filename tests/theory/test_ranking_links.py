@@ -14,19 +14,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairwolfe._compile import kernel
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.decision import Choice
 from fairwolfe.environments import FiniteRanking
-from fairwolfe.linalg import LOG_DET
+from fairwolfe.kernels.compile import kernel
+from fairwolfe.kernels.linalg import LOG_DET
 from fairwolfe.objectives import Concave, GiniEquality, TwoSided
-from fairwolfe.protocols import Choice, Matrix, Vector
 from fairwolfe.ranking import LinUCBRank
 from fairwolfe.ranking.kernels import RANK
 from fairwolfe.ranking.policies import UTILITY
 from fairwolfe.reduction import FrankWolfe
-from fairwolfe.simulation import optimum
 from fairwolfe.simulation.compiled_rankings import CompiledRankings
 from fairwolfe.simulation.streams import Streams
 from fairwolfe.smoothing import Moreau
+from fairwolfe.truth import optimum
 
 B1 = FiniteRanking.b1()
 

@@ -12,12 +12,16 @@ import numpy as np
 import pytest
 
 import fairwolfe as fw
+from fairwolfe.core.streams import stream
 from fairwolfe.environments import FactorModel
+from fairwolfe.fairness.metrics import gini_index
+from fairwolfe.fairness.tradeoff import Frontier
 from fairwolfe.lab.build import build
-from fairwolfe.lab.catalogue import STUDIES
-from fairwolfe.lab.curves import Curves
 from fairwolfe.lab.experiment import Experiment
-from fairwolfe.lab.judges import (
+from fairwolfe.objectives import Concave, GiniEquality, GiniWelfare, TwoSided, Welfare
+from fairwolfe.paper.catalogue import STUDIES
+from fairwolfe.paper.curves import Curves
+from fairwolfe.paper.judges import (
     FAIR,
     FLOOR,
     PLAIN,
@@ -26,12 +30,8 @@ from fairwolfe.lab.judges import (
     highest_throughout,
     item_side_weighs_more,
 )
-from fairwolfe.objectives import Concave, GiniEquality, GiniWelfare, TwoSided, Welfare
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank, LinUCBRank, UnbiasedLinUCBRank
-from fairwolfe.simulation.metrics import gini_index
-from fairwolfe.simulation.tradeoff import Frontier
 from fairwolfe.smoothing import Identity, Moreau
-from fairwolfe.streams import stream
 
 pytestmark = [pytest.mark.needs("lastfm data", "implicit", "pyarrow"), pytest.mark.slow]
 

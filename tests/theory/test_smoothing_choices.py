@@ -17,7 +17,7 @@ import pytest
 
 import fairwolfe as fw
 from fairwolfe.bandits import LinUCB
-from fairwolfe.protocols import Vector
+from fairwolfe.core.arrays import Vector
 from fairwolfe.smoothing import Moreau, Randomized
 from tests.theory.worlds import A1, A2, DISTANCE, MINIMUM
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from fairwolfe.bandits import Extended, SquareCB, Uniform, VowpalWabbit
+from fairwolfe.core.arrays import Vector
 from fairwolfe.environments import Mehrotra
 from fairwolfe.oracles import Ridge
-from fairwolfe.protocols import Vector
 from fairwolfe.reduction import FrankWolfe
 from fairwolfe.simulation import simulate
 from fairwolfe.smoothing import Moreau

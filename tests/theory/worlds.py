@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairwolfe._compile import kernel
+from fairwolfe.core.arrays import Vector
 from fairwolfe.environments import Finite
+from fairwolfe.kernels.compile import kernel
 from fairwolfe.objectives import AtLeast, AtMost, Concave, Minimum
 from fairwolfe.objectives.concave import GRADIENT
-from fairwolfe.protocols import Vector
 
 __all__ = ["A1", "A2", "AS_A_SUM", "DISTANCE", "MINIMUM", "Distance"]
 

@@ -39,7 +39,7 @@ from pathlib import Path
 
 from fairwolfe.environments import Mehrotra
 from fairwolfe.objectives import Minimum
-from fairwolfe.protocols import Choice
+from fairwolfe.core.decision import Choice
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
+from fairwolfe.core.arrays import Vector
 from fairwolfe.objectives import (
     AtLeast,
     AtMost,
@@ -24,7 +25,6 @@ from fairwolfe.objectives import (
     TwoSided,
     Welfare,
 )
-from fairwolfe.protocols import Vector
 
 SIZE = 5
 

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from fairwolfe import Agent, Problem
-from fairwolfe.agent_file import arrays_of
-from fairwolfe.contexts import Bilinear
+from fairwolfe.agent.file import arrays_of
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.contexts import Bilinear
+from fairwolfe.core.decision import Decision
+from fairwolfe.core.streams import stream
 from fairwolfe.objectives import GiniEquality, TwoSided
-from fairwolfe.protocols import Decision, Matrix, Vector
 from fairwolfe.ranking import FWLinUCBRank
-from fairwolfe.streams import stream
 
 M, K, P, Q = 8, 3, 2, 3
 PROBLEM = Problem.ranking(M, K, (P, Q), parameter_norm=1.0)

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from fairwolfe.protocols import Matrix
+from fairwolfe.core.arrays import Matrix
 
 
 class Recorder(RegressorMixin, BaseEstimator):  # type: ignore[misc]

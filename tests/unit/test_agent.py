@@ -19,13 +19,15 @@ from numpy.typing import NDArray
 
 import fairwolfe as fw
 from fairwolfe import Agent, FrankWolfe, MOLinCB, PerArm, Problem
-from fairwolfe.agent_file import arrays_of
+from fairwolfe.agent.file import arrays_of
+from fairwolfe.agent.ledger import Ledger
 from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Thompson, Uniform
+from fairwolfe.core.decision import Decision
+from fairwolfe.core.problem import Frozen
+from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput
-from fairwolfe.ledger import Ledger
 from fairwolfe.objectives import AtLeast, GiniWelfare, Linear, Minimum, Nash
 from fairwolfe.oracles import OnlineGradient
-from fairwolfe.protocols import Decision
 from fairwolfe.smoothing import Randomized
 
 PROBLEM = Problem.arms(3, {"clicks": (0, 1), "minutes": (0, 10)})
@@ -59,8 +61,7 @@ def test_the_ten_lines_of_the_readme(
     monkeypatch.chdir(tmp_path)
     context = np.random.default_rng(0).random((7, 12)) / 4
     # fmt: off
-    import fairwolfe as fw  # noqa: I001
-    from fairwolfe.objectives import Linear, AtMost
+    from fairwolfe.objectives import AtMost, Linear
 
     problem = fw.Problem.arms(n_features=12, rewards={"clicks": (0, 1), "minutes": (0, 120), "cost": (0, .05)})  # noqa: E501
     f = Linear({"clicks": 1., "minutes": .5}) + AtMost({"cost": .01}, penalty=20.)
@@ -85,7 +86,7 @@ def test_the_ten_lines_of_the_readme(
 def test_the_agent_is_the_policy_with_its_state_and_stream() -> None:
     policy = FrankWolfe(GiniWelfare(), SquareCB(gamma0=10.0))
     one, rng = agent(policy, seed=3), np.random.default_rng(1)
-    state, draws = policy.init(PROBLEM), fw.streams.stream(3, "policy")
+    state, draws = policy.init(PROBLEM), stream(3, "policy")
     for n_arms in itertools.islice(itertools.cycle([1, 2, 7, 4]), 60):
         given, reward = context(rng, n_arms), rng.random(2)
         mine, plain = one.act(given), policy.act(state, given, draws)
@@ -120,7 +121,7 @@ def test_rewards_by_vector_by_name_and_in_any_numbers() -> None:
         np.array([[1.0, 9.0], [3.5, 9.0]])[:, 0],
         np.array([1.0, 3.5], dtype=">f8"),
         {"minutes": 3.5, "clicks": True},
-        fw.problem.Frozen({"clicks": np.float64(1.0), "minutes": 3.5}),
+        Frozen({"clicks": np.float64(1.0), "minutes": 3.5}),
     ]
     frozen = np.array(expected)
     frozen.flags.writeable = False
@@ -131,7 +132,7 @@ def test_rewards_by_vector_by_name_and_in_any_numbers() -> None:
 
 
 def test_contexts_that_cannot_be_written_to_compile_nothing() -> None:
-    from fairwolfe._compile import compilations
+    from fairwolfe.kernels.compile import compilations
 
     one = agent()
     one.update(one.act(np.eye(3)), [0.0, 1.0])
@@ -572,10 +573,10 @@ READY = """
 import sys, warnings
 import numpy as np
 import fairwolfe as fw
-from fairwolfe._compile import preparations
+from fairwolfe.kernels.compile import preparations
 from fairwolfe.bandits import LinUCB, SquareCB, Thompson
 from fairwolfe.objectives import GiniEquality, GiniWelfare, Linear, Minimum, TwoSided, Welfare
-from fairwolfe.protocols import Decision
+from fairwolfe.core.decision import Decision
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank
 from fairwolfe.smoothing import Randomized
 

@@ -14,14 +14,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fairwolfe import Agent, Bilinear, FrankWolfe, MOLinCB, PerArm, Problem, registry
-from fairwolfe.agent_file import arrays_of, filled, read
+from fairwolfe import Agent, Bilinear, FrankWolfe, MOLinCB, PerArm, Problem
+from fairwolfe.agent.file import arrays_of, filled, read
 from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Thompson, Uniform
 from fairwolfe.checks.rounds import contexts, key, rewards
+from fairwolfe.core import registry
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.decision import Decision
 from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput
 from fairwolfe.objectives import AtMost, Custom, GiniWelfare, Linear, Minimum, Nash, TwoSided
 from fairwolfe.oracles import OnlineGradient, Ridge
-from fairwolfe.protocols import Decision, Vector
 from fairwolfe.smoothing import Identity, Moreau, Randomized
 from tests.capabilities import marks_of
 

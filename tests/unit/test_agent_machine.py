@@ -21,11 +21,11 @@ from hypothesis.stateful import (
 )
 
 from fairwolfe import Agent, FrankWolfe, Problem
-from fairwolfe.agent_file import arrays_of
+from fairwolfe.agent.file import arrays_of
 from fairwolfe.bandits import LinUCB, SquareCB
+from fairwolfe.core.decision import Decision
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import GiniWelfare, Linear, Minimum
-from fairwolfe.protocols import Decision
 from fairwolfe.smoothing import Randomized
 
 PROBLEM = Problem.arms(2, {"clicks": (-1, 1), "minutes": (-1, 1)})

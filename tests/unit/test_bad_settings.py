@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairwolfe import Problem, registry
+from fairwolfe import Problem
 from fairwolfe.checks import check
+from fairwolfe.core import registry
+from fairwolfe.core.streams import stream
 from fairwolfe.errors import FairwolfeError, InvalidInput
 from fairwolfe.objectives import Minimum
 from fairwolfe.smoothing import Moreau, Randomized
-from fairwolfe.streams import stream
 
 nan, inf = float("nan"), float("inf")
 FIVE = Problem.arms(2, dict.fromkeys(["clicks", "minutes", "cost", "saves", "skips"], (0.0, 1.0)))

@@ -13,13 +13,14 @@ import pytest
 from fairwolfe import Problem
 from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Thompson, Uniform
 from fairwolfe.bandits.choosing import BanditState, LinearBandit
-from fairwolfe.contexts import Bilinear, PerArm
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.contexts import Bilinear, PerArm
+from fairwolfe.core.decision import Choice
+from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput, NumericalFailure, OutsideAssumptions
 from fairwolfe.objectives import GiniWelfare, Linear, Nash
 from fairwolfe.oracles import OnlineGradient, RegretBound, Ridge
-from fairwolfe.protocols import Choice, Matrix, Vector
 from fairwolfe.reduction import FrankWolfe
-from fairwolfe.streams import stream
 
 nan, inf = float("nan"), float("inf")
 

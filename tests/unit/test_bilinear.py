@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from fairwolfe import Problem
-from fairwolfe.bilinear import absorb_items, contract_user
-from fairwolfe.contexts import Bilinear
-from fairwolfe.linalg import DRIFT, LOG_DET, REFRESH_EVERY, SINCE_REFRESH, STATUS, UPDATES
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.contexts import Bilinear
+from fairwolfe.core.streams import stream
+from fairwolfe.kernels.bilinear import absorb_items, contract_user
+from fairwolfe.kernels.linalg import DRIFT, LOG_DET, REFRESH_EVERY, SINCE_REFRESH, STATUS, UPDATES
 from fairwolfe.oracles import LinearState, Ridge
-from fairwolfe.protocols import Matrix, Vector
 from fairwolfe.ranking import LinUCBRank
-from fairwolfe.streams import stream
 
 nan, inf = float("nan"), float("inf")
 RIDGE = 0.3

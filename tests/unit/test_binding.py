@@ -10,6 +10,7 @@ import pytest
 
 import fairwolfe.objectives
 from fairwolfe import Problem
+from fairwolfe.core.arrays import Vector
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import (
     AtLeast,
@@ -30,7 +31,6 @@ from fairwolfe.objectives import (
     TwoSided,
     Welfare,
 )
-from fairwolfe.protocols import Vector
 from tests.unit.points import CASES, Case
 
 ARMS = Problem.arms(4, {"clicks": (0, 1), "minutes": (0, 120), "cost": (0, 0.05)})

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from fairwolfe import Problem
+from fairwolfe.core.decision import Decision
+from fairwolfe.fairness.tradeoff.result import FAIR, FLOOR, TradeOff, name_of
 from fairwolfe.objectives import Concave, GeneralizedGini, GiniWelfare, Minimum, TwoSided
-from fairwolfe.protocols import Decision
-from fairwolfe.simulation import Comparison, Optimum, Trace
-from fairwolfe.simulation.tradeoff.result import FAIR, FLOOR, TradeOff, name_of
+from fairwolfe.simulation import Comparison, Trace
+from fairwolfe.truth import Optimum
 
 ITEMS, MANY = 2_500, 50
 RANKINGS = Problem.ranking(ITEMS, 10, 4)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from fairwolfe import Problem
-from fairwolfe.candidates import Catalogue, candidates, find, item_features, sizes, whole_ids
-from fairwolfe.contexts import Bilinear
+from fairwolfe.core.catalogue import Catalogue, candidates, find, item_features, sizes, whole_ids
+from fairwolfe.core.contexts import Bilinear
+from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput
-from fairwolfe.limits import largest_square_product
-from fairwolfe.streams import stream
+from fairwolfe.kernels.limits import largest_square_product
 
 PROBLEM = Problem.ranking(6, 2, (2, 3))
 FLAT = Problem.ranking(6, 2, 3)

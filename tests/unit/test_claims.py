@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.errors import InvalidInput
-from fairwolfe.lab import judges
-from fairwolfe.lab.claims import CLAIMS, Claim, judge
-from fairwolfe.lab.curves import Curves
 from fairwolfe.lab.experiment import Experiment
-from fairwolfe.lab.judges import FAIR, FLOOR, PLAIN, UNBIASED
-from fairwolfe.lab.verdicts import Finding, above, all_of, inside
-from fairwolfe.protocols import Matrix, Vector
+from fairwolfe.paper import judges
+from fairwolfe.paper.claims import CLAIMS, Claim, judge
+from fairwolfe.paper.curves import Curves
+from fairwolfe.paper.judges import FAIR, FLOOR, PLAIN, UNBIASED
+from fairwolfe.paper.verdicts import Finding, above, all_of, inside
 
 SEEDS = 6
 T = np.unique(np.geomspace(1, 5e6, 140).round().astype(np.int64))

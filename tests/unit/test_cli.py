@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import fairwolfe as fw
-from fairwolfe import registry
 from fairwolfe.cli import commands
+from fairwolfe.core import registry
 from fairwolfe.errors import FairwolfeError, InvalidInput
 from tests.unit.lab_specs import SMALL
 
@@ -246,7 +246,7 @@ def test_what_cannot_be_checked_is_refused(here: Path, subject: str, sentence: s
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two panels: what the demo prints and writes does not depend on their number."""
-    from fairwolfe.lab import preferences
+    from fairwolfe.cli.demos import preferences
 
     chosen = preferences.panels()[:2]
     monkeypatch.setattr(preferences, "panels", lambda: chosen)
@@ -289,7 +289,7 @@ def test_demo_into_an_impossible_folder(tmp_path: Path) -> None:
 
 @pytest.mark.needs("matplotlib")
 def test_demo_plays_four_ranking_policies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from fairwolfe.lab import fair_ranking
+    from fairwolfe.cli.demos import fair_ranking
 
     run = fair_ranking.run
     monkeypatch.setattr(fair_ranking, "run", lambda progress: run(2000, 2, 1, progress))
@@ -307,7 +307,7 @@ def test_demo_plays_four_ranking_policies(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 @pytest.mark.needs("matplotlib")
 def test_demo_plays_five_policies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from fairwolfe.lab import music
+    from fairwolfe.cli.demos import music
 
     run = music.run
     monkeypatch.setattr(music, "run", lambda progress: run(200, 3, 1, progress))

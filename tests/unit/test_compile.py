@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairwolfe import _compile
-from fairwolfe._compile import call_back, distinct, fma, function_at, kernel
+from fairwolfe.kernels import compile as compiling
+from fairwolfe.kernels.compile import call_back, distinct, fma, function_at, kernel
 from fairwolfe.objectives import EqualExposure, GiniWelfare, Linear, Mapped
 
-PACKAGE = Path(_compile.__file__).parent
+PACKAGE = Path(compiling.__file__).parents[1]
 NOBODY = 65534
 
 ONE_TO_ONE = "float64(int64, float64)"
@@ -161,13 +161,13 @@ from pathlib import Path
 
 import numpy as np
 
-from fairwolfe import _compile
-from fairwolfe.linalg import add_scaled
+from fairwolfe.kernels import compile as compiling
+from fairwolfe.kernels.linalg import add_scaled
 from fairwolfe.objectives import AtLeast, EqualExposure, GiniWelfare, Linear, Mapped
 
 def packed():
     add_scaled.address
-    if _compile.compilations() == 0:
+    if compiling.compilations() == 0:
         return None  # a kernel that came from the cache cannot be inspected
     text = "".join(add_scaled.dispatcher.inspect_asm().values())
     return len(re.findall(r"vfn?m(?:add|sub)\\d+pd|fml[as]\\s+v\\d+[.]2d", text))
@@ -186,10 +186,10 @@ gradients += [f.envelope_gradient(z, step) for f in objectives for step in (1e-3
 from numba import config
 
 print(json.dumps({
-    "compiled": _compile.compilations(),
+    "compiled": compiling.compilations(),
     "fused": fused,
     "bits": [g.tobytes().hex() for g in gradients],
-    "folder": str(_compile._kernel_folder(Path(_compile.__file__).parent)),
+    "folder": str(compiling._kernel_folder(compiling._PACKAGE)),
     "numba's folder": config.CACHE_DIR,
 }))
 """
@@ -246,7 +246,7 @@ def test_importing_objectives_loads_no_compiler() -> None:
 # --- the cache folder ------------------------------------------------------------------------
 
 CALLEE = """
-from fairwolfe._compile import kernel
+from fairwolfe.kernels.compile import kernel
 
 @kernel
 def scaled(x: float) -> float:
@@ -254,7 +254,7 @@ def scaled(x: float) -> float:
 """
 
 CALLER = """
-from fairwolfe._compile import kernel
+from fairwolfe.kernels.compile import kernel
 from {package}.callee import scaled
 
 @kernel(signature="float64(float64)")
@@ -267,13 +267,13 @@ import warnings
 from pathlib import Path
 
 import {package}.caller
-from fairwolfe import _compile
+from fairwolfe.kernels import compile as compiling
 
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     answers = [{package}.caller.scaled_plus_one(x) for x in (3.0, 4.0)]
-folder = _compile._kernel_folder(Path({package}.caller.__file__).parent)
-print(*answers, _compile.compilations(), folder)
+folder = compiling._kernel_folder(Path({package}.caller.__file__).parent)
+print(*answers, compiling.compilations(), folder)
 for warning in caught:
     print(warning.category.__name__, warning.message)
 """
@@ -295,8 +295,11 @@ def packages(tmp_path: Path) -> Path:
         (folder / package / "__init__.py").touch()
         (folder / package / "callee.py").write_text(CALLEE)
         (folder / package / "caller.py").write_text(CALLER.format(package=package))
-    for name in ("_compile.py", "folders.py", "interrupts.py"):
-        shutil.copy(PACKAGE / name, folder / "fairwolfe")
+    for name in ("kernels/compile.py", "core/folders.py", "core/interrupts.py"):
+        place = folder / "fairwolfe" / name
+        place.parent.mkdir(exist_ok=True)
+        (place.parent / "__init__.py").touch()
+        shutil.copy(PACKAGE / name, place)
     return folder
 
 
@@ -364,14 +367,14 @@ def read_only(packages: Path) -> Iterator[Path]:
 AS_SOMEBODY_ELSE = f"""
 import os
 from pathlib import Path
-from fairwolfe import _compile
+from fairwolfe.kernels import compile as compiling
 
-package = Path(_compile.__file__).parent
-_compile._digest(package)
+package = compiling._PACKAGE
+compiling._digest(package)
 user = os.geteuid() if hasattr(os, "geteuid") else 1
 if user == 0:
     os.seteuid({NOBODY})
-_compile._kernel_folder(package)
+compiling._kernel_folder(package)
 if user == 0:
     os.seteuid(0)
 """
@@ -388,7 +391,7 @@ def test_a_read_only_folder_is_used_by_way_of_a_copy(packages: Path, read_only: 
 
 def test_kernels_can_be_compiled_ahead(packages: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    said = run("fairwolfe._compile", packages, cache, module=True).stdout
+    said = run("fairwolfe.kernels.compile", packages, cache, module=True).stdout
     assert said == "1 kernels ready\n"
     assert ask(packages, cache)[2] == "0"
 
@@ -406,7 +409,7 @@ def test_an_exception_of_a_signal_handler_waits_for_the_work() -> None:
         done.append("work")
 
     with pytest.raises(KeyboardInterrupt):
-        _compile._prepare([work, lambda: done.append("the next")])
+        compiling._prepare([work, lambda: done.append("the next")])
     assert done == ["work"]
 
 
@@ -415,24 +418,24 @@ def test_an_error_of_the_work_is_raised_where_it_was_asked_for() -> None:
         raise RuntimeError("no room")
 
     with pytest.raises(RuntimeError, match="no room"):
-        _compile._prepare([work])
+        compiling._prepare([work])
 
 
 def test_the_clock_stands_still_while_kernels_are_prepared() -> None:
-    began, started = _compile.clock(), time.perf_counter()
-    _compile._prepare([lambda: time.sleep(0.5)])
+    began, started = compiling.clock(), time.perf_counter()
+    compiling._prepare([lambda: time.sleep(0.5)])
     waited = time.perf_counter() - started
-    assert _compile.clock() - began <= waited - 0.5
+    assert compiling.clock() - began <= waited - 0.5
 
 
 def test_a_work_inside_a_work_is_done_at_once() -> None:
     order: list[str] = []
 
     def outer() -> None:
-        _compile._prepare([lambda: order.append("inner")])
+        compiling._prepare([lambda: order.append("inner")])
         order.append("outer")
 
-    _compile._prepare([outer])
+    compiling._prepare([outer])
     assert order == ["inner", "outer"]
 
 
@@ -449,11 +452,11 @@ def test_compiling_is_announced_after_a_second(
     stream = Terminal() if terminal else io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setattr(sys, "__stderr__", stream)
-    monkeypatch.setattr(_compile, "_QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(compiling, "_QUIET_SECONDS", 0.0)
     monkeypatch.setenv("FAIRWOLFE_QUIET", quiet)
     made = [0]
-    monkeypatch.setattr(_compile, "compilations", lambda: made[0])
-    notice = _compile._Notice(3)
+    monkeypatch.setattr(compiling, "compilations", lambda: made[0])
+    notice = compiling._Notice(3)
     notice.tell()  # loading only: nothing to say
     made[0] = 1
     for notice.done in range(3):

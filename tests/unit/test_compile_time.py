@@ -45,12 +45,12 @@ EVERYTHING = """
 import pkgutil
 from importlib import import_module
 import fairwolfe
-from fairwolfe import _compile
+from fairwolfe.kernels import compile as compiling
 
 for module in pkgutil.walk_packages(fairwolfe.__path__, "fairwolfe."):
     if not module.name.endswith("__main__"):
         import_module(module.name)
-for one in _compile._KERNELS:
+for one in compiling._KERNELS:
     if one.signature is not None:
         one.address
 """
@@ -75,5 +75,5 @@ def test_no_kernel_pulls_in_texts(code: str, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     compiled = json.loads(done.stdout.splitlines()[-1])
-    assert any(name.startswith("fairwolfe.linalg.") for name in compiled)
+    assert any(name.startswith("fairwolfe.kernels.linalg.") for name in compiled)
     assert [name for name in compiled if name.startswith("numba.cpython.unicode.")] == []

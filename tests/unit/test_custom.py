@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from fairwolfe import Problem
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput, NotConcave
 from fairwolfe.objectives import (
     AtMost,
@@ -22,9 +24,7 @@ from fairwolfe.objectives import (
     Minimum,
     TwoSided,
 )
-from fairwolfe.protocols import Vector
 from fairwolfe.smoothing import Identity, Moreau, Randomized
-from fairwolfe.streams import stream
 
 Function = Callable[[Vector], float]
 Slope = Callable[[Vector], Vector]

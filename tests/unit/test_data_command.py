@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from fairwolfe import downloads
 from fairwolfe.cli import commands
+from fairwolfe.data import downloads
 from fairwolfe.environments import lastfm
 from fairwolfe.errors import InvalidInput, MissingData
 

@@ -15,10 +15,10 @@ from hypothesis.extra import numpy as arrays
 
 from fairwolfe import Agent, FrankWolfe, Problem
 from fairwolfe.bandits import EpsilonGreedy
+from fairwolfe.core.decision import Decision
+from fairwolfe.core.packing import pack, unpack
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import GiniWelfare
-from fairwolfe.packing import pack, unpack
-from fairwolfe.protocols import Decision
 from fairwolfe.smoothing import Randomized
 
 ARRAYS = arrays.arrays(

@@ -10,18 +10,20 @@ import numpy as np
 import pytest
 
 import fairwolfe as fw
-from fairwolfe.agent_file import arrays_of
+from fairwolfe.agent.file import arrays_of
 from fairwolfe.bandits import EpsilonGreedy, Extended, LinUCB, SquareCB, VowpalWabbit
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.decision import Decision
+from fairwolfe.core.streams import stream
 from fairwolfe.environments import FactorModel, Finite, FiniteRanking, Mehrotra, dcg
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Custom, GiniEquality, GiniWelfare, Linear, Minimum, TwoSided
-from fairwolfe.protocols import Decision, Vector
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank
-from fairwolfe.simulation import Lateness, compare, delays, known, simulate
+from fairwolfe.simulation import Lateness, compare, delays, simulate
 from fairwolfe.simulation.delivery import LateRun, Post, copied
 from fairwolfe.simulation.streams import Streams
 from fairwolfe.smoothing import Randomized
-from fairwolfe.streams import stream
+from fairwolfe.truth import known
 
 MUSIC = Mehrotra(n_arms=5, n_objectives=3, n_features=3)
 ITEMS = FactorModel(12, 15, dcg(5), n_factors=3)

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 import fairwolfe as fw
 from fairwolfe import Problem
 from fairwolfe.bandits import LinUCB, SquareCB
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
 from fairwolfe.objectives import (
     AtMost,
@@ -28,9 +30,7 @@ from fairwolfe.objectives import (
     TwoSided,
     Welfare,
 )
-from fairwolfe.protocols import Vector
 from fairwolfe.smoothing import Identity, Moreau, default_smoothing
-from fairwolfe.streams import stream
 from tests.unit import ranking_agents
 
 SIGNED = Problem.arms(2, {"gain": (-1, 1), "loss": (-2, 0.5)}, parameter_norm=1.0)

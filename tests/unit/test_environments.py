@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from fairwolfe import checks
+from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.protocols import Environment
+from fairwolfe.core.streams import stream
 from fairwolfe.environments import Finite, Mehrotra, make
 from fairwolfe.environments.mehrotra import largest_of_normals
 from fairwolfe.environments.world import RewardProgram
 from fairwolfe.errors import ConformanceError, InvalidInput
 from fairwolfe.objectives import GeneralizedGini
-from fairwolfe.protocols import Environment, IntVector, Matrix, Vector
-from fairwolfe.streams import stream
 
 SMALL = Mehrotra(n_arms=6, n_objectives=3, n_features=4)
 

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairwolfe import FrankWolfe, registry
+from fairwolfe import FrankWolfe
 from fairwolfe.bandits import LinUCB
+from fairwolfe.core import registry
+from fairwolfe.core.expressions import read
 from fairwolfe.errors import InvalidInput, NotConcave
-from fairwolfe.expressions import read
 from fairwolfe.objectives import AtMost, ByGroup, Custom, Linear, Minimum, Welfare
 from fairwolfe.smoothing import Randomized
 

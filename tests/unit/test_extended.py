@@ -13,15 +13,17 @@ import pytest
 from fairwolfe import Agent, Problem
 from fairwolfe.bandits import Extended, LinUCB
 from fairwolfe.checks import SCALAR_CHECKS, check, outcomes
-from fairwolfe.contexts import PerArm
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.contexts import PerArm
+from fairwolfe.core.decision import Decision
+from fairwolfe.core.protocols import ScalarPolicy, keeps
+from fairwolfe.core.streams import stream
 from fairwolfe.environments import Mehrotra
 from fairwolfe.errors import IncompatibleState, InvalidInput
 from fairwolfe.objectives import GiniWelfare, Linear
-from fairwolfe.protocols import Decision, Matrix, ScalarPolicy, Vector, keeps
 from fairwolfe.reduction import FrankWolfe, MOLinCB
 from fairwolfe.simulation import simulate
 from fairwolfe.smoothing import Moreau, Randomized
-from fairwolfe.streams import stream
 
 RANGES = {"clicks": (0.0, 1.0), "gain": (-1.0, 2.0), "cost": (0.0, 0.5)}
 PROBLEM = Problem.arms(4, RANGES, feature_norm=4.0)
@@ -270,7 +272,7 @@ def test_a_policy_for_one_reward_is_told_from_others() -> None:
     assert not keeps(LinUCB(), ScalarPolicy)
     assert not keeps(MOLinCB(GiniWelfare()), ScalarPolicy)
     for wrong in (LinUCB(), MOLinCB(GiniWelfare()), None, Greedy):
-        with pytest.raises(InvalidInput, match=r"the policy is .*ScalarPolicy in fairwolfe\.prot"):
+        with pytest.raises(InvalidInput, match=r"the policy is .*ScalarPolicy in fw\.prot"):
             Extended(wrong)
     with pytest.raises(InvalidInput, match=r"Greedy\(.* takes no direction: .* Extended\(Greedy\("):
         FrankWolfe(GiniWelfare(), Greedy())

@@ -13,14 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairwolfe import checks
-from fairwolfe.contexts import Bilinear, arms
+from fairwolfe.core.arrays import IntVector, Vector
+from fairwolfe.core.contexts import Bilinear, arms
+from fairwolfe.core.feedback import Shown, totals
+from fairwolfe.core.protocols import Environment
+from fairwolfe.core.streams import stream
 from fairwolfe.environments import FactorModel, FiniteRanking, body, dcg, make
 from fairwolfe.environments.rankings import RankingArrays
 from fairwolfe.errors import ConformanceError, InvalidInput
-from fairwolfe.feedback import Shown, totals
-from fairwolfe.protocols import Environment, IntVector, Vector
-from fairwolfe.selection import top_k
-from fairwolfe.streams import stream
+from fairwolfe.kernels.selection import top_k
 
 USERS = [[0.5, -0.2, 0.4], [0.1, 0.7, 0.3]]
 ITEMS = [[0.3, 0.2, 0.9], [0.8, -0.5, 0.1], [0.2, 0.6, 0.5], [1.1, 0.9, 2.0]]

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from fairwolfe.folders import whole_file
+from fairwolfe.core.folders import whole_file
 
 KILLED = """
 import os, sys, time
-from fairwolfe.folders import whole_file
+from fairwolfe.core.folders import whole_file
 
 def slow(handle):
     print("writing", flush=True)
@@ -76,7 +76,7 @@ def test_writers_in_other_threads_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_only_spare_files_of_the_place_are_swept(tmp_path: Path) -> None:
-    from fairwolfe.folders import _host
+    from fairwolfe.core.folders import _host
 
     gone = subprocess.run(
         [sys.executable, "-c", "import os; print(os.getpid())"],

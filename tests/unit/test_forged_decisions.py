@@ -13,12 +13,12 @@ FORGER = r"""
 import collections, faulthandler, json, sys, warnings
 import numpy as np
 import fairwolfe as fw
-from fairwolfe.agent_file import arrays_of
+from fairwolfe.agent.file import arrays_of
 from fairwolfe.bandits import LinUCB, SquareCB
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import GiniWelfare, Minimum, TwoSided
-from fairwolfe.packing import pack
-from fairwolfe.protocols import Decision
+from fairwolfe.core.packing import pack
+from fairwolfe.core.decision import Decision
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank
 from fairwolfe.smoothing import Randomized
 

@@ -12,9 +12,11 @@ import pytest
 
 from fairwolfe import Problem
 from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Uniform
-from fairwolfe.contexts import PerArm
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.contexts import PerArm
+from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput
-from fairwolfe.linalg import LOG_DET, UPDATES
+from fairwolfe.kernels.linalg import LOG_DET, UPDATES
 from fairwolfe.objectives import (
     AtMost,
     Concave,
@@ -28,10 +30,8 @@ from fairwolfe.objectives import (
     Welfare,
 )
 from fairwolfe.oracles import Ridge
-from fairwolfe.protocols import Matrix, Vector
 from fairwolfe.reduction import FrankWolfe, MOLinCB
 from fairwolfe.smoothing import Identity, Moreau, Randomized
-from fairwolfe.streams import stream
 
 nan = float("nan")
 K, DIM, ROUNDS = 6, 4, 120

@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.streams import stream
 from fairwolfe.objectives import (
     AtLeast,
     AtMost,
@@ -25,8 +27,6 @@ from fairwolfe.objectives import (
     TwoSided,
     Welfare,
 )
-from fairwolfe.protocols import Vector
-from fairwolfe.streams import stream
 from tests.unit.points import CASES, SIZE
 
 POSITIVE = np.round(stream(0, "matrix").uniform(0.0, 1.0, (4, SIZE)), 2).tolist()

@@ -18,12 +18,12 @@ import numpy as np
 import pytest
 
 from fairwolfe import Agent, FrankWolfe, Problem
-from fairwolfe.agent_file import write
+from fairwolfe.agent.file import write
 from fairwolfe.bandits import LinUCB, SquareCB
+from fairwolfe.core.decision import Decision
 from fairwolfe.errors import IncompatibleState, InvalidInput
 from fairwolfe.objectives import GiniWelfare, Linear, Minimum
 from fairwolfe.oracles import SklearnRegressor
-from fairwolfe.protocols import Decision
 from tests.unit.hostile import as_npy
 from tests.unit.test_agent_file import rewritten
 
@@ -182,7 +182,7 @@ def test_a_memory_larger_than_the_file_is_not_allocated(tmp_path: Path) -> None:
 
 
 def test_a_state_that_begins_with_an_infinity_may_keep_it() -> None:
-    from fairwolfe.agent_file import filled
+    from fairwolfe.agent.file import filled
     from tests.unit.test_agent_file import Outer
 
     best = Outer(None, np.full(2, -np.inf), ())
@@ -196,7 +196,7 @@ def test_a_policy_too_long_to_be_read_again_is_not_written(tmp_path: Path) -> No
 
 
 def test_a_policy_of_many_numbers_is_read() -> None:
-    from fairwolfe.expressions import read
+    from fairwolfe.core.expressions import read
 
     weights = np.random.default_rng(0).normal(size=20_000).tolist()
     policy = FrankWolfe(Linear(weights), LinUCB())
@@ -210,7 +210,7 @@ def test_a_policy_of_many_numbers_is_read() -> None:
 REFUSED = """
 import os, resource, sys
 from pathlib import Path
-from fairwolfe.agent_file import read, write
+from fairwolfe.agent.file import read, write
 path = Path(sys.argv[1])
 text, arrays = read(path)
 if sys.argv[2] == "full":

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.streams import stream
 from fairwolfe.objectives import (
     ByGroup,
     Concave,
@@ -17,8 +19,6 @@ from fairwolfe.objectives import (
     Minimum,
     TwoSided,
 )
-from fairwolfe.protocols import Vector
-from fairwolfe.streams import stream
 from tests.unit.points import vectors
 
 STEPS = (1e-8, 1e-6, 1e-3, 0.1, 1.0, 30.0, 1e3)

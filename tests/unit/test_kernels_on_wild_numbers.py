@@ -15,9 +15,9 @@ LIMIT = 300  # seconds; a kernel that has to be compiled takes a few, a call som
 GIVEN = """
 import numpy as np
 from fairwolfe.objectives import GiniWelfare, Nash, Welfare
-from fairwolfe.simulation.multipliers import correct
-from fairwolfe.isotonic import pooled_gradient, sort_kept
-from fairwolfe.selection import draw, project_on_simplex, top_k
+from fairwolfe.truth.multipliers import correct
+from fairwolfe.kernels.isotonic import pooled_gradient, sort_kept
+from fairwolfe.kernels.selection import draw, project_on_simplex, top_k
 
 rng = np.random.default_rng(0)
 wild = [np.nan, np.inf, -np.inf, 5e-324, -5e-324, 1e308, -1e308, 0.0, -0.0, 1.0]

@@ -8,12 +8,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fairwolfe.cli import commands
+from fairwolfe.core.registry import KINDS
 from fairwolfe.errors import InvalidInput
 from fairwolfe.lab import Experiment, load
 from fairwolfe.lab.build import OPTIONS, build
 from fairwolfe.lab.grid import flat
 from fairwolfe.lab.spec import canonical, parse
-from fairwolfe.registry import KINDS
 from tests.unit.lab_specs import MINE, SMALL
 
 SPECS = sorted((Path(__file__).parents[2] / "examples" / "specs").glob("*.toml"))

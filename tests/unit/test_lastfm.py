@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import fairwolfe as fw
+from fairwolfe.core.streams import stream
 from fairwolfe.environments import LastFM2k, LastFM50, dcg, lastfm
 from fairwolfe.environments.lastfm import FILE, find, places, present, target
 from fairwolfe.errors import InvalidInput, MissingData
 from fairwolfe.objectives import GiniWelfare, TwoSided
 from fairwolfe.ranking import FWLinUCBRank, LinUCBRank
-from fairwolfe.streams import stream
 
 SMALL = "userID\tartistID\tweight\r\n" + "".join(
     f"{u}\t{a}\t{1 + u * a % 7}\r\n" for u in range(1, 61) for a in range(1, 56) if (u + a) % 3

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 import fairwolfe as fw
+from fairwolfe.core.streams import stream
+from fairwolfe.data import factorise as factorising
+from fairwolfe.data.factorise import Factors, Settings, factorise, scaled
 from fairwolfe.environments import FactorModel, Listening, body, dcg
-from fairwolfe.environments import factorise as factorising
-from fairwolfe.environments.factorise import Factors, Settings, factorise, scaled
 from fairwolfe.errors import InvalidInput, MissingData, MissingExtra, NumericalFailure
 from fairwolfe.objectives import GiniWelfare, TwoSided
 from fairwolfe.ranking import FWLinUCBRank
-from fairwolfe.streams import stream
 
 SETTINGS = Settings(factors=4, iterations=15, regularization=0.01, alpha=1.0, seed=0)
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairwolfe.environments import plays as plays_module
-from fairwolfe.environments.listening_columns import choose
-from fairwolfe.environments.listening_table import read_file, read_memory
-from fairwolfe.environments.plays import Plays
+from fairwolfe.core.streams import stream
+from fairwolfe.data import plays as plays_module
+from fairwolfe.data.columns import choose
+from fairwolfe.data.plays import Plays
+from fairwolfe.data.table import read_file, read_memory
 from fairwolfe.errors import FairwolfeError, InvalidInput, MissingData
-from fairwolfe.streams import stream
 
 ROWS = [("bo", "x", 2.0), ("al", "y", 1.5), ("bo", "x", 3.0), ("al", "x", 0.0), ("cy", "z", 4.0)]
 NOBODY = (None, None, None)
@@ -95,7 +95,7 @@ def test_sums_are_those_of_pandas_whenever_they_are_taken(
 ) -> None:
     import pandas as pd
 
-    from fairwolfe.environments import listening_table
+    from fairwolfe.data import table as listening_table
 
     rows = many(5000)
     frame = pd.DataFrame(rows, columns=["user", "item", "count"])

@@ -13,9 +13,12 @@ import numpy as np
 import pytest
 
 from fairwolfe import Agent, FrankWolfe, MOLinCB, PerArm, Problem
-from fairwolfe.agent_file import arrays_of
+from fairwolfe.agent.file import arrays_of
 from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Thompson, Uniform
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.decision import Choice, Decision
 from fairwolfe.errors import InvalidInput
+from fairwolfe.kernels.settling import count_in
 from fairwolfe.objectives import (
     AtLeast,
     AtMost,
@@ -31,11 +34,9 @@ from fairwolfe.objectives import (
     Welfare,
 )
 from fairwolfe.oracles import OnlineGradient
-from fairwolfe.protocols import Choice, Decision, Vector
 from fairwolfe.reduction import Live
 from fairwolfe.reduction.live import Watch
 from fairwolfe.reduction.windows import Windows
-from fairwolfe.settling import count_in
 from fairwolfe.smoothing import Identity, Moreau, Randomized
 from tests.theory.worlds import A1, A2, DISTANCE
 

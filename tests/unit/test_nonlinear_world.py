@@ -10,11 +10,11 @@ from scipy.optimize import linprog
 
 from fairwolfe import FrankWolfe, optimum, simulate
 from fairwolfe.bandits import LinUCB
+from fairwolfe.core.streams import stream
 from fairwolfe.environments import Nonlinear, make
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
 from fairwolfe.objectives import Minimum
-from fairwolfe.simulation import bounds
-from fairwolfe.streams import stream
+from fairwolfe.truth import bounds
 
 SMALL = Nonlinear(n_arms=4, n_objectives=3, n_features=4, n_contexts=30)
 

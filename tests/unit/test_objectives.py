@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairwolfe.core.arrays import Vector
 from fairwolfe.objectives import (
     ByGroup,
     Concave,
@@ -25,7 +26,6 @@ from fairwolfe.objectives import (
     TwoSided,
     Welfare,
 )
-from fairwolfe.protocols import Vector
 from tests.unit.points import CASES, LEAVES, Case, points_of, vectors
 
 STEPS = st.floats(-3.0, 2.0).map(lambda power: 10.0**power)

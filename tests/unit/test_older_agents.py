@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from fairwolfe import Agent
-from fairwolfe.protocols import Decision, Matrix
+from fairwolfe.core.arrays import Matrix
+from fairwolfe.core.decision import Decision
 
 FOLDER = Path(__file__).parents[1] / "golden" / "agents-1"
 EXPECTED: dict[str, Any] = json.loads((FOLDER / "expected.json").read_text())

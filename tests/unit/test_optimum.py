@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.registry import load, names
+from fairwolfe.core.streams import stream
 from fairwolfe.environments import Finite, Mehrotra
 from fairwolfe.errors import InvalidInput, NumericalFailure
 from fairwolfe.objectives import (
@@ -30,13 +33,11 @@ from fairwolfe.objectives import (
     Welfare,
 )
 from fairwolfe.objectives.leaves import Leaves
-from fairwolfe.protocols import Vector
-from fairwolfe.registry import load, names
-from fairwolfe.simulation import known, multipliers, optimum, planes, simulate
-from fairwolfe.streams import stream
+from fairwolfe.simulation import simulate
+from fairwolfe.truth import known, multipliers, optimum, planes
 from tests.unit.test_prox import expression
 
-MODULE = import_module("fairwolfe.simulation.optimum")  # the package has the function's name here
+MODULE = import_module("fairwolfe.truth.optimum")  # the package has the function's name here
 MUSIC = Mehrotra(n_arms=50, n_objectives=5)
 SMALL = Mehrotra(n_arms=5, n_objectives=4, n_features=3)
 

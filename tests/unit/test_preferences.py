@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fairwolfe.cli.demos import preferences
+from fairwolfe.cli.demos.preferences import Panel, Walk, frank_wolfe, panels, reachable, walk
+from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.errors import InvalidInput
-from fairwolfe.lab import preferences
-from fairwolfe.lab.preferences import Panel, Walk, frank_wolfe, panels, reachable, walk
 from fairwolfe.objectives import Custom
-from fairwolfe.protocols import Matrix, Vector
 
 walked = cache(walk)
 

@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairwolfe import Problem
+from fairwolfe.core.problem import real_array, real_number
 from fairwolfe.errors import InvalidInput
-from fairwolfe.problem import real_array, real_number
 
 # --- the set of possible rewards -------------------------------------------------------------
 

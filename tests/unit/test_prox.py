@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.streams import stream
 from fairwolfe.errors import NoProx
 from fairwolfe.objectives import (
     AtLeast,
@@ -27,8 +29,6 @@ from fairwolfe.objectives import (
     TwoSided,
     Welfare,
 )
-from fairwolfe.protocols import Vector
-from fairwolfe.streams import stream
 
 SIZES = (2, 3, 4, 5, 6)
 STEPS = (0.01, 0.1, 1.0, 10.0)

@@ -7,6 +7,8 @@ import math
 import numpy as np
 import pytest
 
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import (
     AtMost,
@@ -23,9 +25,7 @@ from fairwolfe.objectives import (
     TwoSided,
     Welfare,
 )
-from fairwolfe.protocols import Vector
 from fairwolfe.smoothing import Randomized
-from fairwolfe.streams import stream
 
 N = 4
 M = ((1.0, 0.5, 0.0, 0.0), (0.0, -1.0, 2.0, 0.0), (0.3, 0.3, 0.3, 1.0))

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from fairwolfe import Problem
-from fairwolfe.candidates import Catalogue, candidates
-from fairwolfe.contexts import Bilinear
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.catalogue import Catalogue, candidates
+from fairwolfe.core.contexts import Bilinear
+from fairwolfe.core.feedback import Shown
+from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput, NumericalFailure
-from fairwolfe.feedback import Shown
-from fairwolfe.linalg import LOG_DET
-from fairwolfe.protocols import Matrix, Vector
+from fairwolfe.kernels.linalg import LOG_DET
 from fairwolfe.ranking import LinUCBRank
 from fairwolfe.ranking.ranker import RankState
-from fairwolfe.streams import stream
 
 P, Q = 2, 3
 

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from fairwolfe import Agent, Problem
-from fairwolfe.agent_file import arrays_of
-from fairwolfe.contexts import Bilinear
+from fairwolfe.agent.file import arrays_of
+from fairwolfe.core.contexts import Bilinear
+from fairwolfe.core.decision import Decision
+from fairwolfe.core.feedback import Shown
+from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput
-from fairwolfe.feedback import Shown
 from fairwolfe.objectives import EqualExposure, GiniEquality, Linear, TwoSided
-from fairwolfe.protocols import Decision
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank, LinUCBRank, UnbiasedLinUCBRank
 from fairwolfe.smoothing import Randomized
-from fairwolfe.streams import stream
 from tests.unit.ranking_agents import (
     FAIR,
     ITEMS,

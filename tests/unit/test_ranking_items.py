@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from fairwolfe import Agent
+from fairwolfe.core.arrays import Matrix
+from fairwolfe.core.decision import Decision
+from fairwolfe.core.streams import stream
 from fairwolfe.objectives import ByGroup, GiniEquality, GiniWelfare, TwoSided
-from fairwolfe.protocols import Decision, Matrix
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank, LinUCBRank, UnbiasedLinUCBRank
 from fairwolfe.smoothing import Randomized
-from fairwolfe.streams import stream
 from tests.unit.ranking_agents import (
     FAIR,
     ITEMS,

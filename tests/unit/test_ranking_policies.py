@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from fairwolfe import Problem, simulate
-from fairwolfe.contexts import Bilinear
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.contexts import Bilinear
+from fairwolfe.core.feedback import Shown
+from fairwolfe.core.streams import stream
 from fairwolfe.environments import FactorModel, FiniteRanking, dcg
 from fairwolfe.errors import InvalidInput
-from fairwolfe.feedback import Shown
 from fairwolfe.objectives import EqualExposure, GiniEquality, Linear, TwoSided
-from fairwolfe.protocols import Matrix, Vector
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank, LinUCBRank, UnbiasedLinUCBRank
-from fairwolfe.streams import stream
 
 FAIR = TwoSided(GiniEquality())
 

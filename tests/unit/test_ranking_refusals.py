@@ -10,14 +10,14 @@ import pytest
 
 from fairwolfe import Agent, Problem
 from fairwolfe.bandits import LinUCB
-from fairwolfe.contexts import Bilinear
+from fairwolfe.core.contexts import Bilinear
+from fairwolfe.core.decision import Decision
+from fairwolfe.core.feedback import Shown
+from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput
-from fairwolfe.feedback import Shown
 from fairwolfe.objectives import ByGroup, GiniEquality, Minimum, TwoSided
-from fairwolfe.protocols import Decision
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank
 from fairwolfe.reduction import FrankWolfe, MOLinCB
-from fairwolfe.streams import stream
 from tests.unit.ranking_agents import FAIR, ITEMS, POLICY, PROBLEM, K, M, P, Q, agent, bits, played
 
 nan, inf = float("nan"), float("inf")

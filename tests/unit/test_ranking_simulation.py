@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 from fairwolfe import known, optimum, simulate
+from fairwolfe.core.arrays import IntVector, Vector
+from fairwolfe.core.registry import KINDS, load
+from fairwolfe.core.streams import stream
 from fairwolfe.environments import FactorModel, FiniteRanking, dcg
-from fairwolfe.linalg import REFRESH_EVERY, SINCE_REFRESH
+from fairwolfe.kernels.linalg import REFRESH_EVERY, SINCE_REFRESH
 from fairwolfe.objectives import (
     AtLeast,
     AtMost,
@@ -30,14 +33,11 @@ from fairwolfe.objectives import (
     TwoSided,
     Welfare,
 )
-from fairwolfe.protocols import IntVector, Vector
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank, LinUCBRank, UnbiasedLinUCBRank
 from fairwolfe.ranking import ranker as ranker_module
 from fairwolfe.reduction import FrankWolfe
-from fairwolfe.registry import KINDS, load
 from fairwolfe.simulation import compiled_rankings
 from fairwolfe.smoothing import Identity, Moreau, Randomized
-from fairwolfe.streams import stream
 
 MUSIC = FactorModel(12, 15, dcg(5), n_factors=3)
 FEATURES = stream(0, "features").uniform(0.1, 0.5, (4, 7, 3))

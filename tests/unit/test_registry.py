@@ -9,11 +9,11 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from fairwolfe import registry
 from fairwolfe.checks import check
+from fairwolfe.core import registry
+from fairwolfe.core.registry import KINDS, import_class, load, names
 from fairwolfe.errors import InvalidInput, MissingExtra
 from fairwolfe.objectives import Minimum
-from fairwolfe.registry import KINDS, import_class, load, names
 
 POINTS = [
     EntryPoint("third-best", f"{__name__}:ThirdBest", "fairwolfe.objectives"),
@@ -94,7 +94,7 @@ def test_only_classes_are_classes() -> None:
 def test_nothing_is_imported_before_it_is_asked_for() -> None:
     code = """
 import sys
-from fairwolfe import registry
+from fairwolfe.core import registry
 for kind in registry.KINDS:
     registry.names(kind)
 heavy = {"numba", "scipy", "fairwolfe.objectives", "fairwolfe.smoothing"}

@@ -22,11 +22,11 @@ from fairwolfe.bandits import LinUCB, Uniform
 from fairwolfe.cli import commands
 from fairwolfe.environments import Mehrotra
 from fairwolfe.errors import InvalidInput
+from fairwolfe.fairness.metrics import gini_index
 from fairwolfe.lab.figures import look, pictures
 from fairwolfe.lab.groups import Group, Line
 from fairwolfe.lab.report import Report, report
 from fairwolfe.objectives import GiniWelfare
-from fairwolfe.simulation.metrics import gini_index
 from tests.capabilities import browser
 
 pytestmark = pytest.mark.needs("pyarrow", "matplotlib")

@@ -12,12 +12,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fairwolfe.cli import commands
-from fairwolfe.lab import catalogue
-from fairwolfe.lab.catalogue import FIGURES, STUDIES, figures, studies_of
-from fairwolfe.lab.claims import CLAIMS
 from fairwolfe.lab.experiment import Experiment
-from fairwolfe.lab.reproduce import reproduce
-from fairwolfe.lab.reproduction_page import number
+from fairwolfe.paper import catalogue
+from fairwolfe.paper.catalogue import FIGURES, STUDIES, figures, studies_of
+from fairwolfe.paper.claims import CLAIMS
+from fairwolfe.paper.page import number
+from fairwolfe.paper.reproduce import reproduce
 
 pytestmark = pytest.mark.needs("pyarrow", "matplotlib")
 
@@ -66,7 +66,7 @@ def test_a_study_is_a_spec_of_its_name(name: str) -> None:
 
 
 def test_all_specs_are_used_and_all_figures_have_theirs() -> None:
-    folder = Path(catalogue.__file__).parent / "paper"
+    folder = Path(catalogue.__file__).parent / "specs"
     assert {file.stem for file in folder.glob("*.toml")} == set(STUDIES)
     assert {study.name for study in studies_of(figures())} == set(STUDIES)
 

@@ -21,9 +21,9 @@ import pytest
 import fairwolfe as fw
 from fairwolfe import Agent, Problem
 from fairwolfe.bandits import LinUCB, SquareCB
+from fairwolfe.core.decision import Decision
 from fairwolfe.errors import IncompatibleState, InvalidInput
 from fairwolfe.objectives import GiniEquality, Minimum, TwoSided
-from fairwolfe.protocols import Decision
 from fairwolfe.ranking import FWLinUCBRank
 
 PROBLEM = Problem.arms(3, {"a": (0, 1), "b": (0, 1)}, parameter_norm=1.0)
@@ -235,7 +235,7 @@ import json, os, sys, threading
 import numpy as np, fairwolfe as fw
 from fairwolfe.bandits import SquareCB
 from fairwolfe.objectives import Minimum
-from fairwolfe.protocols import Decision
+from fairwolfe.core.decision import Decision
 rows = np.random.default_rng(0).random((5, 3)) / 2
 agent = fw.Agent(fw.FrankWolfe(Minimum(), SquareCB(gamma0=3.0)),
                  fw.Problem.arms(3, {"a": (0, 1), "b": (0, 1)}))

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from fairwolfe import Problem
-from fairwolfe._compile import kernel
-from fairwolfe.contexts import PerArm, arms
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.contexts import PerArm, arms
+from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput, NumericalFailure
-from fairwolfe.linalg import (
+from fairwolfe.kernels.compile import kernel
+from fairwolfe.kernels.linalg import (
     DRIFT,
     LOG_DET,
     REFRESH_EVERY,
@@ -27,8 +29,6 @@ from fairwolfe.linalg import (
 from fairwolfe.oracles import LinearOracle, LinearState, OnlineGradient, Ridge
 from fairwolfe.oracles.linear_state import learn
 from fairwolfe.oracles.ridge import ridge_learn
-from fairwolfe.protocols import Matrix, Vector
-from fairwolfe.streams import stream
 
 nan, inf = float("nan"), float("inf")
 

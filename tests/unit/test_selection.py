@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairwolfe.selection import project_on_simplex
-from fairwolfe.streams import stream
+from fairwolfe.core.streams import stream
+from fairwolfe.kernels.selection import project_on_simplex
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 50, 200])

@@ -15,6 +15,10 @@ import pytest
 from fairwolfe import Problem
 from fairwolfe.bandits import EpsilonGreedy, Extended, LinUCB, SquareCB, Uniform, VowpalWabbit
 from fairwolfe.bandits.choosing import LinearBandit
+from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.decision import Choice, Decision
+from fairwolfe.core.registry import load, names
+from fairwolfe.core.streams import stream
 from fairwolfe.environments import Finite, Mehrotra
 from fairwolfe.errors import FairwolfeError, InvalidInput, NumericalFailure
 from fairwolfe.objectives import (
@@ -29,15 +33,12 @@ from fairwolfe.objectives import (
     TwoSided,
 )
 from fairwolfe.oracles import OnlineGradient, Ridge
-from fairwolfe.protocols import Choice, Decision, IntVector, Matrix, Vector
 from fairwolfe.ranking import LinUCBRank
 from fairwolfe.reduction import FrankWolfe, MOLinCB
-from fairwolfe.registry import load, names
 from fairwolfe.simulation import Trace, compare, simulate
 from fairwolfe.simulation import compiled as compiled_loop
 from fairwolfe.simulation.trace import checkpoint_grid
 from fairwolfe.smoothing import Identity, Moreau, Randomized
-from fairwolfe.streams import stream
 from tests.unit.points import CASES, SIZE
 
 MUSIC = Mehrotra(n_arms=7, n_objectives=SIZE, n_features=4)

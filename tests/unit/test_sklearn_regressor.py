@@ -14,10 +14,13 @@ import numpy as np
 import pytest
 
 from fairwolfe import Agent, FrankWolfe, Problem, simulate
-from fairwolfe.agent_file import arrays_of, filled
+from fairwolfe.agent.file import arrays_of, filled
 from fairwolfe.bandits import EpsilonGreedy, SquareCB
 from fairwolfe.checks import check
-from fairwolfe.contexts import Arms, PerArm
+from fairwolfe.core.arrays import Matrix
+from fairwolfe.core.contexts import Arms, PerArm
+from fairwolfe.core.expressions import read
+from fairwolfe.core.streams import stream
 from fairwolfe.environments import Nonlinear
 from fairwolfe.errors import (
     FairwolfeError,
@@ -27,11 +30,8 @@ from fairwolfe.errors import (
     NumericalFailure,
     OutsideAssumptions,
 )
-from fairwolfe.expressions import read
 from fairwolfe.objectives import GiniWelfare, Minimum
 from fairwolfe.oracles import Ridge, SklearnRegressor
-from fairwolfe.protocols import Matrix
-from fairwolfe.streams import stream
 from tests.unit.test_agent_file import play, world
 
 pytestmark = pytest.mark.needs("scikit-learn")

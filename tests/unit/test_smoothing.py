@@ -9,6 +9,8 @@ import pytest
 
 from fairwolfe import Agent, FrankWolfe, Problem
 from fairwolfe.bandits import EpsilonGreedy
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.streams import stream
 from fairwolfe.errors import NoProx
 from fairwolfe.objectives import (
     AtMost,
@@ -27,9 +29,7 @@ from fairwolfe.objectives import (
     TwoSided,
     Welfare,
 )
-from fairwolfe.protocols import Vector
 from fairwolfe.smoothing import Identity, Moreau, Randomized, default_smoothing
-from fairwolfe.streams import stream
 
 TIMES = (0, 1, 2, 9, 1000, 10**6)
 ARMS = Problem.arms(3, {"clicks": (0, 1), "minutes": (0, 60), "cost": (0, 0.05)})

@@ -14,11 +14,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB
-from fairwolfe.cli import commands
-from fairwolfe.environments import FactorModel, Mehrotra, dcg
-from fairwolfe.errors import InvalidInput, NumericalFailure
-from fairwolfe.lab import speed
-from fairwolfe.lab.numpy_loops import (
+from fairwolfe.bench import speed
+from fairwolfe.bench.numpy_loops import (
     LinUCBLoop,
     RankingLoop,
     SquareCBLoop,
@@ -26,7 +23,10 @@ from fairwolfe.lab.numpy_loops import (
     loop_of,
     smoothed_gini,
 )
-from fairwolfe.lab.speed import Case, Rounds, aged, measure, turns
+from fairwolfe.bench.speed import Case, Rounds, aged, measure, turns
+from fairwolfe.cli import commands
+from fairwolfe.environments import FactorModel, Mehrotra, dcg
+from fairwolfe.errors import InvalidInput, NumericalFailure
 from fairwolfe.objectives import GeneralizedGini, GiniEquality, TwoSided
 from fairwolfe.oracles import Ridge
 from fairwolfe.ranking import FWLinUCBRank

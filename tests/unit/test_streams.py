@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairwolfe.streams import stream
+from fairwolfe.core.streams import stream
 
 GOLDEN = [
     [394508539, 3306137211, 1842940511],

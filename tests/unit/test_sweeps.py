@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.streams import stream
 from fairwolfe.environments import FactorModel, FiniteRanking, dcg
 from fairwolfe.environments.rankings import RankingArrays
 from fairwolfe.errors import NumericalFailure
@@ -29,12 +31,10 @@ from fairwolfe.objectives import (
     Welfare,
 )
 from fairwolfe.objectives.leaves import Leaves
-from fairwolfe.protocols import Vector
-from fairwolfe.simulation import multipliers, optimum, sweeps
-from fairwolfe.streams import stream
+from fairwolfe.truth import multipliers, optimum, sweeps
 from tests.unit.test_optimum import solver_s
 
-MODULE = import_module("fairwolfe.simulation.optimum")  # the package has the function's name here
+MODULE = import_module("fairwolfe.truth.optimum")  # the package has the function's name here
 
 
 def objectives(m: int) -> dict[str, Concave]:

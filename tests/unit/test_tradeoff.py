@@ -15,6 +15,11 @@ import fairwolfe as fw
 from fairwolfe.cli import commands
 from fairwolfe.environments import FactorModel, FiniteRanking, Mehrotra, dcg
 from fairwolfe.errors import InvalidInput
+from fairwolfe.fairness import TradeOff, metrics
+from fairwolfe.fairness.tradeoff import item_objective, plan
+from fairwolfe.fairness.tradeoff.plot import draw, plot
+from fairwolfe.fairness.tradeoff.result import BEST, FAIR, FLOOR, smallest_gap
+from fairwolfe.fairness.tradeoff.words import knee
 from fairwolfe.objectives import (
     EqualExposure,
     GiniEquality,
@@ -25,11 +30,7 @@ from fairwolfe.objectives import (
     Welfare,
 )
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank
-from fairwolfe.simulation import TradeOff, metrics, simulate
-from fairwolfe.simulation.tradeoff import item_objective, plan
-from fairwolfe.simulation.tradeoff.plot import draw, plot
-from fairwolfe.simulation.tradeoff.result import BEST, FAIR, FLOOR, smallest_gap
-from fairwolfe.simulation.tradeoff.words import knee
+from fairwolfe.simulation import simulate
 
 WORLD = FactorModel(12, 9, dcg(3), n_factors=3)
 BETAS, FLOORS = (0.0, 0.3, 3.0), (0.0, 0.1, 0.3)

@@ -12,6 +12,9 @@ import pytest
 
 from fairwolfe import Agent, Problem
 from fairwolfe.bandits import Extended, VowpalWabbit
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.protocols import Stored
+from fairwolfe.core.streams import stream
 from fairwolfe.errors import (
     FairwolfeError,
     IncompatibleState,
@@ -20,9 +23,7 @@ from fairwolfe.errors import (
     NumericalFailure,
 )
 from fairwolfe.objectives import GiniWelfare, Minimum
-from fairwolfe.protocols import Matrix, Stored, Vector
 from fairwolfe.reduction import FrankWolfe
-from fairwolfe.streams import stream
 
 PROBLEM = Problem.arms(3, {"clicks": (0.0, 1.0), "saves": (0.0, 1.0)}, feature_norm=3.0**0.5)
 THETA = np.array([0.5, -1.0, 2.0])

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import fairwolfe as fw
-from fairwolfe.agent_file import arrays_of
+from fairwolfe.agent.file import arrays_of
 from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Thompson
+from fairwolfe.core.decision import Decision
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import GiniWelfare, Linear, Minimum, Nash, TwoSided, Welfare
 from fairwolfe.oracles import OnlineGradient
-from fairwolfe.protocols import Decision
 from fairwolfe.ranking import FWLinUCBRank
 
 PROBLEM = fw.Problem.arms(3, {"a": (0, 1), "b": (0, 1)}, parameter_norm=1.0)

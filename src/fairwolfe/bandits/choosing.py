@@ -14,7 +14,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from fairwolfe._compile import Kernel, function_at, kernel
 from fairwolfe.bandits.optimism import (
     call_look,
     extended_outlook,
@@ -22,16 +21,18 @@ from fairwolfe.bandits.optimism import (
     outlook,
     shared_doubt,
 )
-from fairwolfe.brief import short
-from fairwolfe.contexts import arms
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.brief import short
+from fairwolfe.core.contexts import arms
+from fairwolfe.core.decision import Choice
+from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput
-from fairwolfe.limits import largest_square_norm, row_limit
-from fairwolfe.linalg import STATUS, refresh
+from fairwolfe.kernels.compile import Kernel, function_at, kernel
+from fairwolfe.kernels.limits import largest_square_norm, row_limit
+from fairwolfe.kernels.linalg import STATUS, refresh
+from fairwolfe.kernels.settling import REFUSED, SETTLE, UNSOUND, WILD, Settling, settle
 from fairwolfe.oracles import Regression, Ridge
 from fairwolfe.oracles.linear_state import call_learn, learn, refuse, repair
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import Choice, Matrix, Vector
-from fairwolfe.settling import REFUSED, SETTLE, UNSOUND, WILD, Settling, settle
 
 __all__ = ["CHOOSE", "BanditState", "Evidence", "LinearBandit", "call_choose", "vector_of"]
 

@@ -8,14 +8,14 @@ from typing import Self
 
 import numpy as np
 
-from fairwolfe._compile import kernel
 from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, one_uniform
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput
-from fairwolfe.linalg import predict, scores
+from fairwolfe.kernels.compile import kernel
+from fairwolfe.kernels.linalg import predict, scores
+from fairwolfe.kernels.selection import argmax, draw
 from fairwolfe.oracles import OnlineGradient, Regression, Ridge
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import Matrix, Vector
-from fairwolfe.selection import argmax, draw
 
 __all__ = ["EpsilonGreedy"]
 

@@ -9,10 +9,12 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 
 from fairwolfe.bandits.choosing import vector_of
-from fairwolfe.contexts import Bilinear, arms
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.contexts import Bilinear, arms
+from fairwolfe.core.decision import Choice
+from fairwolfe.core.problem import Problem
+from fairwolfe.core.protocols import ScalarPolicy, keeps
 from fairwolfe.errors import InvalidInput
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import Choice, Matrix, ScalarPolicy, Vector, keeps
 
 __all__ = ["Extended"]
 
@@ -48,7 +50,7 @@ class Extended:
 
     Parameters
     ----------
-    policy: a `ScalarPolicy` (fairwolfe.protocols), such as VowpalWabbit(), or your own
+    policy: a `ScalarPolicy` (fw.protocols), such as VowpalWabbit(), or your own
     features: "outer" or "pair"
 
     Reference: Sec. 3.2 of the paper, the extended contexts of the reduction; docs/bandits.md.
@@ -79,7 +81,7 @@ class Extended:
         if not keeps(self.policy, ScalarPolicy):
             raise InvalidInput(
                 f"the policy is {self.policy!r}; give one for one reward, with the methods of "
-                "ScalarPolicy in fairwolfe.protocols, such as VowpalWabbit()"
+                "ScalarPolicy in fw.protocols, such as VowpalWabbit()"
             )
         if self.features not in ("outer", "pair"):
             raise InvalidInput(f"features is {self.features!r}; give 'outer' or 'pair'")

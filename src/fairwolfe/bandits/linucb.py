@@ -9,16 +9,16 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from fairwolfe._compile import Kernel, kernel
 from fairwolfe.bandits.choosing import CHOOSE, BanditState, LinearBandit
 from fairwolfe.bandits.optimism import add_bonus, add_extended_bonus, shared_doubt
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
-from fairwolfe.linalg import LOG_DET, predict, scores
+from fairwolfe.kernels.compile import Kernel, kernel
+from fairwolfe.kernels.linalg import LOG_DET, predict, scores
+from fairwolfe.kernels.selection import argmax
 from fairwolfe.oracles import LinearOracle, Ridge
 from fairwolfe.oracles.linear_state import parameter_norms
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import Matrix, Vector
-from fairwolfe.selection import argmax
 
 __all__ = ["LinUCB"]
 

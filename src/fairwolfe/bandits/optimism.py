@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
-from fairwolfe._compile import fma, function_at, kernel
-from fairwolfe.linalg import LOG_DET, combine_rows, scores, widths
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.problem import Problem
+from fairwolfe.kernels.compile import fma, function_at, kernel
+from fairwolfe.kernels.linalg import LOG_DET, combine_rows, scores, widths
+from fairwolfe.kernels.selection import argmax
 from fairwolfe.oracles.linear_state import noise_scales, parameter_norms
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import Matrix, Vector
-from fairwolfe.selection import argmax
 
 __all__ = [
     "LOOK",

@@ -9,14 +9,14 @@ from typing import Self
 
 import numpy as np
 
-from fairwolfe._compile import Kernel, kernel
 from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, one_uniform
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
-from fairwolfe.linalg import UPDATES, predict, predictions, scores
+from fairwolfe.kernels.compile import Kernel, kernel
+from fairwolfe.kernels.linalg import UPDATES, predict, predictions, scores
+from fairwolfe.kernels.selection import argmax, draw
 from fairwolfe.oracles import OnlineGradient, Regression, Ridge
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import Matrix, Vector
-from fairwolfe.selection import argmax, draw
 
 __all__ = ["SquareCB"]
 

@@ -9,15 +9,15 @@ from typing import Self
 
 import numpy as np
 
-from fairwolfe._compile import fma, kernel
 from fairwolfe.bandits.choosing import CHOOSE, LinearBandit
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput
-from fairwolfe.linalg import cholesky, combine_rows, predict, row_products
+from fairwolfe.kernels.compile import fma, kernel
+from fairwolfe.kernels.linalg import cholesky, combine_rows, predict, row_products
+from fairwolfe.kernels.selection import argmax
 from fairwolfe.oracles import LinearOracle, Ridge
 from fairwolfe.oracles.linear_state import noise_scales
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import Matrix, Vector
-from fairwolfe.selection import argmax
 
 __all__ = ["Thompson"]
 

@@ -8,12 +8,12 @@ from typing import Self
 
 import numpy as np
 
-from fairwolfe._compile import kernel
 from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, one_uniform
-from fairwolfe.linalg import predict
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.problem import Problem
+from fairwolfe.kernels.compile import kernel
+from fairwolfe.kernels.linalg import predict
 from fairwolfe.oracles import LinearOracle, Ridge
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import Matrix, Vector
 
 __all__ = ["Uniform"]
 

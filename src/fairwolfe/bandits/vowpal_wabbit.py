@@ -11,11 +11,11 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fairwolfe._compile import Kernel
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.problem import whole_number
 from fairwolfe.errors import IncompatibleState, InvalidInput, MissingExtra, NumericalFailure
-from fairwolfe.problem import whole_number
-from fairwolfe.protocols import Matrix, Vector
-from fairwolfe.selection import draw
+from fairwolfe.kernels.compile import Kernel
+from fairwolfe.kernels.selection import draw
 
 __all__ = ["VowpalWabbit"]
 

@@ -20,8 +20,7 @@ from fairwolfe.checks.ranking import RANKING_BASE_CHECKS, RANKING_POLICY_CHECKS
 from fairwolfe.checks.rounds import ranks
 from fairwolfe.checks.scalar import SCALAR_CHECKS
 from fairwolfe.checks.smoothing import SMOOTHING_CHECKS
-from fairwolfe.errors import ConformanceError, InvalidInput
-from fairwolfe.protocols import (
+from fairwolfe.core.protocols import (
     Base,
     Environment,
     Objective,
@@ -31,8 +30,9 @@ from fairwolfe.protocols import (
     Smoothing,
     keeps,
 )
-from fairwolfe.registry import import_class
-from fairwolfe.streams import stream
+from fairwolfe.core.registry import import_class
+from fairwolfe.core.streams import stream
+from fairwolfe.errors import ConformanceError, InvalidInput
 
 __all__ = [
     "BASE_CHECKS",
@@ -118,7 +118,7 @@ def _contract(example: Any) -> Any:
         listed = ", ".join(contract.__name__ for contract in CONTRACTS)
         raise InvalidInput(
             f"{type(example).__name__} keeps none of the contracts {listed}; see "
-            "fairwolfe.protocols for the methods that they name"
+            "fairwolfe.core.protocols for the methods that they name"
         )
     # Two contracts may name the same methods and differ in the arguments.
     return next((contract for contract in kept if keeps(example, contract)), kept[0])

@@ -15,11 +15,11 @@ from fairwolfe.checks.playing import (
 )
 from fairwolfe.checks.promise import Check, is_a_value, require
 from fairwolfe.checks.rounds import contexts, rewards
-from fairwolfe.contexts import PerArm
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.contexts import PerArm
+from fairwolfe.core.problem import Problem
+from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import Vector
-from fairwolfe.streams import stream
 
 __all__ = ["BASE_CHECKS", "player_of"]
 

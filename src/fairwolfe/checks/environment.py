@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from fairwolfe.checks.promise import Check, is_a_value, is_refused, require
-from fairwolfe.contexts import Bilinear
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.contexts import Bilinear
+from fairwolfe.core.feedback import Shown, totals
+from fairwolfe.core.problem import Problem
+from fairwolfe.core.streams import stream
 from fairwolfe.errors import ConformanceError
-from fairwolfe.feedback import Shown, totals
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import Vector
-from fairwolfe.streams import stream
 
 __all__ = ["ENVIRONMENT_CHECKS"]
 

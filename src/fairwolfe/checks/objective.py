@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from fairwolfe.checks.promise import Check, is_a_value, is_refused, length, require, steepest
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.problem import Problem
 from fairwolfe.errors import ConformanceError, NoProx
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import Vector
 
 __all__ = ["OBJECTIVE_CHECKS"]
 

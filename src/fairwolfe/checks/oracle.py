@@ -11,10 +11,10 @@ import numpy as np
 from fairwolfe.checks.playing import arrays, same
 from fairwolfe.checks.promise import Check, is_a_value, require
 from fairwolfe.checks.rounds import contexts, rewards
-from fairwolfe.contexts import Arms
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.contexts import Arms
+from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import Matrix, Vector
 
 __all__ = ["ORACLE_CHECKS"]
 

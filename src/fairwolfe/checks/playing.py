@@ -23,9 +23,9 @@ from fairwolfe.checks.rounds import (
     rewards,
     spoil,
 )
+from fairwolfe.core.problem import Problem
+from fairwolfe.core.streams import stream
 from fairwolfe.errors import ConformanceError, InvalidInput
-from fairwolfe.problem import Problem
-from fairwolfe.streams import stream
 
 __all__ = [
     "PLAYER_CHECKS",

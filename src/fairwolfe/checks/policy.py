@@ -17,9 +17,9 @@ from fairwolfe.checks.playing import (
 )
 from fairwolfe.checks.promise import Check, is_a_value, length, require
 from fairwolfe.checks.rounds import contexts, exposure_of, ranks, rewards, vector
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import Decision
-from fairwolfe.registry import load
+from fairwolfe.core.decision import Decision
+from fairwolfe.core.problem import Problem
+from fairwolfe.core.registry import load
 
 __all__ = ["OWN_CHECKS", "POLICY_CHECKS", "player_of"]
 

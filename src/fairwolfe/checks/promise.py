@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.registry import classes, import_class
 from fairwolfe.errors import ConformanceError, InvalidInput
-from fairwolfe.protocols import Vector
-from fairwolfe.registry import classes, import_class
 
 __all__ = ["Check", "examples_of", "is_a_value", "is_refused", "length", "require", "steepest"]
 

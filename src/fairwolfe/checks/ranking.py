@@ -19,10 +19,10 @@ from fairwolfe.checks.playing import (
 from fairwolfe.checks.policy import OWN_CHECKS, player_of
 from fairwolfe.checks.promise import Check, is_a_value, require
 from fairwolfe.checks.rounds import contexts, exposure_of, is_action, rewards
-from fairwolfe.contexts import Bilinear
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import Vector
-from fairwolfe.streams import stream
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.contexts import Bilinear
+from fairwolfe.core.problem import Problem
+from fairwolfe.core.streams import stream
 
 __all__ = ["RANKING_BASE_CHECKS", "RANKING_POLICY_CHECKS", "heeds_items", "player_of_base"]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe.contexts import Bilinear
-from fairwolfe.feedback import Shown, totals
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import Matrix, Vector
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.contexts import Bilinear
+from fairwolfe.core.feedback import Shown, totals
+from fairwolfe.core.problem import Problem
 
 __all__ = [
     "bad_contexts",

@@ -12,7 +12,7 @@ from fairwolfe.checks.playing import (
     takes_any_number_of_arms,
 )
 from fairwolfe.checks.promise import Check, is_a_value
-from fairwolfe.registry import load
+from fairwolfe.core.registry import load
 
 __all__ = ["SCALAR_CHECKS"]
 

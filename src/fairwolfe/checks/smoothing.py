@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from fairwolfe.checks.promise import Check, examples_of, is_a_value, length, require, steepest
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.registry import KINDS, load
+from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput, NoProx
-from fairwolfe.protocols import Vector
-from fairwolfe.registry import KINDS, load
-from fairwolfe.streams import stream
 
 __all__ = ["SMOOTHING_CHECKS", "smoothable"]
 

@@ -29,7 +29,7 @@ def bench(seconds: float, as_json: bool) -> None:
 
     if "numpy" not in sys.modules:  # which reads this when it is imported
         os.environ.update(ONE_THREAD)
-    from fairwolfe.lab import speed
+    from fairwolfe.bench import speed
 
     bar = progress_bar()
     task = bar.add_task("preparing", total=seconds)

@@ -74,7 +74,7 @@ def _outcomes(subject: str) -> list[Outcome]:
 
 
 def _class_of(subject: str) -> type:
-    from fairwolfe.registry import KINDS, import_class, load, names
+    from fairwolfe.core.registry import KINDS, import_class, load, names
 
     if ":" in subject:
         return import_class(subject)

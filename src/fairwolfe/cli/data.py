@@ -47,7 +47,7 @@ def data(name: str, source: str | None, root: Path | None, as_json: bool) -> Non
 
 
 def _download(source: str, target: Path) -> None:
-    from fairwolfe.downloads import download
+    from fairwolfe.data.downloads import download
     from fairwolfe.environments import lastfm
 
     try:

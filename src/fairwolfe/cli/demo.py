@@ -42,7 +42,7 @@ def demo(subject: str, out: Path, as_json: bool) -> None:
 
 
 def _demo_ranking(out: Path, as_json: bool) -> None:
-    from fairwolfe.lab import fair_ranking
+    from fairwolfe.cli.demos import fair_ranking
 
     columns = {
         "policy": "{policy}",
@@ -57,7 +57,7 @@ def _demo_ranking(out: Path, as_json: bool) -> None:
 
 
 def _demo_music(out: Path, as_json: bool) -> None:
-    from fairwolfe.lab import music
+    from fairwolfe.cli.demos import music
 
     columns = {
         "policy": "{policy}",
@@ -83,7 +83,7 @@ def _compared(subject: Any, columns: dict[str, str], out: Path, as_json: bool) -
 
 
 def _demo_objectives(out: Path, as_json: bool) -> None:
-    from fairwolfe.lab import preferences
+    from fairwolfe.cli.demos import preferences
 
     with progress_bar() as progress:
         task = progress.add_task("asking each objective", total=len(preferences.panels()) + 1)

@@ -18,7 +18,7 @@ def list_command(kind: str | None, as_json: bool) -> None:
 
     KIND is a plural such as objectives or smoothings; without it everything is listed.
     """
-    from fairwolfe.registry import KINDS, names
+    from fairwolfe.core.registry import KINDS, names
 
     rows = [
         {"kind": group, "name": name, **_described(group, name)}
@@ -35,7 +35,7 @@ def list_command(kind: str | None, as_json: bool) -> None:
 def _described(kind: str, name: str) -> dict[str, str]:
     from inspect import getdoc
 
-    from fairwolfe.registry import KINDS, load
+    from fairwolfe.core.registry import KINDS, load
 
     address = KINDS[kind].get(name, "")
     try:

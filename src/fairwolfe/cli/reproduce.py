@@ -12,7 +12,7 @@ from fairwolfe.cli.printing import as_json, make_folder, print_files, print_json
 from fairwolfe.cli.progress import bars
 
 if TYPE_CHECKING:
-    from fairwolfe.lab.reproduce import Reproduction
+    from fairwolfe.paper.reproduce import Reproduction
 
 __all__ = ["reproduce"]
 
@@ -55,9 +55,9 @@ def reproduce(
     exploration, delay; without it all are played. Ctrl-C and --for leave a folder that --resume
     completes. Exit code 0 whatever holds; 1: some runs failed; 2: bad input; 130: Ctrl-C.
     """
-    from fairwolfe.lab import reproduce as of_paper
-    from fairwolfe.lab.reproduction_page import number, summary, write_page, write_report
     from fairwolfe.lab.sweep import pending
+    from fairwolfe.paper import reproduce as of_paper
+    from fairwolfe.paper.page import number, summary, write_page, write_report
     from fairwolfe.simulation.plots import require_matplotlib
 
     require_matplotlib()

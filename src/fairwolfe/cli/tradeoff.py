@@ -79,8 +79,8 @@ def tradeoff(
     """
     import json
 
+    from fairwolfe.fairness.tradeoff import plan
     from fairwolfe.simulation.plots import require_matplotlib
-    from fairwolfe.simulation.tradeoff import plan
 
     require_matplotlib()
     given = {} if betas is None else {"betas": betas}
@@ -133,7 +133,7 @@ def tradeoff(
 
 def _world(name: str, table: dict[str, Any]) -> Any:
     from fairwolfe import environments
-    from fairwolfe.registry import names
+    from fairwolfe.core.registry import names
 
     if name in names("environments"):
         unused = [option for option in table if option.endswith("_column")]

@@ -25,7 +25,7 @@ def warm(file: Path | None, as_json: bool) -> None:
     Without a file: everything. With a saved agent, or the TOML file of an experiment: what it
     needs. What is compiled is kept in the user's cache, or in $FAIRWOLFE_CACHE.
     """
-    from fairwolfe._compile import at_hand, kept_in, warm_all
+    from fairwolfe.kernels.compile import at_hand, kept_in, warm_all
 
     began = perf_counter()
     with redirect_stdout(sys.stderr):  # what modules of the user's print
@@ -56,7 +56,7 @@ def _warm_for(file: Path) -> None:
         agent.warm()
         return
     from fairwolfe import lab
-    from fairwolfe._compile import ready
+    from fairwolfe.kernels.compile import ready
     from fairwolfe.lab.build import build
     from fairwolfe.simulation.rollout import needed
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from inspect import signature
 from typing import Any
 
+from fairwolfe.core.registry import load
 from fairwolfe.environments.factor_model import FactorModel
 from fairwolfe.environments.finite import Finite
 from fairwolfe.environments.finite_ranking import FiniteRanking
@@ -19,7 +20,6 @@ from fairwolfe.environments.mehrotra import Mehrotra
 from fairwolfe.environments.nonlinear import Nonlinear
 from fairwolfe.environments.position_weights import body, dcg
 from fairwolfe.errors import InvalidInput, did_you_mean
-from fairwolfe.registry import load
 
 __all__ = [
     "FactorModel",

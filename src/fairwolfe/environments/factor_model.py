@@ -10,14 +10,15 @@ from typing import Any, Self
 
 import numpy as np
 
-from fairwolfe.contexts import Bilinear
+from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.contexts import Bilinear
+from fairwolfe.core.problem import Frozen, Problem, whole_number
+from fairwolfe.data.factorise import extremes
 from fairwolfe.environments import position_weights as slots
 from fairwolfe.environments.position_weights import dcg
 from fairwolfe.environments.rankings import RankingArrays, RankingWorld
 from fairwolfe.environments.tables import Table
 from fairwolfe.errors import InvalidInput
-from fairwolfe.problem import Frozen, Problem, whole_number
-from fairwolfe.protocols import IntVector, Matrix, Vector
 
 __all__ = ["FactorModel"]
 
@@ -27,7 +28,6 @@ _FACTORS = 8  # of a drawn world
 _SKEW = 0.4  # the r-th most popular item of a drawn world has norm r^-_SKEW
 _SHAPE = 0.5  # of the gamma distribution of drawn factors: most are small, a few are large
 _ROUNDING = 1e-9  # how far outside its range a mean may be by rounding
-_BLOCK = 1 << 22  # means looked at together
 
 Numbers = Sequence[Sequence[float]] | Matrix
 
@@ -273,16 +273,6 @@ class FactorModel(RankingWorld):
 
 def _table(name: str, values: Any) -> Table:
     return values if isinstance(values, Table) else Table(name, values, (name, "factors"))
-
-
-def extremes(turned: Matrix, items: Matrix) -> tuple[float, float]:
-    """The smallest and the largest mean, a block of users at a time."""
-    size = max(1, _BLOCK // len(items))
-    least, most = math.inf, -math.inf
-    for i in range(0, len(turned), size):
-        means = turned[i : i + size] @ items.T
-        least, most = min(least, float(means.min())), max(most, float(means.max()))
-    return least, most
 
 
 def _affine(

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from fairwolfe._compile import fma, kernel
+from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.problem import Problem
 from fairwolfe.environments.world import BEST, REWARD, ArmsWorld, RewardProgram
 from fairwolfe.errors import InvalidInput
+from fairwolfe.kernels.compile import fma, kernel
+from fairwolfe.kernels.selection import argmax
 from fairwolfe.objectives.concave import finite_vector
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import IntVector, Matrix, Vector
-from fairwolfe.selection import argmax
 
 __all__ = ["Finite", "FiniteWorld"]
 

@@ -9,14 +9,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from fairwolfe.contexts import arms
+from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.contexts import arms
+from fairwolfe.core.problem import Problem
 from fairwolfe.environments import position_weights as slots
 from fairwolfe.environments.position_weights import dcg
 from fairwolfe.environments.rankings import RankingArrays, RankingWorld
 from fairwolfe.environments.tables import Table
 from fairwolfe.errors import InvalidInput
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import IntVector, Matrix, Vector
 
 __all__ = ["FiniteRanking"]
 
@@ -40,7 +40,7 @@ class FiniteRanking(RankingWorld):
     `b1` is a world so small that the regret bound for rankings says something about it.
 
     >>> from fairwolfe.objectives import GiniEquality, TwoSided
-    >>> from fairwolfe.simulation import optimum
+    >>> from fairwolfe.truth import optimum
     >>> round(optimum(FiniteRanking.b1(), TwoSided(GiniEquality(), beta=3.0)).value, 5)
     0.79334
     """

@@ -10,12 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from fairwolfe.core.folders import cache_folder
+from fairwolfe.data.plays import Id
 from fairwolfe.environments.factor_model import FactorModel
 from fairwolfe.environments.listening import Factored, Listening
-from fairwolfe.environments.plays import Id
 from fairwolfe.environments.position_weights import dcg
 from fairwolfe.errors import InvalidInput, MissingData
-from fairwolfe.folders import cache_folder
 
 __all__ = [
     "FILE",

@@ -11,17 +11,17 @@ from typing import Any, Self
 
 import numpy as np
 
-from fairwolfe.contexts import Bilinear
+from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.contexts import Bilinear
+from fairwolfe.core.problem import Problem, real_number, whole_number
+from fairwolfe.data.factorise import Factors, Settings, factorise, scaled
+from fairwolfe.data.plays import Id, Plays, Selection
+from fairwolfe.data.table import read_file, read_memory
 from fairwolfe.environments import position_weights as slots
 from fairwolfe.environments.factor_model import CALIBRATIONS, FactorModel
-from fairwolfe.environments.factorise import Factors, Settings, factorise, scaled
-from fairwolfe.environments.listening_table import read_file, read_memory
-from fairwolfe.environments.plays import Id, Plays, Selection
 from fairwolfe.environments.position_weights import dcg
 from fairwolfe.environments.rankings import RankingArrays, RankingWorld
 from fairwolfe.errors import InvalidInput
-from fairwolfe.problem import Problem, real_number, whole_number
-from fairwolfe.protocols import IntVector, Matrix, Vector
 
 __all__ = ["Factored", "Listening"]
 

@@ -10,13 +10,13 @@ from typing import Self
 import numpy as np
 from scipy.special import log_ndtr
 
-from fairwolfe._compile import fma, kernel
+from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.problem import Problem, whole_number
 from fairwolfe.environments.world import BEST, REWARD, ArmsWorld, RewardProgram
-from fairwolfe.linalg import combine_rows, row_products
+from fairwolfe.kernels.compile import fma, kernel
+from fairwolfe.kernels.linalg import combine_rows, row_products
+from fairwolfe.kernels.selection import argmax
 from fairwolfe.objectives import GeneralizedGini
-from fairwolfe.problem import Problem, whole_number
-from fairwolfe.protocols import IntVector, Matrix, Vector
-from fairwolfe.selection import argmax
 
 __all__ = ["Mehrotra", "largest_of_normals"]
 

@@ -9,12 +9,12 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from fairwolfe._compile import fma, kernel
+from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.problem import Problem, real_number, whole_number
 from fairwolfe.environments.world import BEST, REWARD, ArmsWorld, RewardProgram
 from fairwolfe.errors import InvalidInput
-from fairwolfe.problem import Problem, real_number, whole_number
-from fairwolfe.protocols import IntVector, Matrix, Vector
-from fairwolfe.selection import argmax
+from fairwolfe.kernels.compile import fma, kernel
+from fairwolfe.kernels.selection import argmax
 
 __all__ = ["Nonlinear", "NonlinearWorld"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from fairwolfe.core.problem import whole_number
 from fairwolfe.errors import InvalidInput
-from fairwolfe.problem import whole_number
 
 __all__ = ["body", "dcg"]
 

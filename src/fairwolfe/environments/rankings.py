@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairwolfe._compile import Kernel, distinct, fma, kernel
+from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.feedback import Shown
+from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput
-from fairwolfe.feedback import Shown
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import IntVector, Matrix, Vector
-from fairwolfe.selection import top_k
+from fairwolfe.kernels.compile import Kernel, distinct, fma, kernel
+from fairwolfe.kernels.selection import top_k
 
 __all__ = [
     "RankingArrays",

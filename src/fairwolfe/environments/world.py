@@ -11,11 +11,11 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from fairwolfe._compile import Kernel, function_at, kernel
-from fairwolfe.contexts import arms
+from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.contexts import arms
+from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import IntVector, Matrix, Vector
+from fairwolfe.kernels.compile import Kernel, function_at, kernel
 
 __all__ = [
     "BEST",

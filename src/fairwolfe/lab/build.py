@@ -13,13 +13,13 @@ from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from fairwolfe import environments
+from fairwolfe.core.protocols import Environment, Policy, keeps
+from fairwolfe.core.registry import KINDS, import_class, load, names
 from fairwolfe.errors import FairwolfeError, InvalidInput, did_you_mean
 from fairwolfe.lab.grid import Cell, Settings
 from fairwolfe.lab.spec import canonical, shown
 from fairwolfe.objectives import Concave
-from fairwolfe.protocols import Environment, Policy, keeps
 from fairwolfe.ranking import Ranker
-from fairwolfe.registry import KINDS, import_class, load, names
 from fairwolfe.simulation.lateness import RENAMED, Lateness
 from fairwolfe.simulation.trace import checkpoint_grid
 

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from fairwolfe.core.arrays import Matrix
+from fairwolfe.fairness.metrics import lorenz
 from fairwolfe.lab.groups import Group, Line
-from fairwolfe.protocols import Matrix
 from fairwolfe.simulation.compare import interval
-from fairwolfe.simulation.metrics import lorenz
 from fairwolfe.simulation.plots import COLOURS, LINES, new_figure, value_axes
 
 if TYPE_CHECKING:

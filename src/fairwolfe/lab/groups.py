@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairwolfe.core.arrays import IntVector, Matrix, Vector
 from fairwolfe.errors import FairwolfeError
+from fairwolfe.fairness.metrics import bottom_share, gini_index
 from fairwolfe.lab.experiment import Experiment
 from fairwolfe.lab.grid import Cell, flat
 from fairwolfe.lab.spec import canonical
-from fairwolfe.protocols import IntVector, Matrix, Vector
 from fairwolfe.simulation.compare import interval
-from fairwolfe.simulation.metrics import bottom_share, gini_index
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -107,9 +107,9 @@ def _played(run: dict[str, Any]) -> tuple[str, Any]:
 
 def _warmed() -> int:
     """A task: compile the kernels once, before many processes would do it at the same time."""
-    from fairwolfe import _compile
+    from fairwolfe.kernels import compile as compiling
 
-    return _compile.warm_all()
+    return compiling.warm_all()
 
 
 def _imported(here: bool) -> Any:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fairwolfe.core.folders import whole_file
 from fairwolfe.errors import InvalidInput
-from fairwolfe.folders import whole_file
 from fairwolfe.lab import results
 from fairwolfe.lab.experiment import Experiment
 from fairwolfe.lab.figures import Drawn, Picture, pictures

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from fairwolfe.core.folders import whole_file
+from fairwolfe.core.problem import Problem
 from fairwolfe.errors import FairwolfeError, InvalidInput, MissingExtra
-from fairwolfe.folders import whole_file
 from fairwolfe.lab.experiment import Experiment, Run
-from fairwolfe.problem import Problem
 from fairwolfe.simulation.trace import FAIRNESS, Trace
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from fairwolfe._compile import clock
+from fairwolfe.kernels.compile import clock
 from fairwolfe.lab import results
 from fairwolfe.lab.build import build
 from fairwolfe.lab.experiment import Run

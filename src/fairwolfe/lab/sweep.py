@@ -14,12 +14,12 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from fairwolfe.core.folders import whole_file
+from fairwolfe.core.problem import whole_number
 from fairwolfe.errors import InvalidInput, did_you_mean
-from fairwolfe.folders import whole_file
 from fairwolfe.lab import results
 from fairwolfe.lab.experiment import Experiment, Run
 from fairwolfe.lab.local import Engine, Event, play_all
-from fairwolfe.problem import whole_number
 from fairwolfe.simulation.compare import interval
 
 __all__ = ["Failure", "Sweep", "pending", "run"]

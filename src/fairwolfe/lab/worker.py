@@ -61,9 +61,9 @@ def main() -> None:
     from fairwolfe.lab.runs import play
 
     if orders.get()["warm"]:
-        from fairwolfe import _compile
+        from fairwolfe.kernels import compile as compiling
 
-        _compile.warm_all()
+        compiling.warm_all()
     out.send(["ready", None])
     while True:
         run = msgspec.convert(orders.get(), Run)

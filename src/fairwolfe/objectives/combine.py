@@ -14,9 +14,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy import sparse
 
-from fairwolfe._compile import Kernel, kernel
+from fairwolfe.core.arrays import IntVector, Vector
+from fairwolfe.core.problem import real_number
 from fairwolfe.errors import InvalidInput, NotConcave
-from fairwolfe.linalg import add_scaled
+from fairwolfe.kernels.compile import Kernel, kernel
+from fairwolfe.kernels.linalg import add_scaled
 from fairwolfe.objectives.concave import (
     GRADIENT,
     Concave,
@@ -25,8 +27,6 @@ from fairwolfe.objectives.concave import (
     call_gradient,
     require_objective,
 )
-from fairwolfe.problem import real_number
-from fairwolfe.protocols import IntVector, Vector
 
 __all__ = ["Combination", "On", "Part", "Scaled", "Sum"]
 

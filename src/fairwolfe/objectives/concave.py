@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import numpy as np
 from scipy import sparse
 
-from fairwolfe._compile import Kernel, function_at, kernel
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.problem import Problem, all_finite, real_number
 from fairwolfe.errors import InvalidInput, NoProx, did_you_mean
-from fairwolfe.problem import Problem, all_finite, real_number
-from fairwolfe.protocols import Vector
+from fairwolfe.kernels.compile import Kernel, function_at, kernel
 
 if TYPE_CHECKING:
     from fairwolfe.objectives.combine import On, Scaled, Sum

@@ -10,12 +10,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from fairwolfe._compile import call_back, kernel
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.problem import real_number
+from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput, NotConcave
+from fairwolfe.kernels.compile import call_back, kernel
 from fairwolfe.objectives.concave import GRADIENT, Concave, Scope, finite_vector
-from fairwolfe.problem import real_number
-from fairwolfe.protocols import Vector
-from fairwolfe.streams import stream
 
 __all__ = ["Custom"]
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairwolfe._compile import kernel
+from fairwolfe.core.arrays import Vector
+from fairwolfe.kernels.compile import kernel
 from fairwolfe.objectives.concave import GRADIENT, Concave
-from fairwolfe.protocols import Vector
 
 __all__ = ["EqualExposure"]
 

@@ -9,11 +9,11 @@ from typing import Self
 
 import numpy as np
 
-from fairwolfe._compile import kernel
+from fairwolfe.core.arrays import Vector
 from fairwolfe.errors import NotConcave
-from fairwolfe.isotonic import pooled_gradient, sort_kept
+from fairwolfe.kernels.compile import kernel
+from fairwolfe.kernels.isotonic import pooled_gradient, sort_kept
 from fairwolfe.objectives.concave import GRADIENT, Concave, numbers
-from fairwolfe.protocols import Vector
 
 __all__ = ["GeneralizedGini", "GiniEquality", "GiniWelfare", "Minimum"]
 

@@ -13,10 +13,10 @@ from itertools import pairwise
 import numpy as np
 from scipy import sparse
 
-from fairwolfe._compile import Kernel, kernel
+from fairwolfe.core.arrays import Vector
+from fairwolfe.kernels.compile import Kernel, kernel
 from fairwolfe.objectives.concave import GRADIENT, Concave, Program, call_gradient, gradient_at
 from fairwolfe.objectives.linear import Linear
-from fairwolfe.protocols import Vector
 
 __all__ = ["Leaves"]
 

@@ -8,11 +8,11 @@ from typing import Self
 
 import numpy as np
 
-from fairwolfe._compile import kernel
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.problem import Frozen
 from fairwolfe.errors import InvalidInput
+from fairwolfe.kernels.compile import kernel
 from fairwolfe.objectives.concave import GRADIENT, Concave, Scope, numbers
-from fairwolfe.problem import Frozen
-from fairwolfe.protocols import Vector
 
 __all__ = ["Linear"]
 

@@ -11,8 +11,9 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 
-from fairwolfe._compile import Kernel, kernel
+from fairwolfe.core.arrays import Vector
 from fairwolfe.errors import InvalidInput
+from fairwolfe.kernels.compile import Kernel, kernel
 from fairwolfe.objectives.concave import (
     GRADIENT,
     Concave,
@@ -21,7 +22,6 @@ from fairwolfe.objectives.concave import (
     numbers,
     require_objective,
 )
-from fairwolfe.protocols import Vector
 
 __all__ = ["ByGroup", "Mapped", "PerMerit"]
 

@@ -7,11 +7,11 @@ from typing import Self
 
 import numpy as np
 
+from fairwolfe.core.problem import real_number, whole_number
 from fairwolfe.errors import InvalidInput, NotConcave
 from fairwolfe.objectives.combine import Combination, Part
 from fairwolfe.objectives.concave import Concave, Scope, require_objective
 from fairwolfe.objectives.linear import Linear
-from fairwolfe.problem import real_number, whole_number
 
 __all__ = ["TwoSided"]
 

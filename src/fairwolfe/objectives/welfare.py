@@ -8,11 +8,11 @@ from typing import Self
 
 import numpy as np
 
-from fairwolfe._compile import fma, kernel
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.problem import real_number
 from fairwolfe.errors import InvalidInput, NotConcave
+from fairwolfe.kernels.compile import fma, kernel
 from fairwolfe.objectives.concave import GRADIENT, Concave, Scope, numbers
-from fairwolfe.problem import real_number
-from fairwolfe.protocols import Vector
 
 __all__ = ["Nash", "Welfare"]
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from fairwolfe.core.problem import Frozen
+from fairwolfe.core.registry import import_class
 from fairwolfe.errors import InvalidInput, MissingExtra, did_you_mean
-from fairwolfe.problem import Frozen
-from fairwolfe.registry import import_class
 
 __all__ = ["described", "made", "releases", "with_random_state"]
 

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
-from fairwolfe._compile import Kernel, function_at
-from fairwolfe.contexts import Arms
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.contexts import Arms
+from fairwolfe.core.problem import Problem
+from fairwolfe.core.restoring import require, require_counts
 from fairwolfe.errors import NumericalFailure
-from fairwolfe.linalg import DRIFT, LOG_DET, SINCE_REFRESH, STATUS, UPDATES, refresh
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import Matrix, Vector
-from fairwolfe.restoring import require, require_counts
+from fairwolfe.kernels.compile import Kernel, function_at
+from fairwolfe.kernels.linalg import DRIFT, LOG_DET, SINCE_REFRESH, STATUS, UPDATES, refresh
 
 __all__ = [
     "LEARN",

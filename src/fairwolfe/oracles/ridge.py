@@ -7,13 +7,13 @@ from typing import Self
 
 import numpy as np
 
-from fairwolfe._compile import kernel
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.problem import Problem
+from fairwolfe.core.restoring import need
 from fairwolfe.errors import InvalidInput
-from fairwolfe.linalg import REFRESH_EVERY, SINCE_REFRESH, STATUS, absorb, refresh
+from fairwolfe.kernels.compile import kernel
+from fairwolfe.kernels.linalg import REFRESH_EVERY, SINCE_REFRESH, STATUS, absorb, refresh
 from fairwolfe.oracles.linear_state import LEARN, LinearState, RegretBound, parameter_norms
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import Matrix, Vector
-from fairwolfe.restoring import need
 
 __all__ = ["Ridge"]
 

@@ -11,15 +11,15 @@ from typing import Any, NamedTuple, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fairwolfe.contexts import Arms
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.contexts import Arms
+from fairwolfe.core.problem import Frozen, Problem, real_number, whole_number
+from fairwolfe.core.restoring import need, require_counts
+from fairwolfe.core.streams import stream
 from fairwolfe.errors import IncompatibleState, InvalidInput, NumericalFailure, OutsideAssumptions
-from fairwolfe.linalg import UPDATES
+from fairwolfe.kernels.linalg import UPDATES
 from fairwolfe.oracles.estimators import described, made, releases, with_random_state
 from fairwolfe.oracles.linear_state import Estimates
-from fairwolfe.problem import Frozen, Problem, real_number, whole_number
-from fairwolfe.protocols import Matrix, Vector
-from fairwolfe.restoring import need, require_counts
-from fairwolfe.streams import stream
 
 __all__ = ["RegressorState", "SklearnRegressor"]
 

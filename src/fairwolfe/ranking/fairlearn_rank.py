@@ -8,11 +8,11 @@ from typing import Self
 
 import numpy as np
 
-from fairwolfe._compile import kernel
-from fairwolfe.candidates import Catalogue
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.catalogue import Catalogue
+from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import Matrix, Vector
+from fairwolfe.kernels.compile import kernel
 from fairwolfe.ranking.kernels import RANK
 from fairwolfe.ranking.policies import RankingPolicy, alone
 from fairwolfe.ranking.ranker import Ranker, RankState

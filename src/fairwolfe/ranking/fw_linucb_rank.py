@@ -8,8 +8,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from fairwolfe.core.arrays import Vector
 from fairwolfe.objectives import Concave, EqualExposure, GiniEquality, TwoSided, Welfare
-from fairwolfe.protocols import Vector
 from fairwolfe.ranking.linucb_rank import LinUCBRank
 from fairwolfe.ranking.policies import RankingPolicy
 from fairwolfe.reduction.frank_wolfe import FrankWolfe, State
@@ -37,7 +37,7 @@ class FWLinUCBRank(RankingPolicy):
 
     Reference: Algorithm 1 of the paper; docs/ranking.md.
 
-    >>> from fairwolfe.problem import Problem
+    >>> from fairwolfe.core.problem import Problem
     >>> problem = Problem.ranking(n_items=3, n_slots=1, n_features=1)
     >>> policy = FWLinUCBRank(TwoSided(GiniEquality(), beta=0.5))
     >>> state = policy.init(problem)

@@ -9,19 +9,19 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fairwolfe._compile import function_at, kernel
-from fairwolfe.bilinear import (
+from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.kernels.bilinear import (
     call_absorb,
     call_estimates,
     contract_twice,
     contract_user,
     turn_parameters,
 )
-from fairwolfe.limits import largest_square_norm
-from fairwolfe.linalg import LOG_DET, STATUS
-from fairwolfe.protocols import IntVector, Matrix, Vector
-from fairwolfe.selection import top_k
-from fairwolfe.settling import REFUSED, SETTLE, UNSOUND, WILD, settle
+from fairwolfe.kernels.compile import function_at, kernel
+from fairwolfe.kernels.limits import largest_square_norm
+from fairwolfe.kernels.linalg import LOG_DET, STATUS
+from fairwolfe.kernels.selection import top_k
+from fairwolfe.kernels.settling import REFUSED, SETTLE, UNSOUND, WILD, settle
 
 __all__ = [
     "RANK",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from fairwolfe._compile import kernel
-from fairwolfe.protocols import Vector
+from fairwolfe.core.arrays import Vector
+from fairwolfe.kernels.compile import kernel
 from fairwolfe.ranking.kernels import RANK
 from fairwolfe.ranking.ranker import Ranker
 
@@ -49,7 +49,7 @@ class LinUCBRank(Ranker):
     Reference: Sec. 4 and Algorithm 1 of the paper; docs/ranking.md.
 
     >>> import numpy as np
-    >>> from fairwolfe.problem import Problem
+    >>> from fairwolfe.core.problem import Problem
     >>> problem = Problem.ranking(n_items=3, n_slots=2, n_features=1)
     >>> base = LinUCBRank()
     >>> state = base.init(problem)

@@ -9,10 +9,10 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 
-from fairwolfe._compile import kernel
+from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.feedback import Shown
 from fairwolfe.errors import InvalidInput
-from fairwolfe.feedback import Shown
-from fairwolfe.protocols import IntVector, Matrix, Vector
+from fairwolfe.kernels.compile import kernel
 
 __all__ = ["EXPOSURES", "Exposure", "arrays", "refuse", "settle"]
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe._compile import Kernel
+from fairwolfe.core.decision import Decision
+from fairwolfe.core.problem import Problem
+from fairwolfe.core.protocols import Base, Policy, ScalarPolicy, keeps
 from fairwolfe.errors import InvalidInput
+from fairwolfe.kernels.compile import Kernel
 from fairwolfe.objectives import Concave, EqualExposure, TwoSided
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import Base, Decision, Policy, ScalarPolicy, keeps
 from fairwolfe.ranking.ranker import Ranker, Settings
 from fairwolfe.reduction.frank_wolfe import FrankWolfe, State
 from fairwolfe.smoothing import Identity

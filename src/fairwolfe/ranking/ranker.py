@@ -14,23 +14,24 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from fairwolfe._compile import Kernel
-from fairwolfe.bilinear import absorb_items, estimates_of
-from fairwolfe.brief import short
-from fairwolfe.candidates import Candidates, Catalogue, candidates, sizes
+from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.brief import short
+from fairwolfe.core.catalogue import Candidates, Catalogue, candidates, sizes
+from fairwolfe.core.decision import Choice
+from fairwolfe.core.feedback import Shown
+from fairwolfe.core.problem import Problem
+from fairwolfe.core.restoring import require
 from fairwolfe.errors import IncompatibleState, InvalidInput
-from fairwolfe.feedback import Shown
-from fairwolfe.limits import row_limit
-from fairwolfe.linalg import refresh
+from fairwolfe.kernels.bilinear import absorb_items, estimates_of
+from fairwolfe.kernels.compile import Kernel
+from fairwolfe.kernels.limits import row_limit
+from fairwolfe.kernels.linalg import refresh
+from fairwolfe.kernels.settling import REFUSED, Settling
 from fairwolfe.oracles import LinearState, Ridge
 from fairwolfe.oracles.linear_state import refuse, repair
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import Choice, IntVector, Matrix, Vector
 from fairwolfe.ranking import observation
 from fairwolfe.ranking.kernels import look_along, rank_once, take_in, take_in_and_settle
 from fairwolfe.ranking.observation import EXPOSURES, Exposure
-from fairwolfe.restoring import require
-from fairwolfe.settling import REFUSED, Settling
 
 __all__ = ["RankEvidence", "RankState", "Ranker", "Reasons", "Settings"]
 

@@ -8,9 +8,9 @@ from typing import Self
 
 import numpy as np
 
-from fairwolfe._compile import kernel
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import Vector
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.problem import Problem
+from fairwolfe.kernels.compile import kernel
 from fairwolfe.ranking.kernels import RANK
 from fairwolfe.ranking.policies import RankingPolicy, alone
 from fairwolfe.ranking.ranker import Ranker

@@ -14,30 +14,24 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from fairwolfe._compile import Kernel
-from fairwolfe.brief import short
-from fairwolfe.candidates import Candidates, Catalogue, candidates
-from fairwolfe.contexts import arms
+from fairwolfe.core.arrays import IntVector, Vector
+from fairwolfe.core.brief import short
+from fairwolfe.core.catalogue import Candidates, Catalogue, candidates
+from fairwolfe.core.contexts import arms
+from fairwolfe.core.decision import Choice, Decision
+from fairwolfe.core.problem import Problem, all_finite
+from fairwolfe.core.protocols import Base, ScalarPolicy, keeps
+from fairwolfe.core.restoring import require, require_counts
 from fairwolfe.errors import InvalidInput
-from fairwolfe.limits import row_limit
+from fairwolfe.kernels.compile import Kernel
+from fairwolfe.kernels.limits import row_limit
+from fairwolfe.kernels.settling import Settling, average_in, averages, settle
 from fairwolfe.objectives import Concave, GiniWelfare, Linear
 from fairwolfe.objectives.concave import finite_vector
 from fairwolfe.objectives.leaves import Leaves
 from fairwolfe.oracles import LinearState
-from fairwolfe.problem import Problem, all_finite
-from fairwolfe.protocols import (
-    Base,
-    Choice,
-    Decision,
-    IntVector,
-    ScalarPolicy,
-    Vector,
-    keeps,
-)
 from fairwolfe.reduction.live import Live, Watch
 from fairwolfe.reduction.windows import Windows, turn_over
-from fairwolfe.restoring import require, require_counts
-from fairwolfe.settling import Settling, average_in, averages, settle
 from fairwolfe.smoothing import Identity, Moreau, Randomized, default_smoothing
 from fairwolfe.smoothing.randomized import sampled
 
@@ -196,7 +190,7 @@ class FrankWolfe:
     def kernels(self, state: State) -> list[Kernel[..., Any]]:
         """What the other methods can call in a state, so that they are ready before the first.
 
-        See `fairwolfe._compile.ready`. A base without kernels need not have the method.
+        See `fairwolfe.kernels.compile.ready`. A base without kernels need not have the method.
         """
         plan = state.plan
         n = plan.watch.problem.n_objectives

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe.candidates import Catalogue, find, item_features
+from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.catalogue import Catalogue, find, item_features
+from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import IntVector, Matrix, Vector
 from fairwolfe.reduction.frank_wolfe import FrankWolfe, State
 
 __all__ = ["add_items", "empty_state", "keep_items", "retire_items"]

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Concave
 from fairwolfe.objectives.leaves import Leaves
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import Vector
 from fairwolfe.reduction.windows import Windows
 from fairwolfe.smoothing import Identity, Moreau, Randomized
 

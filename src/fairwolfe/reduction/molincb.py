@@ -8,18 +8,19 @@ from typing import Any, Self
 
 import numpy as np
 
-from fairwolfe._compile import Kernel, fma, kernel
 from fairwolfe.bandits.choosing import CHOOSE, LinearBandit
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.decision import Decision
+from fairwolfe.core.problem import Problem, real_number, whole_number
 from fairwolfe.errors import InvalidInput
-from fairwolfe.linalg import row_products, scores
+from fairwolfe.kernels.compile import Kernel, fma, kernel
+from fairwolfe.kernels.linalg import row_products, scores
+from fairwolfe.kernels.selection import argmax, project_on_simplex
 from fairwolfe.objectives import Concave, GeneralizedGini, GiniWelfare
 from fairwolfe.objectives.concave import call_gradient
 from fairwolfe.oracles import LinearOracle, Ridge
-from fairwolfe.problem import Problem, real_number, whole_number
-from fairwolfe.protocols import Decision, Matrix, Vector
 from fairwolfe.reduction.frank_wolfe import FrankWolfe, State
 from fairwolfe.reduction.live import Live
-from fairwolfe.selection import argmax, project_on_simplex
 from fairwolfe.smoothing import Identity
 
 __all__ = ["MOLinCB"]

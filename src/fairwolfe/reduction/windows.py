@@ -19,12 +19,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from fairwolfe._compile import kernel
-from fairwolfe.objectives import Concave
-from fairwolfe.problem import all_finite
-from fairwolfe.protocols import Vector
-from fairwolfe.restoring import require, require_counts
-from fairwolfe.settling import (
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.problem import all_finite
+from fairwolfe.core.restoring import require, require_counts
+from fairwolfe.kernels.compile import kernel
+from fairwolfe.kernels.settling import (
     BATCHES,
     CAP,
     FIRST,
@@ -42,6 +41,7 @@ from fairwolfe.settling import (
     N,
     Y,
 )
+from fairwolfe.objectives import Concave
 
 __all__ = ["Window", "Windows", "turn_over"]
 

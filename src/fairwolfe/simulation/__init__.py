@@ -1,34 +1,41 @@
-"""Where policies meet environments: runs, comparisons, and the truth to compare with."""
+"""Where policies meet environments: runs and comparisons."""
 
 import warnings
+from importlib import import_module
 from typing import Any
 
 from fairwolfe.simulation import delays
 from fairwolfe.simulation.compare import Comparison, compare
-from fairwolfe.simulation.known import known
 from fairwolfe.simulation.lateness import RENAMED, Lateness
-from fairwolfe.simulation.optimum import Optimum, optimum
 from fairwolfe.simulation.rollout import simulate
 from fairwolfe.simulation.trace import Trace
-from fairwolfe.simulation.tradeoff import TradeOff, tradeoff
 
-__all__ = [
-    "Comparison",
-    "Lateness",
-    "Optimum",
-    "Trace",
-    "TradeOff",
-    "compare",
-    "delays",
-    "known",
-    "optimum",
-    "simulate",
-    "tradeoff",
-]
+__all__ = ["Comparison", "Lateness", "Trace", "compare", "delays", "simulate"]
+
+_MOVED = {
+    "Optimum": "truth",
+    "TradeOff": "fairness",
+    "bounds": "truth",
+    "known": "truth",
+    "metrics": "fairness",
+    "optimum": "truth",
+    "tradeoff": "fairness",
+}
 
 
 def __getattr__(name: str) -> Any:
     if name == "Service":
         warnings.warn(RENAMED, DeprecationWarning, stacklevel=2)
         return Lateness
+    if name in _MOVED:
+        folder = f"fairwolfe.{_MOVED[name]}"
+        warnings.warn(
+            f"fairwolfe.simulation.{name} is {folder}.{name} now; the old place warns for one "
+            "version",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        if name in ("bounds", "metrics"):
+            return import_module(f"{folder}.{name}")
+        return getattr(import_module(folder), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

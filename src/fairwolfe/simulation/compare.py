@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fairwolfe._compile import ready
-from fairwolfe.brief import Brief, Summary, count
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.brief import Brief, Summary, count
 from fairwolfe.errors import InvalidInput, MissingExtra
+from fairwolfe.kernels.compile import ready
 from fairwolfe.objectives import Concave
-from fairwolfe.protocols import Matrix, Vector
 from fairwolfe.ranking.policies import as_policy
+from fairwolfe.simulation.exposure import lorenz
 from fairwolfe.simulation.lateness import Lateness, by_either_name
-from fairwolfe.simulation.metrics.exposure import lorenz
 from fairwolfe.simulation.plots import COLOURS, LINES, lorenz_axes, value_axes
 from fairwolfe.simulation.rollout import needed, simulate
 from fairwolfe.simulation.trace import FAIRNESS, Trace

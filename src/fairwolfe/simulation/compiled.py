@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe._compile import Kernel, kernel, ready
 from fairwolfe.bandits.choosing import BanditState, LinearBandit, call_choose, extended_lesson
+from fairwolfe.core.arrays import IntVector, Matrix, Vector
 from fairwolfe.environments.world import RewardProgram, call_best, call_reward
-from fairwolfe.linalg import STATUS
+from fairwolfe.kernels.compile import Kernel, kernel, ready
+from fairwolfe.kernels.linalg import STATUS
+from fairwolfe.kernels.settling import average_in
 from fairwolfe.oracles.linear_state import LinearState, call_learn
-from fairwolfe.protocols import IntVector, Matrix, Vector
 from fairwolfe.reduction import FrankWolfe
 from fairwolfe.reduction.frank_wolfe import State
-from fairwolfe.settling import average_in
 from fairwolfe.simulation.following import FOLLOWING, Following, follow
 from fairwolfe.simulation.streams import Streams
 

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe._compile import Kernel, kernel, ready
-from fairwolfe.bilinear import absorb_items, call_absorb, estimates_of
-from fairwolfe.candidates import sizes
+from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.catalogue import sizes
 from fairwolfe.environments.rankings import (
     RankingArrays,
     RankingWorld,
@@ -21,8 +20,9 @@ from fairwolfe.environments.rankings import (
     mean_of_ranking,
     observe,
 )
-from fairwolfe.linalg import STATUS
-from fairwolfe.protocols import IntVector, Matrix, Vector
+from fairwolfe.kernels.bilinear import absorb_items, call_absorb, estimates_of
+from fairwolfe.kernels.compile import Kernel, kernel, ready
+from fairwolfe.kernels.linalg import STATUS
 from fairwolfe.ranking import Ranker
 from fairwolfe.ranking.kernels import count_in, looked_at, rank
 from fairwolfe.ranking.observation import settle

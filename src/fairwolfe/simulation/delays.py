@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from fairwolfe.core.problem import real_number
 from fairwolfe.errors import InvalidInput
-from fairwolfe.problem import real_number
 
 __all__ = ["ByOutcome", "Constant", "Delay", "Geometric", "Uniform", "as_delay"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe.protocols import Vector
+from fairwolfe.core.arrays import Vector
 from fairwolfe.reduction.frank_wolfe import Plan
 from fairwolfe.simulation.delays import as_delay
 from fairwolfe.simulation.lateness import Lateness

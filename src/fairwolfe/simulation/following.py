@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairwolfe._compile import Kernel, kernel
+from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.errors import NumericalFailure
+from fairwolfe.kernels.compile import Kernel, kernel
+from fairwolfe.kernels.settling import averages
 from fairwolfe.objectives.concave import Program, call_gradient
-from fairwolfe.protocols import Matrix, Vector
 from fairwolfe.reduction.frank_wolfe import State
-from fairwolfe.settling import averages
 from fairwolfe.smoothing import Randomized
 from fairwolfe.smoothing.randomized import sampled
 

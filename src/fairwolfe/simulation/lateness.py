@@ -6,8 +6,8 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
+from fairwolfe.core.problem import whole_number
 from fairwolfe.errors import InvalidInput
-from fairwolfe.problem import whole_number
 from fairwolfe.simulation.delays import Delay, as_delay
 
 __all__ = ["RENAMED", "Lateness", "by_either_name"]

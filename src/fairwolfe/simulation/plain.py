@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe._compile import Kernel, ready
-from fairwolfe.protocols import Choice, IntVector, Vector
+from fairwolfe.core.arrays import IntVector, Vector
+from fairwolfe.core.decision import Choice
+from fairwolfe.kernels.compile import Kernel, ready
 from fairwolfe.simulation.streams import Streams
 
 __all__ = ["PlainRun"]

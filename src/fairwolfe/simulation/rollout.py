@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe._compile import Kernel, clock
 from fairwolfe.bandits.choosing import LinearBandit
+from fairwolfe.core.arrays import IntVector, Vector
+from fairwolfe.core.protocols import Environment
+from fairwolfe.core.streams import stream
 from fairwolfe.environments.rankings import RankingWorld
 from fairwolfe.errors import InvalidInput
+from fairwolfe.kernels.compile import Kernel, clock
 from fairwolfe.objectives import Concave
-from fairwolfe.protocols import Environment, IntVector, Vector
 from fairwolfe.ranking import Ranker
 from fairwolfe.ranking.policies import as_policy
 from fairwolfe.reduction import FrankWolfe
@@ -24,7 +26,6 @@ from fairwolfe.simulation.lateness import Lateness, by_either_name
 from fairwolfe.simulation.plain import PlainRun
 from fairwolfe.simulation.streams import Streams
 from fairwolfe.simulation.trace import Trace, checkpoint_grid
-from fairwolfe.streams import stream
 
 __all__ = ["needed", "simulate"]
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fairwolfe.streams import stream
+from fairwolfe.core.streams import stream
 
 __all__ = ["Streams"]
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairwolfe.brief import Brief, Summary, count, few
+from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.brief import Brief, Summary, count, few
+from fairwolfe.core.problem import Problem, real_array
 from fairwolfe.errors import InvalidInput, MissingExtra
 from fairwolfe.objectives import Concave
-from fairwolfe.problem import Problem, real_array
-from fairwolfe.protocols import IntVector, Matrix, Vector
-from fairwolfe.simulation.metrics.exposure import bottom_share, gini_index, top_share
+from fairwolfe.simulation.exposure import bottom_share, gini_index, top_share
 
 if TYPE_CHECKING:
     import pandas as pd

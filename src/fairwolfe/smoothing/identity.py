@@ -7,9 +7,9 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from fairwolfe.core.arrays import IntVector, Vector
+from fairwolfe.core.problem import Problem
 from fairwolfe.objectives import Concave
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import IntVector, Vector
 
 __all__ = ["Identity"]
 

@@ -7,13 +7,13 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from fairwolfe._compile import kernel
+from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput
-from fairwolfe.linalg import add_scaled
+from fairwolfe.kernels.compile import kernel
+from fairwolfe.kernels.linalg import add_scaled
 from fairwolfe.objectives import Concave
 from fairwolfe.objectives.concave import call_gradient
-from fairwolfe.problem import Problem
-from fairwolfe.protocols import IntVector, Matrix, Vector
 from fairwolfe.smoothing.schedule import checked_horizon, checked_width, shrink, shrunk
 
 __all__ = ["Randomized"]

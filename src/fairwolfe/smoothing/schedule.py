@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
+from fairwolfe.core.arrays import IntVector, Vector
+from fairwolfe.core.problem import real_number
 from fairwolfe.errors import InvalidInput
-from fairwolfe.problem import real_number
-from fairwolfe.protocols import IntVector, Vector
 
 __all__ = ["checked_horizon", "checked_width", "shrink", "shrunk"]
 

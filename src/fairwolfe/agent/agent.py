@@ -1,0 +1,810 @@
+"""`Agent`: a policy at work, the only thing in this library that changes."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import logging
+import math
+import os
+import sys
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import version
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from fairwolfe.agent import file as agent_file
+from fairwolfe.agent.answers import Answers
+from fairwolfe.agent.file import arrays_of, filled
+from fairwolfe.agent.ledger import Entry, Ledger
+from fairwolfe.core.arrays import IntVector, Vector
+from fairwolfe.core.catalogue import Candidates, Catalogue, candidates, item_features, whole_ids
+from fairwolfe.core.contexts import Arms, arms, usual
+from fairwolfe.core.decision import Decision
+from fairwolfe.core.interrupts import uninterrupted
+from fairwolfe.core.problem import Problem, whole_number
+from fairwolfe.core.streams import stream
+from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput, NumericalFailure
+from fairwolfe.kernels.compile import ready
+from fairwolfe.kernels.limits import (
+    any_outside,
+    largest_square_norm,
+    largest_square_product,
+    place_in_box,
+    row_limit,
+)
+from fairwolfe.objectives import Concave
+from fairwolfe.ranking.policies import as_policy
+from fairwolfe.reduction.items import add_items, empty_state, keep_items, retire_items
+from fairwolfe.reduction.live import Live
+
+__all__ = ["Agent"]
+
+_ROUNDING = 1.0 + 1e-9  # features that were scaled to the norm exceed it by less than this
+_DRIFT = 1e-6  # of the kept inverse between two refreshes; more is worth a warning
+_FORK_SECONDS = 10.0  # how long a fork waits for an agent that another thread is using
+
+logger = logging.getLogger("fairwolfe")
+logger.addHandler(logging.NullHandler())  # silent unless the application says otherwise
+
+
+class Pending(NamedTuple):
+    """An answer that is being applied: enough to finish, or to see that nothing has happened."""
+
+    entry: Entry
+    t: int | None  # of the state before
+    answered: int  # with it
+    out_of_range: int  # with it
+
+
+class Before(NamedTuple):
+    """All that a batch of answers may change, as it was."""
+
+    state: Any
+    arrays: dict[str, Any]
+    ledger: Ledger
+    out_of_range: int
+
+
+class Agent:
+    """A policy with its state and its generator: ask it to `act`, tell it what came of it.
+
+    Feedback may come late and in any order, once for each decision: what is refused changes
+    nothing, and what is interrupted (Ctrl-C) has happened whole or not at all. Safe to use from
+    several threads. Memory does not grow while feedback comes, and by one bit for each decision
+    made after one that is never answered.
+
+    An agent is one process: what another process learns it does not see. A forked child continues
+    with ids and random draws of its own.
+
+    Parameters
+    ----------
+    policy: such as ``FrankWolfe(objective, base)``
+    problem: what is decided, and the rewards with their ranges
+    seed: of the policy's draws, a whole number of at least 0
+    items: for rankings, the features of the items by id, (n_items, features of an item): contexts
+        then need the user alone
+
+    >>> from fairwolfe import FrankWolfe
+    >>> from fairwolfe.bandits import LinUCB
+    >>> from fairwolfe.objectives import Minimum
+    >>> problem = Problem.arms(2, {"clicks": (0, 1), "saves": (0, 1)})
+    >>> agent = Agent(FrankWolfe(Minimum(), LinUCB()), problem)
+    >>> first, second = agent.act([[1.0, 0.0], [0.0, 1.0]]), agent.act([[0.0, 1.0]])
+    >>> agent.update(second, {"clicks": 1, "saves": 0})
+    >>> agent.update(first, [0.0, 1.0])
+    >>> agent.t, agent.average.tolist(), agent.value
+    (2, [0.5, 0.5], 0.5)
+    """
+
+    _answers: Answers
+    _before: Before | None
+    _bound: Concave | None
+    _commits: bool
+    _forks: int
+    _ledger: Ledger
+    _limit: float
+    _lock: threading.RLock
+    _out_of_range: int
+    _over_norm: int
+    _pending: Pending | None
+    _policy: Any
+    _problem: Problem
+    _refused: int
+    _rng: np.random.Generator
+    _state: Any
+    _warm: bool
+    _warned: set[str]
+
+    __slots__ = (*__annotations__, "__weakref__")
+
+    def __init__(self, policy: Any, problem: Problem, seed: int = 0, items: Any = None) -> None:
+        if not isinstance(problem, Problem):
+            raise InvalidInput(f"the problem is {problem!r}; make it with Problem.arms(...)")
+        made: Any = as_policy(policy)
+        self._rng = stream(seed, "policy")
+        state = made.init(problem)
+        if items is not None:
+            state = keep_items(getattr(made, "shell", made), state, items)
+        self._start(made, problem, state)
+
+    def _start(self, policy: Any, problem: Problem, state: Any) -> None:
+        self._lock = threading.RLock()
+        self._policy = policy
+        self._problem = problem
+        self._state = state
+        self._bound = _bound_objective(policy, problem, state)
+        self._ledger = Ledger()
+        self._answers = Answers(problem)
+        self._out_of_range = self._refused = self._over_norm = self._forks = 0
+        self._warned = set()
+        self._pending = self._before = None
+        self._warm = False
+        plan = getattr(state, "plan", None)
+        self._limit = row_limit(problem, 0.0) if plan is None else plan.row_limit
+        # Other policies learn in Python, where an interrupt could come between two lines.
+        self._commits = plan is not None and plan.commits
+        with _REGISTER[0]:
+            _AGENTS.add(self)
+
+    # --- decisions ----------------------------------------------------------------------------
+
+    def act(
+        self,
+        context: Any,
+        candidates: Iterable[int] | None = None,
+        blocked: Iterable[int] = (),
+        pinned: Mapping[int, int] | None = None,
+    ) -> Decision:
+        """Decide.
+
+        Arms: the context has a row of features for each arm; their number may change. Rankings: a
+        `Bilinear(user, items)` or an array with a row for each of `items`; the user alone where
+        the agent keeps the items' features. The action holds ids, best slot first.
+
+        Parameters
+        ----------
+        candidates, blocked: ids of the only items that may be shown, and of those that may not
+        pinned: slot (0 is the best) -> id of the item that it must show
+        """
+        if not self._warm:
+            self.warm()
+        if self._problem.n_items is None:
+            if candidates is not None or pinned or blocked != ():
+                raise InvalidInput(
+                    "candidates, blocked and pinned are for rankings; leave them out"
+                )
+            given: Any = self._checked(context)
+        with self._lock:
+            if self._problem.n_items is not None:
+                given = self._ranked(context, candidates, blocked, pinned)
+                self._check_items(given)
+            self._recover()
+            self._warn_of_drift()
+            return self._issued(self._decided(given))
+
+    def _decided(self, given: Any) -> Decision:
+        """A state that has become useless is rebuilt, not silently, and asked once more."""
+        try:
+            return self._policy.act(self._state, given, self._rng)  # type: ignore[no-any-return]
+        except NumericalFailure:
+            if not hasattr(self._policy, "repair"):
+                raise
+            drift = self.repair()
+            self._warn_once(
+                "repair",
+                "a decision could not be made from the state as it was, and the regression was "
+                f"computed afresh; its inverse was off by {drift:.1e} (said once)",
+            )
+            return self._policy.act(self._state, given, self._rng)  # type: ignore[no-any-return]
+
+    def act_many(self, contexts: Iterable[Any], advance: bool = False) -> list[Decision]:
+        """Decide for many contexts before any feedback can come.
+
+        All decisions are made from the state of the moment. With `advance` each is made as if
+        those before it had earned what is estimated of them, so that a batch spreads over the
+        rewards instead of repeating one direction; the agent itself moves with feedback only.
+        (Policies whose choice does not depend on the averages have nothing to advance.)
+        """
+        decided = []
+        if not self._warm:
+            self.warm()
+        with self._lock:
+            checked = self._checked if self._problem.n_items is None else self._ranked
+            given: list[Any] = [checked(context) for context in contexts]
+            for one in given if self._problem.n_items is not None else ():
+                self._check_items(one)
+            self._recover()
+            policy, state, rng = self._policy, self._state, self._rng
+            foresee = getattr(policy, "foresee", None) if advance else None
+            for one in given:
+                if foresee is None:
+                    decision = policy.act(state, one, rng)
+                else:
+                    decision, state = foresee(state, one, rng)
+                decided.append(decision)
+            return [self._issued(decision) for decision in decided]
+
+    def _checked(self, context: Any) -> Arms:
+        square = largest_square_norm(context) if usual(context, self._problem) else math.nan
+        if math.isfinite(square):  # and so are the features
+            given = Arms(context, len(context), False)
+        else:
+            given = arms(context, self._problem)
+            square = largest_square_norm(given.features)
+        norm = square**0.5
+        if norm > self._problem.feature_norm * _ROUNDING:
+            self._judge_norm(norm, given.features, lambda row: f"arm {row}")
+        return given
+
+    def _check_items(self, given: Candidates) -> None:
+        norm = largest_square_product(given.user, given.items) ** 0.5
+        if not norm <= self._problem.feature_norm * _ROUNDING:
+            self._judge_norm(norm, given.items.T, lambda row: f"item {given.ids[row]}")
+
+    def _judge_norm(self, norm: float, rows: Any, name: Callable[[int], str]) -> None:
+        """Refuse features that would cost the regression its digits; warn of others, once."""
+        stated = self._problem.feature_norm
+        if not norm <= self._limit:
+            row = int(np.abs(rows).max(axis=1).argmax())
+            raise InvalidInput(
+                f"the features of {name(row)} go up to {np.abs(rows[row]).max():.4g}; the problem "
+                f"says a norm of at most {stated:g}, and from more than {self._limit:g} nothing "
+                "can be learnt: scale the features, or give Problem a larger feature_norm"
+            )
+        self._warn_once(
+            "features",
+            f"features of norm {norm:.4g} were given; the problem says at most "
+            f"{stated:g}, and confidence widths rest on it: scale the features, or give Problem "
+            "a larger feature_norm (said once)",
+        )
+        with self._lock:
+            self._over_norm += 1
+
+    def _issued(self, decision: Decision) -> Decision:
+        # The decision is fresh and nobody else's yet: completing it is no change of it.
+        object.__setattr__(decision, "id", self._ledger.issue())
+        object.__setattr__(decision, "t", self._ledger.answered)
+        return decision
+
+    # --- feedback -----------------------------------------------------------------------------
+
+    def update(
+        self,
+        decision: Decision,
+        reward: Any = None,
+        *,
+        exposed: Iterable[int] | None = None,
+        clicked: Iterable[int] | None = None,
+    ) -> None:
+        """Learn what a decision earned.
+
+        Arms: a vector in the problem's order, or a mapping by name. Rankings: ids of the shown
+        items that were looked at and of those clicked, and other rewards by name and item:
+        ``update(decision, {"minutes": {12: 3.5}}, exposed=[12, 7], clicked=[12])``; or a
+        `Shown`. Where the policy's `exposure` is not "observed", `exposed` is not needed.
+
+        Rewards outside their declared range are learnt as they are, counted and warned of once.
+        """
+        with self._lock:
+            try:
+                self._recover()
+                entry = self._ledger.entry(decision)
+                answer, strange = self._answer(decision, reward, exposed, clicked)
+                if strange:
+                    self._warn_of_range(answer)
+                if self._commits:
+                    self._apply(entry, decision, answer, strange)
+                    return
+            except FairwolfeError:
+                self._refused += 1
+                raise
+        self._in_peace(lambda: self._apply_all([decision], [(answer, strange)]))
+
+    def update_many(self, decisions: Iterable[Decision], rewards: Iterable[Any]) -> None:
+        """`update` for each pair in turn; if one of them is refused, none is applied.
+
+        The reward of a ranking is a `Shown`, or a mapping that may hold "exposed" and "clicked".
+        """
+        made, given = list(decisions), list(rewards)
+        if len(made) != len(given):
+            raise InvalidInput(
+                f"{len(made)} decisions have {len(given)} rewards; give one for each"
+            )
+        with self._lock:
+            try:
+                self._recover()
+                for decision in made:
+                    self._ledger.entry(decision)
+                answers = [self._answer(d, r) for d, r in zip(made, given, strict=True)]
+                for answer, strange in answers:
+                    if strange:
+                        self._warn_of_range(answer)
+            except FairwolfeError:
+                self._refused += 1
+                raise
+        if self._commits:
+            self._counted(lambda: self._apply_all(made, answers))
+        else:
+            self._in_peace(lambda: self._apply_all(made, answers))
+
+    def _in_peace(self, work: Callable[[], None]) -> None:
+        """For policies that learn in Python, where an interrupt could come between two lines."""
+        self._counted(lambda: uninterrupted(work))
+
+    def _counted(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except FairwolfeError:
+            with self._lock:
+                self._refused += 1
+            raise
+
+    def _apply_all(self, decisions: list[Decision], answers: list[tuple[Any, bool]]) -> None:
+        with self._lock:
+            self._recover()
+            entries = [self._ledger.entry(decision) for decision in decisions]
+            for place, entry in enumerate(entries):
+                if entry in entries[:place]:
+                    raise InvalidInput(
+                        f"decision {decisions[place].id!r} is given twice; its feedback counts once"
+                    )
+            if len(entries) > 1:  # one by itself is whole anyway
+                arrays = {name: array.copy() for name, array in arrays_of(self._state)}
+                ledger = self._ledger.copy()
+                self._before = Before(self._state, arrays, ledger, self._out_of_range)
+            try:
+                for entry, decision, answer in zip(entries, decisions, answers, strict=True):
+                    self._apply(entry, decision, *answer)
+                self._before = None
+            except BaseException:
+                self._recover()
+                raise
+
+    def _apply(self, entry: Entry, decision: Decision, answer: Any, strange: bool) -> None:
+        """Under the lock."""
+        state = self._state
+        t = state.t if self._commits else getattr(state, "t", None)
+        self._pending = pending = Pending(
+            entry, t, self._ledger.answered + 1, self._out_of_range + strange
+        )
+        try:
+            self._state = self._policy.update(state, decision, answer)
+            self._finish(pending)
+        except BaseException:
+            if self._before is None:
+                self._recover()
+            raise
+
+    def _finish(self, pending: Pending) -> None:
+        """Note that an answer was applied; once more does no harm."""
+        self._ledger.mark(pending.entry, pending.answered)
+        self._out_of_range = pending.out_of_range
+        self._pending = None
+
+    def _recover(self) -> None:
+        """Make whole what an interrupt left: one answer is finished, a batch taken back."""
+        before, pending = self._before, self._pending
+        if before is None and pending is None:
+            return
+        if before is not None:
+            self._state = filled(before.state, before.arrays)
+            self._ledger, self._out_of_range = before.ledger.copy(), before.out_of_range
+            self._pending = self._before = None
+        elif pending is not None:
+            if pending.t is not None and self._state.t > pending.t:
+                self._finish(pending)
+            self._pending = None
+
+    def _answer(
+        self, decision: Decision, reward: Any, exposed: Any = None, clicked: Any = None
+    ) -> tuple[Any, bool]:
+        """Under the lock: what the policy learns from, and whether a reward is out of range."""
+        if self._problem.n_items is None:
+            if exposed is not None or clicked is not None:
+                raise InvalidInput("exposed and clicked are for rankings; give the reward vector")
+            return self._answers.vector(reward)
+        base = self._state.plan.base
+        base.check_action(self._state.base, decision.action)
+        needed = base.exposure == "observed"
+        return self._answers.shown(decision.action, reward, exposed, clicked, needed)
+
+    def _warn_of_range(self, answer: Any) -> None:
+        """Called before anything is written, since a warning may have been made an error."""
+        if "rewards" in self._warned:
+            return
+        self._warn_once(
+            "rewards",
+            f"{self._answers.stranger(answer)}, and exploration rests on it: it is learnt as it "
+            "is, and agent.out_of_range counts such rewards (said once)",
+        )
+
+    def _warn_once(self, about: str, text: str) -> None:
+        with self._lock:
+            if about in self._warned:
+                return
+            self._warned.add(about)
+        logger.warning(text)
+        warnings.warn(text, stacklevel=_outside())  # of whoever called act or update
+
+    # --- items -------------------------------------------------------------------------------
+
+    @property
+    def items(self) -> IntVector:
+        """Ids of the items that can be shown, ascending; exposures in `average` have this order."""
+        with self._lock:
+            return self._catalogue().ids.copy()
+
+    def add_items(self, features: Any, objective: Concave | None = None) -> IntVector:
+        """New items, by their features (new, features of an item); their ids.
+
+        Each is averaged over its own time, so that it is treated as a day-one item was. An
+        objective of a fixed length needs one for the new length: pass it. Features are kept if the
+        agent keeps those of the others (`items=`), else contexts bring a row for each of `items`.
+        """
+        with self._lock:
+            old = self._catalogue().total
+            rows = item_features(features, self._problem)
+            self._change_items(lambda shell, state: add_items(shell, state, rows), objective)
+            return np.arange(old, old + len(rows))
+
+    def retire(self, ids: Iterable[int], objective: Concave | None = None) -> None:
+        """These items are not shown any more; f is of the others. Feedback may still come."""
+        with self._lock:
+            self._catalogue()
+            gone = whole_ids("ids", ids)
+            self._change_items(lambda shell, state: retire_items(shell, state, gone), objective)
+
+    def _with_objective(self, objective: Concave) -> Any:
+        if not hasattr(self._policy, "with_objective"):
+            raise InvalidInput(
+                f"the objective of {self._policy!r} cannot be replaced: it has no with_objective; "
+                "make another agent"
+            )
+        return self._policy.with_objective(objective)
+
+    def _catalogue(self) -> Catalogue:
+        if self._problem.n_items is None:
+            raise InvalidInput("the problem has arms; items are for Problem.ranking(...)")
+        kept: Catalogue = self._state.plan.catalogue
+        return kept
+
+    def _change_items(self, change: Callable[[Any, Any], Any], objective: Concave | None) -> None:
+        policy = self._policy if objective is None else self._with_objective(objective)
+        state = change(getattr(policy, "shell", policy), self._state)
+        problem = state.plan.problem
+        bound, answers = _bound_objective(policy, problem, state), Answers(problem)
+        self._policy, self._state, self._problem = policy, state, problem
+        self._bound, self._answers, self._warm = bound, answers, False
+
+    def _ranked(
+        self,
+        context: Any,
+        only: Iterable[int] | None = None,
+        blocked: Iterable[int] = (),
+        pinned: Mapping[int, int] | None = None,
+    ) -> Candidates:
+        """Under the lock: the items may change."""
+        return candidates(
+            context, self._problem, self._catalogue(), only=only, blocked=blocked, pinned=pinned
+        )
+
+    # --- what is known ------------------------------------------------------------------------
+
+    @property
+    def policy(self) -> Any:
+        """The policy, with the objective of the moment."""
+        return self._policy
+
+    @property
+    def problem(self) -> Problem:
+        """What is decided and which rewards come back."""
+        return self._problem
+
+    @property
+    def objective(self) -> Concave:
+        """f, as it was given."""
+        if self._bound is None:
+            raise InvalidInput(f"{self._policy!r} has no objective")
+        return self._policy.objective  # type: ignore[no-any-return]
+
+    @property
+    def t(self) -> int:
+        """How many decisions have had their feedback."""
+        with self._lock:
+            self._recover()
+            return self._ledger.answered
+
+    @property
+    def open(self) -> int:
+        """How many decisions wait for their feedback."""
+        with self._lock:
+            self._recover()
+            return self._ledger.open
+
+    @property
+    def out_of_range(self) -> int:
+        """How many reward vectors had a number outside its declared range."""
+        with self._lock:
+            self._recover()
+            return self._out_of_range
+
+    @property
+    def average(self) -> Vector:
+        """The average of the rewards that came back (0 before the first), a copy."""
+        with self._lock:
+            self._recover()
+            return np.array(self._state.average)
+
+    @property
+    def value(self) -> float:
+        """f of `average`: what the agent maximises, as far as it has been seen."""
+        with self._lock:
+            self._recover()
+            if self._bound is None:
+                raise InvalidInput(f"{self._policy!r} has no objective, so there is no value")
+            return self._bound.value(self._state.average)
+
+    def live(self, delta: float = 0.05) -> Live:
+        """How far `value` is from the best that can be reached: `print` it, or see `Live`."""
+        if not hasattr(self._policy, "live"):
+            raise InvalidInput(f"{self._policy!r} keeps no live numbers; FrankWolfe does")
+        with self._lock:
+            self._recover()
+            live: Live = self._policy.live(self._state, delta, trusted=self._out_of_range == 0)
+            return live
+
+    def stats(self) -> dict[str, Any]:
+        """Counters for a log or a dashboard.
+
+        t, open: decisions with and without feedback; oldest_open: how many decisions ago the
+        oldest open one was made (None: none is open); refused: calls of update that were;
+        out_of_range: rewards outside their ranges; features_over_norm: contexts with features
+        beyond `feature_norm`; value: f of the average (None where there is no f); drift: how far
+        the regression's kept inverse was off when it was last computed afresh (None where none is).
+        """
+        with self._lock:
+            self._recover()
+            drift = getattr(self._policy, "drift", None)
+            return {
+                "t": self._ledger.answered,
+                "open": self._ledger.open,
+                "oldest_open": self._ledger.oldest_open,
+                "refused": self._refused,
+                "out_of_range": self._out_of_range,
+                "features_over_norm": self._over_norm,
+                "value": None if self._bound is None else self.value,
+                "drift": None if drift is None else drift(self._state),
+            }
+
+    def __repr__(self) -> str:
+        return f"<Agent {self._policy!r}, t = {self.t}, {self.open} open>"
+
+    # --- getting ready, and well again --------------------------------------------------------
+
+    def warm(self) -> None:
+        """Compile or load every kernel that this agent can need; the first `act` does it else.
+
+        Compiled kernels are kept on the machine: see docs/cold-start.md for images and servers.
+        """
+        needed = getattr(self._policy, "kernels", None)
+        if needed is not None:
+            with self._lock:
+                kernels = needed(self._state)
+            arms = self._problem.n_items is None
+            checks = (
+                (largest_square_norm, place_in_box)
+                if arms
+                else (largest_square_product, any_outside)
+            )
+            ready([*kernels, *checks])
+        self._warm = True
+
+    def repair(self) -> float:
+        """Compute what is kept of the regression afresh from its sums; how far off it was.
+
+        Done by itself now and then, and when a decision cannot be made otherwise.
+        """
+        if not hasattr(self._policy, "repair"):
+            raise InvalidInput(f"{self._policy!r} keeps nothing that could be computed afresh")
+        with self._lock:
+            self._recover()
+            drift: float = self._policy.repair(self._state)
+        logger.warning("the regression was computed afresh; its inverse was off by %.1e", drift)
+        return drift
+
+    def _warn_of_drift(self) -> None:
+        if self._ledger.answered & 0x3FF:  # looked at now and then: it changes as rarely
+            return
+        drift = getattr(self._policy, "drift", None)
+        if drift is not None and "drift" not in self._warned and drift(self._state) > _DRIFT:
+            self._warn_once(
+                "drift",
+                f"the inverse of the design was off by {drift(self._state):.1e} when it was last "
+                "computed afresh, as it is now and then: features are nearly dependent or of very "
+                "different scales; scale them, or raise the ridge (said once)",
+            )
+
+    # --- changing f, saving, loading ----------------------------------------------------------
+
+    def replace_objective(self, objective: Concave) -> None:
+        """Maximise another f from now on; averages, estimates and open decisions stay."""
+        with self._lock:
+            self._recover()
+            policy = self._with_objective(objective)
+            state = _refilled(policy, self._problem, dict(arrays_of(self._state)))
+            if hasattr(policy, "live"):
+                state.live.restart()  # its certificates are of the old f
+            bound = _bound_objective(policy, self._problem, state)
+            self._policy, self._state, self._bound, self._warm = policy, state, bound, False
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to a file, whole or not at all; `Agent.load` continues from there."""
+        agent_file.write(path, *self._content())
+
+    def dump(self) -> bytes:
+        """What `save` writes, as bytes for `Agent.restore`."""
+        file = io.BytesIO()
+        agent_file.write_to(file, *self._content())
+        return file.getvalue()
+
+    def _content(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        with self._lock:
+            self._recover()
+            ledger, kept = self._ledger.saved()
+            arrays = {name: array.copy() for name, array in arrays_of(self._state)}
+            text = {
+                "format": agent_file.FORMAT,
+                "version": agent_file.VERSION,
+                "library": version("fairwolfe"),
+                "policy": repr(self._policy),
+                "problem": json.loads(self._problem.to_json()),
+                "ledger": ledger,
+                "out_of_range": self._out_of_range,
+                "refused": self._refused,
+                "over_norm": self._over_norm,
+                "warned": sorted(self._warned),
+                "generator": self._rng.bit_generator.state,
+            }
+        return text, arrays | kept
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], policy: Any = None, seed: int | None = None
+    ) -> Agent:
+        """The agent that `save` wrote: the same decisions follow as without the pause.
+
+        The policy is rebuilt from its text. One that holds functions, as Custom does, cannot be:
+        pass the same one. Decisions made before the save can be answered (`Decision.from_bytes`
+        brings them over), and so can those that the saved agent made after it, until it ended:
+        each once. Those of other agents cannot, nor those of another process that loaded the file.
+
+        With a `seed` the random draws that follow are its own: two processes that load one file
+        with different seeds do not explore alike.
+        """
+        return cls._of(path, agent_file.read(path), policy, seed)
+
+    @classmethod
+    def restore(cls, data: bytes, policy: Any = None, seed: int | None = None) -> Agent:
+        """The agent that `dump` wrote; as `load`."""
+        return cls._of("the data", agent_file.read_from(io.BytesIO(data), "the data"), policy, seed)
+
+    @classmethod
+    def _of(
+        cls,
+        path: object,
+        content: tuple[dict[str, Any], dict[str, Any]],
+        policy: Any,
+        seed: int | None,
+    ) -> Agent:
+        text, arrays = content
+        if seed is not None:
+            stream(seed)  # a bad one is refused as such, not as a fault of the file
+        with agent_file.refusals(path):
+            problem = Problem.from_json(json.dumps(text["problem"]))
+            rebuilt = agent_file.policy_of(text["policy"], policy, path)
+            kept = {name: arrays.pop(name) for name in ("answered", "recovered")}
+            agent = cls.__new__(cls)
+            agent._start(rebuilt, problem, _refilled(rebuilt, problem, arrays))
+            agent._ledger = Ledger.loaded(text["ledger"], kept)
+            if getattr(agent._state, "t", agent.t) != agent.t:
+                raise IncompatibleState(
+                    f"{path} holds a state of {agent._state.t} answers and a ledger of {agent.t}"
+                )
+            for name in ("out_of_range", "refused", "over_norm"):
+                setattr(agent, f"_{name}", whole_number(name, text[name], 0))
+            agent._warned = agent_file.words("warned", text["warned"])
+            agent._rng = stream(0, "policy")
+            agent_file.set_generator(agent._rng, text["generator"])
+            if seed is not None:
+                agent._rng = _continued(text["generator"], seed, "load")
+        return agent
+
+    def __reduce__(self) -> NoReturn:
+        raise InvalidInput(
+            "an Agent cannot be pickled or copied, since its decisions would then have two owners; "
+            "use agent.save(path) and Agent.load(path), or agent.dump() and Agent.restore(data)"
+        )
+
+
+_AGENTS: weakref.WeakSet[Agent] = weakref.WeakSet()
+_REGISTER = [threading.Lock()]  # of the set itself; a child has one of its own
+_FORKING = threading.local()  # agents whose locks this thread holds while it forks
+
+
+def _before_fork() -> None:
+    """No agent is left half-way through something that another thread does."""
+    with _REGISTER[0]:
+        agents = sorted(_AGENTS, key=id)
+    _FORKING.held = []
+    for agent in agents:
+        if agent._lock.acquire(timeout=_FORK_SECONDS):
+            agent._forks += 1
+            _FORKING.held.append(agent)
+
+
+def _after_fork_in_parent() -> None:
+    for agent in _FORKING.held:
+        agent._lock.release()
+    _FORKING.held = []
+
+
+def _after_fork_in_child() -> None:
+    _REGISTER[0] = threading.Lock()
+    _FORKING.held = []
+    for agent in _AGENTS:
+        agent._lock = threading.RLock()
+        agent._recover()
+        agent._ledger.fork()
+        agent._rng = _continued(agent._rng.bit_generator.state, agent._forks, "fork")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_after_fork_in_parent,
+        after_in_child=_after_fork_in_child,
+    )
+
+
+def _continued(state: Any, seed: int, why: str) -> np.random.Generator:
+    """A stream of its own that continues from a generator's state."""
+    told = hashlib.sha256(json.dumps(state, default=np.ndarray.tolist).encode()).hexdigest()
+    return stream(seed, "policy", why, told)
+
+
+def _outside() -> int:
+    """How far up the stack of our caller this package is left."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("fairwolfe."):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def _bound_objective(policy: Any, problem: Problem, state: Any) -> Concave | None:
+    """f with its names resolved; None for rankers that have none."""
+    objective = getattr(policy, "objective", None)
+    if objective is None and getattr(policy, "ranks", False):
+        return None
+    if not isinstance(objective, Concave):
+        raise InvalidInput(
+            f"the objective of {policy!r} is {objective!r}; give one of fw.objectives"
+        )
+    return state.plan.objective if problem.n_items else objective.bind(problem)
+
+
+def _refilled(policy: Any, problem: Problem, arrays: dict[str, Any]) -> Any:
+    """A state of the policy that holds these arrays."""
+
+    def make() -> Any:
+        if problem.n_items is None:
+            return policy.init(problem)
+        retired, features = arrays["state.base.retired"], arrays["state.base.features"]
+        return empty_state(getattr(policy, "shell", policy), problem, retired, features)
+
+    return agent_file.rebuilt(make, problem, arrays)

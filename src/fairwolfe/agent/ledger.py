@@ -1,0 +1,264 @@
+"""`Ledger`: which decisions were made, and which have had their feedback; each at most once."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairwolfe.core.decision import Decision
+from fairwolfe.errors import IncompatibleState, InvalidInput
+
+__all__ = ["Ledger"]
+
+_FULL = 0xFF
+_MOST = 2**53  # no agent makes more decisions
+_MOST_OPEN = 2**33  # decisions, which take a gigabyte of bits
+
+
+class Numbers(NamedTuple):
+    """The numbers that were issued under an earlier token: from `first` to below `end`.
+
+    `beyond`: whether later ones count too. They do after a load: whoever saved the file went on
+    under its token until it ended, and what it decided then the loaded state has not seen.
+    """
+
+    first: int
+    end: int
+    beyond: bool
+
+
+class Entry(NamedTuple):
+    """A decision that waits for its feedback: its number, and its token where it is beyond."""
+
+    number: int
+    beyond: str | None = None
+
+
+class Ledger:
+    """Numbers the decisions of one agent and remembers which were answered.
+
+    An answer costs one bit, and none below the watermark: leading bytes whose eight decisions are
+    all answered are dropped, so that memory does not grow while feedback comes.
+
+    The token in an id tells agents apart. A loaded ledger continues under a token of its own, so
+    that its decisions are not mistaken for those of another process that read the same file.
+
+    >>> ledger = Ledger()
+    >>> decision = Decision(ledger.issue(), 0, 2, None, ())
+    >>> ledger.mark(ledger.entry(decision), ledger.answered + 1)
+    >>> ledger.issued, ledger.open
+    (1, 0)
+    """
+
+    __slots__ = ("answered", "beyond", "earlier", "issued", "kept", "start", "token")
+
+    def __init__(self) -> None:
+        self.token = secrets.token_hex(8)
+        self.start = 0  # the first number under this token
+        self.earlier: dict[str, Numbers] = {}  # by token
+        self.issued = 0
+        self.answered = 0
+        # How many bytes were dropped, and the others: bit n % 8 of byte n // 8 is decision n's.
+        # One attribute, so that no interrupt comes between the two.
+        self.kept = (0, bytearray())
+        self.beyond: dict[str, set[int]] = {}  # token -> answered numbers from its end on
+
+    @property
+    def recovered(self) -> int:
+        """How many of the answered decisions are from beyond the file that was loaded."""
+        return sum(map(len, self.beyond.values()))
+
+    @property
+    def open(self) -> int:
+        """How many decisions wait for their feedback."""
+        return self.issued - self.answered + self.recovered
+
+    @property
+    def oldest_open(self) -> int | None:
+        """How many decisions ago the oldest one that waits was made."""
+        dropped, bits = self.kept
+        for place, byte in enumerate(bits):
+            if byte != _FULL:
+                number = 8 * (dropped + place) + next(n for n in range(8) if not byte >> n & 1)
+                break
+        else:
+            number = 8 * (dropped + len(bits))
+        return self.issued - number if number < self.issued else None
+
+    def issue(self) -> str:
+        """The id of the next decision."""
+        number = self.issued
+        self.issued = number + 1
+        return f"{self.token}-{number}"
+
+    def entry(self, decision: Decision) -> Entry:
+        """The entry of a decision of this agent that waits for its feedback; else an error."""
+        if not isinstance(decision, Decision):
+            raise InvalidInput(
+                f"the decision is {decision!r:.80}; give the Decision that act returned (or "
+                "Decision.from_bytes of its bytes)"
+            )
+        number = decision.number
+        token = decision.id[: decision.id.rfind("-")]
+        if token == self.token:
+            if self.start <= number < self.issued:
+                dropped, bits = self.kept
+                place = (number >> 3) - dropped
+                if place >= len(bits) or (place >= 0 and not bits[place] >> (number & 7) & 1):
+                    return Entry(number)
+            numbers = Numbers(self.start, self.issued, False)
+        elif token in self.earlier:
+            numbers = self.earlier[token]
+        else:
+            raise InvalidInput(
+                f"decision {decision.id!r} was made by another agent, or by a policy itself; give "
+                "its feedback to the agent that made it"
+            )
+        if number < numbers.first or (number >= numbers.end and not numbers.beyond):
+            raise InvalidInput(f"decision {decision.id!r} is unknown: this agent never made it")
+        if number >= numbers.end:
+            answered, entry = number in self.beyond.get(token, ()), Entry(number, token)
+        else:
+            dropped, bits = self.kept
+            place = (number >> 3) - dropped
+            answered = place < 0 or (place < len(bits) and bits[place] >> (number & 7) & 1 == 1)
+            entry = Entry(number)
+        if answered:
+            raise InvalidInput(
+                f"the feedback for decision {decision.id!r} was given already; it counts once"
+            )
+        return entry
+
+    def mark(self, entry: Entry, answered: int) -> None:
+        """The decision of this entry is answered, the `answered`-th. Twice does no harm."""
+        number, token = entry
+        if token is not None:
+            self.beyond.setdefault(token, set()).add(number)
+            self.answered = answered
+            return
+        dropped, bits = self.kept
+        place = (number >> 3) - dropped
+        if place < 0:
+            return
+        if place >= len(bits):
+            bits.extend(bytes(place + 1 - len(bits)))
+        bits[place] |= 1 << (number & 7)
+        self.answered = answered
+        if place == 0 and bits[0] == _FULL:
+            full = 1
+            while full < len(bits) and bits[full] == _FULL:
+                full += 1
+            self.kept = (dropped + full, bits[full:])
+
+    def copy(self) -> Ledger:
+        """Another one that says the same, under the same token."""
+        ledger = Ledger()
+        for name in self.__slots__:
+            setattr(ledger, name, getattr(self, name))
+        ledger.kept = (self.kept[0], self.kept[1].copy())
+        ledger.earlier = dict(self.earlier)
+        ledger.beyond = {token: set(numbers) for token, numbers in self.beyond.items()}
+        return ledger
+
+    def fork(self) -> None:
+        """Continue under a token of its own: the parent process keeps the old one."""
+        self._renew(beyond=False)
+
+    def _renew(self, beyond: bool) -> None:
+        self.earlier[self.token] = Numbers(self.start, self.issued, beyond)
+        self.token, self.start = secrets.token_hex(8), self.issued
+
+    # --- in a file ----------------------------------------------------------------------------
+
+    def saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """What a file keeps: numbers for JSON, and arrays."""
+        numbers = {
+            "token": self.token,
+            "start": self.start,
+            "issued": self.issued,
+            "answered": self.answered,
+            "dropped": self.kept[0],
+            "earlier": self.earlier,
+            "beyond": {token: len(numbers) for token, numbers in self.beyond.items()},
+        }
+        beyond = [number for numbers in self.beyond.values() for number in sorted(numbers)]
+        bits = np.frombuffer(bytes(self.kept[1]), dtype=np.uint8)
+        return numbers, {"answered": bits, "recovered": np.array(beyond, dtype=np.int64)}
+
+    @classmethod
+    def loaded(cls, numbers: Any, arrays: Mapping[str, NDArray[Any]]) -> Ledger:
+        """The ledger that `saved` wrote, which continues under a token of its own."""
+        if not isinstance(numbers, dict):
+            raise IncompatibleState(f"the ledger is {numbers!r:.60}; it must be a table")
+        ledger = cls()
+        ledger.issued = _whole("issued", numbers["issued"])
+        ledger.answered = _whole("answered", numbers["answered"])
+        ledger.start = _whole("start", numbers["start"], ledger.issued)
+        ledger.token = _token("token", numbers["token"])
+        for token, given in _table("earlier", numbers["earlier"]):
+            if not isinstance(given, list) or len(given) != 3 or not isinstance(given[2], bool):
+                raise IncompatibleState(f"ledger.earlier of {token!r} is {given!r:.60}")
+            end = _whole(f"earlier of {token!r}", given[1], ledger.issued)
+            first = _whole(f"earlier of {token!r}", given[0], end)
+            ledger.earlier[token] = Numbers(first, end, given[2])
+        ledger._renew(beyond=True)
+        ledger._take_beyond(_table("beyond", numbers["beyond"]), arrays["recovered"])
+        dropped = _whole("dropped", numbers["dropped"], ledger.issued // 8)
+        ledger._take_bits(dropped, arrays["answered"])
+        return ledger
+
+    def _take_beyond(self, counts: list[tuple[str, Any]], numbers: NDArray[Any]) -> None:
+        if numbers.ndim != 1 or numbers.dtype != np.int64:
+            raise IncompatibleState(f"recovered is {numbers.dtype} of shape {numbers.shape}")
+        left = numbers.tolist()
+        for token, given in counts:
+            count = _whole(f"beyond of {token!r}", given, len(left))
+            known = self.earlier.get(token, Numbers(0, 0, False))
+            own, left = set(left[:count]), left[count:]
+            fits = known.beyond and len(own) == count and all(n >= known.end for n in own)
+            if count and not fits:
+                raise IncompatibleState(
+                    f"ledger.beyond says that {count} answers are of {token!r}, and the numbers "
+                    "do not fit: the file is damaged or forged"
+                )
+            self.beyond[token] = own
+        if left:
+            raise IncompatibleState(f"recovered holds {len(left)} numbers of nobody")
+
+    def _take_bits(self, dropped: int, bits: NDArray[Any]) -> None:
+        if bits.ndim != 1 or bits.dtype != np.uint8:
+            raise IncompatibleState(f"answered is {bits.dtype} of shape {bits.shape}, not bytes")
+        marked = np.flatnonzero(np.unpackbits(bits, bitorder="little"))
+        counted = 8 * dropped + marked.size + self.recovered
+        last = 8 * dropped + int(marked[-1]) if marked.size else -1
+        if counted != self.answered or last >= self.issued or self.open > _MOST_OPEN:
+            raise IncompatibleState(
+                f"the ledger says that {self.answered} of {self.issued} decisions were answered, "
+                f"and marks {counted}, the last of them number {last}: the file is damaged or "
+                "forged"
+            )
+        self.kept = (dropped, bytearray(bits.tobytes()))
+
+
+def _whole(name: str, value: Any, most: int = _MOST) -> int:
+    if type(value) is not int or not 0 <= value <= most:
+        raise IncompatibleState(
+            f"ledger.{name} is {value!r:.60}; it must be a whole number from 0 to {most}"
+        )
+    return value
+
+
+def _token(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= 64:
+        raise IncompatibleState(f"ledger.{name} is {value!r:.60}; it must be a short text")
+    return value
+
+
+def _table(name: str, value: Any) -> list[tuple[str, Any]]:
+    if not isinstance(value, dict):
+        raise IncompatibleState(f"ledger.{name} is {value!r:.60}; it must be a table")
+    return [(_token(name, token), given) for token, given in value.items()]

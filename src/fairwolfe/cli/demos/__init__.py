@@ -1,0 +1,1 @@
+"""What `fairwolfe demo` runs."""

@@ -1,0 +1,1 @@
+"""What is decided, what comes back, and the contracts that everything else keeps."""

@@ -1,0 +1,231 @@
+"""`Candidates`: the items that a ranking may show, checked and in the form that rankers read.
+
+Items have permanent numbers, their ids: 0, 1, ... in the order of arrival. A context describes all
+items that are not retired, in the order of their ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairwolfe.core.contexts import Bilinear
+from fairwolfe.core.problem import Problem, all_finite, real_array
+from fairwolfe.errors import InvalidInput
+
+__all__ = [
+    "Candidates",
+    "Catalogue",
+    "candidates",
+    "find",
+    "id_list",
+    "item_features",
+    "sizes",
+    "whole_ids",
+]
+
+Array = NDArray[np.float64]
+Ids = NDArray[np.int64]
+
+_NONE: Ids = np.empty(0, dtype=np.int64)
+_MOST = 2**62  # no catalogue is longer
+
+
+class Catalogue(NamedTuple):
+    """The items of the moment: ids of those not retired, and their features if they are kept."""
+
+    ids: Ids
+    features: Array  # (q, all items ever); empty (q, 0) where every context brings them
+
+    total: int  # items ever: the next id
+
+    @classmethod
+    def of(cls, problem: Problem) -> Catalogue:
+        """All items of a problem, whose features come with the contexts."""
+        m = problem.n_items or 0
+        return cls(np.arange(m), np.empty((sizes(problem)[1], 0)), m)
+
+
+class Candidates(NamedTuple):
+    """x_i = user (x) items_i for every item that may be shown."""
+
+    user: Array  # (p,)
+    items: Array  # (q, n): one column for each item
+    ids: Ids  # (n,), ascending
+    places: Ids  # where these stand among the items not retired; empty: they are all of them
+    pinned: Ids  # (slots,): the row of the item that a slot must show, or -1; empty: none
+    kept: bool  # whether the features are those of the catalogue
+
+
+def sizes(problem: Problem) -> tuple[int, int]:
+    """(p, q): the features of the user and of an item; p is 1 where they are not apart."""
+    pair = problem.n_features
+    return pair if isinstance(pair, tuple) else (1, pair)
+
+
+def candidates(
+    context: Any,
+    problem: Problem,
+    catalogue: Catalogue,
+    *,
+    only: Iterable[int] | None = None,
+    blocked: Iterable[int] = (),
+    pinned: Mapping[int, int] | None = None,
+) -> Candidates:
+    """Check a context against the problem; one that has been checked is returned as it is."""
+    if isinstance(context, Candidates):
+        return context
+    user, items = _features(context, problem, catalogue)
+    kept = _is_user(context)
+    ids, places = catalogue.ids, _NONE
+    if only is not None or _any(blocked):
+        places = _chosen(catalogue, only, blocked)
+        ids = catalogue.ids[places]
+        items = np.ascontiguousarray(items[:, places])
+    slots = problem.n_slots or 0
+    if ids.size < slots:
+        raise InvalidInput(
+            f"there are {ids.size} candidates for {slots} slots; a ranking shows an item at most "
+            f"once, so leave at least {slots} items"
+        )
+    rows = _pins(pinned, ids, slots) if pinned else _NONE
+    return Candidates(user, items, ids, places, rows, kept)
+
+
+def _features(context: Any, problem: Problem, catalogue: Catalogue) -> tuple[Array, Array]:
+    """The user (p,) and one column of features (q, n) for each item not retired."""
+    p, q = sizes(problem)
+    n = catalogue.ids.size
+    if isinstance(context, Bilinear):
+        if not isinstance(problem.n_features, tuple):
+            raise InvalidInput(
+                f"the context is Bilinear and the problem has {problem.n_features} features of an "
+                "item; make it with n_features=(user, item)"
+            )
+        return _array("user", context.user, (p,)), _columns(context.items, n, q)
+    if isinstance(problem.n_features, tuple) or (catalogue.features.shape[1] and _is_user(context)):
+        if catalogue.features.shape[1] == 0:
+            raise InvalidInput(
+                f"the context is a {type(context).__name__} and the problem has {p} user and {q} "
+                "item features; give Bilinear(user, items), or the user alone to an agent that "
+                "was given items="
+            )
+        kept = catalogue.features
+        if n < kept.shape[1]:
+            kept = np.ascontiguousarray(kept[:, catalogue.ids])
+        return _array("user", context, (p,)), kept
+    return np.ones(1), _columns(context, n, q)
+
+
+def _is_user(context: Any) -> bool:
+    """Whether the context is the user alone."""
+    try:
+        return not isinstance(context, Bilinear) and np.ndim(context) == 1
+    except ValueError:  # rows of different lengths
+        return False
+
+
+def _array(name: str, given: Any, shape: tuple[int, ...]) -> Array:
+    array = real_array(f"the {name} of the context", given)
+    if array.shape != shape:
+        wanted = f"{shape[0]} numbers" if len(shape) == 1 else f"shape {shape} (items, features)"
+        raise InvalidInput(
+            f"the {name} of the context has shape {array.shape}; the problem asks for {wanted}"
+        )
+    if not all_finite(array):
+        worst = np.argwhere(~np.isfinite(array))[0].tolist()
+        raise InvalidInput(
+            f"number {worst} of the {name} of the context is {array[tuple(worst)]}; give finite "
+            "numbers only"
+        )
+    return array if array.flags.writeable else array.copy()
+
+
+def item_features(given: Any, problem: Problem, count: int | None = None) -> Array:
+    """Features of items, (items, q), checked."""
+    n = count if count is not None else (len(given) if hasattr(given, "__len__") else 0)
+    if n == 0:
+        raise InvalidInput(f"the features of the items are {given!r:.80}; give at least one row")
+    return _array("items", given, (n, sizes(problem)[1]))
+
+
+def _columns(given: Any, n: int, q: int) -> Array:
+    return np.ascontiguousarray(_array("items", given, (n, q)).T)
+
+
+def _any(values: Any) -> bool:
+    return not hasattr(values, "__len__") or len(values) > 0
+
+
+def whole_ids(what: str, given: Iterable[int]) -> Ids:
+    """Item ids as an array; an error names what is none."""
+    return np.array(id_list(what, given), dtype=np.int64)
+
+
+def id_list(what: str, given: Iterable[int]) -> list[int]:
+    """Item ids as a list; an error names what is none."""
+    if not isinstance(given, Iterable):
+        raise InvalidInput(f"{what} is {given!r}; give a list of ids of items, whole numbers")
+    listed = list(given)
+    if isinstance(given, np.ndarray) and given.ndim == 1:
+        listed = given.tolist()
+    for one in listed:
+        whole = type(one) is int or isinstance(one, np.integer)
+        if not whole or not -_MOST <= one <= _MOST:
+            raise InvalidInput(f"{what} holds {one!r}; give ids of items, whole numbers")
+    return listed
+
+
+def _chosen(catalogue: Catalogue, only: Iterable[int] | None, blocked: Iterable[int]) -> Ids:
+    """Where the items that may be shown stand among those not retired."""
+    allowed = np.ones(catalogue.ids.size, dtype=bool)
+    if only is not None:
+        wanted = whole_ids("candidates", only)
+        unique, counts = np.unique(wanted, return_counts=True)
+        if unique.size < wanted.size:
+            raise InvalidInput(
+                f"candidate {unique[counts > 1][0]} is given {counts.max()} times; give every "
+                "candidate once"
+            )
+        allowed[:] = False
+        allowed[find(catalogue, wanted, "candidate")] = True
+    allowed[find(catalogue, whole_ids("blocked", blocked), "blocked item")] = False
+    return np.flatnonzero(allowed)
+
+
+def find(catalogue: Catalogue, wanted: Ids, what: str) -> Ids:
+    """Where ids stand among the items not retired; an error names one that is not there."""
+    places = np.searchsorted(catalogue.ids, wanted)
+    there = places < catalogue.ids.size
+    there[there] = catalogue.ids[places[there]] == wanted[there]
+    if not there.all():
+        raise InvalidInput(
+            f"{what} {wanted[~there][0]} is not in the catalogue, or was retired; agent.items "
+            "lists the ids that can be shown"
+        )
+    return places
+
+
+def _pins(pinned: Mapping[int, int], ids: Ids, slots: int) -> Ids:
+    if not isinstance(pinned, Mapping):
+        raise InvalidInput(f"pinned is {pinned!r}; give a mapping from slots to ids of items")
+    rows = np.full(slots, -1, dtype=np.int64)
+    for slot, item in zip(pinned, whole_ids("pinned", pinned.values()).tolist(), strict=True):
+        whole = isinstance(slot, (int, np.integer)) and not isinstance(slot, bool)
+        if not whole or not 0 <= slot < slots:
+            raise InvalidInput(
+                f"an item is pinned to slot {slot!r}; slots are 0 to {slots - 1}, best first"
+            )
+        row = int(np.searchsorted(ids, item))
+        if row >= ids.size or ids[row] != item:
+            raise InvalidInput(
+                f"item {item} is pinned to slot {slot}, but is not among the candidates; pin one "
+                "that may be shown"
+            )
+        if row in rows:
+            raise InvalidInput(f"item {item} is pinned to two slots; an item is shown at most once")
+        rows[slot] = row
+    return rows

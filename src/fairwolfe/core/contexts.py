@@ -1,0 +1,119 @@
+"""Contexts: an (arms, features) array, or one of the structured forms that say more with less."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairwolfe.core.problem import Problem, all_finite, real_array
+from fairwolfe.errors import InvalidInput
+
+__all__ = ["Arms", "Bilinear", "PerArm", "arms", "usual"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class PerArm:
+    """x_a = e_a (x) features: every arm sees the same features and has parameters of its own.
+
+    What most libraries call LinUCB. Kept as one small block per arm instead of one large design;
+    the problem says how many arms there are (``Problem.arms(..., n_arms=10)``).
+    """
+
+    features: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Bilinear:
+    """x_i = user (x) items_i: features that are products of those of a user and of an item."""
+
+    user: Any
+    items: Any
+
+    def flat(self) -> Array:
+        """The (items, user * item) array it stands for."""
+        user = real_array("the user of the context", self.user)
+        items = real_array("the items of the context", self.items)
+        if user.ndim != 1 or items.ndim != 2:
+            raise InvalidInput(
+                f"a Bilinear context has a user of shape {user.shape} and items of shape "
+                f"{items.shape}; give shapes (p,) and (n, q)"
+            )
+        flat: Array = (user[None, :, None] * items[:, None, :]).reshape(len(items), -1)
+        return flat
+
+
+class Arms(NamedTuple):
+    """A context that has been checked: what policies read.
+
+    `features` is (n_arms, d), or (1, d) with `per_arm` where all arms share it.
+    """
+
+    features: Array
+    n_arms: int
+    per_arm: bool
+
+    def row(self, arm: int) -> Array:
+        """The features of an arm."""
+        row: Array = self.features[0 if self.per_arm else arm]
+        return row
+
+
+def usual(context: Any, problem: Problem) -> bool:
+    """Whether a context can be taken as it is, an array that fits, if its numbers are finite."""
+    return (
+        type(context) is np.ndarray
+        and context.dtype == np.float64
+        and context.flags.carray
+        and problem.n_arms is None
+        and context.ndim == 2
+        and context.shape[1] == problem.dimension
+        and len(context) > 0
+    )
+
+
+def arms(context: Any, problem: Problem) -> Arms:
+    """Check a context against the problem; one that has been checked is returned as it is."""
+    if isinstance(context, Arms):
+        return context
+    if usual(context, problem) and all_finite(context):
+        return Arms(context, len(context), False)  # without further questions
+    if isinstance(context, PerArm) != (problem.n_arms is not None):
+        raise InvalidInput(
+            f"the context is a {type(context).__name__} and n_arms of the problem is "
+            f"{problem.n_arms}; PerArm contexts go with a problem that has n_arms, others without"
+        )
+    if isinstance(context, PerArm):
+        given = np.atleast_2d(real_array("the context", context.features))
+    elif isinstance(context, Bilinear):
+        given = context.flat()
+    else:
+        given = real_array("the context", context)
+    features = given
+    if isinstance(context, Bilinear) and isinstance(problem.n_features, tuple):
+        user, item = np.shape(context.user)[0], np.shape(context.items)[1]
+        if (user, item) != problem.n_features:
+            raise InvalidInput(
+                f"the context has {user} user and {item} item features; the problem has "
+                f"{problem.n_features[0]} and {problem.n_features[1]}, so give these"
+            )
+    if not features.flags.carray:
+        features = features.copy()  # a read-only array would be compiled for anew, for seconds
+    rows = "1" if problem.n_arms else "number of arms"
+    if features.ndim != 2 or features.shape[1] != problem.dimension:
+        raise InvalidInput(
+            f"the context has shape {features.shape}; the problem has {problem.dimension} "
+            f"features, so give shape ({rows}, {problem.dimension})"
+        )
+    if len(features) == 0 or (problem.n_arms and len(features) != 1):
+        raise InvalidInput(f"the context has {len(features)} rows; give {rows} of at least 1")
+    if not np.isfinite(features).all():
+        arm, feature = np.argwhere(~np.isfinite(features))[0].tolist()
+        raise InvalidInput(
+            f"feature {feature} of arm {arm} is {features[arm, feature]}; give finite numbers only"
+        )
+    return Arms(features, problem.n_arms or len(features), problem.n_arms is not None)

@@ -1,0 +1,130 @@
+"""`Choice` and `Decision`: what was chosen, and all that learning from it will need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import NoneType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairwolfe.core.arrays import Action
+from fairwolfe.core.brief import Brief, Summary, count, few, short
+from fairwolfe.core.packing import pack, unpack
+from fairwolfe.errors import InvalidInput
+
+__all__ = ["Choice", "Decision"]
+
+_MOST = 2**53  # decisions of an agent
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a base chose, with what probability (None: unknown), and what its update needs.
+
+    `seen` is what live numbers need of the actions that were not chosen, where they were asked for.
+    """
+
+    action: Action
+    probability: float | None
+    evidence: Any
+    reasons: Any = None  # of a ranking: what made it, for people
+    seen: Any = None  # what live numbers need of the actions that were not chosen
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Decision(Brief):
+    """What a policy decided: enough to learn from the feedback whenever it comes.
+
+    `evidence` is made of nested tuples of arrays, numbers, strings and None; read back from bytes
+    they are plain tuples, so an `update` takes them apart by position.
+
+    >>> Decision.from_bytes(Decision("a-0", 0, 3, 0.5, (np.ones(2), None)).to_bytes())
+    Decision(id='a-0', t=0, action=3, probability=0.5, evidence=<1 array, 2 numbers>)
+    """
+
+    id: str
+    t: int
+    action: Action
+    probability: float | None
+    evidence: Any
+    reasons: Any = field(default=None, repr=False, compare=False)  # for `explain` only
+
+    @property
+    def number(self) -> int:
+        """Its place among the decisions of the agent that made it; -1 where none did."""
+        try:
+            number = int(self.id[self.id.rfind("-") + 1 :])
+        except ValueError:
+            return -1
+        return number if 0 <= number < _MOST else -1
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value}" for name, value in self._facts().items())
+        return f"Decision(id={short(repr(self.id))}, {shown})"
+
+    def summary(self, most: int) -> Summary:
+        """Everything but the numbers of the evidence."""
+        return Summary(short(self.id), self._facts().items())
+
+    def _facts(self) -> dict[str, str]:
+        action = np.asarray(self.action)
+        listed = f"[{few(action.tolist(), _ITEMS)}]" if action.ndim else str(self.action)
+        arrays = _arrays(self.evidence)
+        numbers = sum(array.size for array in arrays)
+        held = f"<{count(len(arrays), 'array')}, {count(numbers, 'number')}>"
+        return {
+            "t": str(self.t),
+            "action": listed,
+            "probability": short(self.probability),
+            "evidence": "None" if self.evidence is None else held,
+        }
+
+    def to_bytes(self) -> bytes:
+        """Versioned MessagePack with a check sum, for a log or another process; never pickle."""
+        return pack((self.id, self.t, self.action, self.probability, self.evidence))
+
+    def explain(self) -> list[dict[str, Any]]:
+        """Of a ranking, slot by slot: what made the item's score, and its rank without fairness.
+
+        `value` is what it is estimated to earn, `exploration` the bonus for what is not known yet,
+        `fairness` the bonus for its exposure: their sum is the score. Known where the decision was
+        made, and not part of its bytes.
+        """
+        if self.reasons is None:
+            raise InvalidInput(
+                f"there is nothing to explain of decision {self.id!r}: only rankings say what made "
+                "them, in the process that made them"
+            )
+        names = self.reasons._fields
+        rows = zip(*(column.tolist() for column in self.reasons), strict=True)
+        items = np.asarray(self.action).tolist()
+        return [
+            {"item": item, **dict(zip(names, row, strict=True))}
+            for item, row in zip(items, rows, strict=True)
+        ]
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Decision:
+        """Rebuild a decision that `to_bytes` wrote; InvalidInput for any other bytes."""
+        values = unpack(data)
+        fits = [isinstance(value, kind) for value, kind in zip(values, _FIELDS, strict=False)]
+        if len(values) != len(_FIELDS) or not all(fits) or isinstance(values[2], bool):
+            raise InvalidInput(
+                f"the bytes hold {values[:4]!r}; a decision is an id, t, an action, a probability "
+                "or None, and its evidence"
+            )
+        return cls(*values)
+
+
+_ITEMS = 12  # of a ranking that are printed
+
+
+def _arrays(evidence: Any) -> list[NDArray[Any]]:
+    if isinstance(evidence, tuple):
+        return [array for part in evidence for array in _arrays(part)]
+    return [evidence] if isinstance(evidence, np.ndarray) else []
+
+
+_FIELDS: tuple[Any, ...] = (str, int, (int, np.ndarray), (float, NoneType), object)

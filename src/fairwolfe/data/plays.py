@@ -1,0 +1,225 @@
+"""`Plays`: who used what how often, as a value; and its users and items with the most."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairwolfe.core.arrays import IntVector, Vector
+from fairwolfe.errors import InvalidInput
+
+__all__ = ["LARGEST", "Gathering", "Id", "Plays", "Selection", "count_refused", "id_refused"]
+
+LARGEST = 2.0**53  # up to here whole numbers are exact
+_PENDING = 1 << 21  # rows that wait for equal pairs to be summed: 32 MB
+_SIDES = ("user", "item")
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")  # as a number is printed, and within 64 bits
+
+Id = int | str
+
+
+def count_refused(count: object) -> str | None:
+    """The end of a sentence about a count that cannot be one; None for a number from 0 on."""
+    number = isinstance(count, (int, float, np.number)) and not isinstance(count, bool)
+    if not number or not float(count) >= 0.0:  # type: ignore[arg-type]
+        return f"the count is {count!r}; give a number >= 0"
+    if float(count) > LARGEST:  # type: ignore[arg-type]
+        return f"the count is {count!r}; give a number up to {LARGEST:.0f}"
+    return None
+
+
+def id_refused(side: str, label: object) -> str | None:
+    """The end of a sentence about an id that cannot be one; None for numbers and texts."""
+    if label is None or label == "":
+        return f"the {side} is empty; give an id in every row"
+    if isinstance(label, bool) or not isinstance(label, (int, np.integer, str)):
+        return f"the {side} is {label!r}; give a whole number or a text"
+    return None
+
+
+class Plays:
+    """Counts of users and items, equal pairs summed: compared by content, printed as rows.
+
+    Ids are sorted, as numbers if they are numbers. `notes` are sentences about how a table was
+    understood; they are no part of the value.
+
+    >>> Plays.of([("bo", 7, 2), ("al", 7, 1), ("bo", 7, 3)])
+    [('al', 7, 1.0), ('bo', 7, 5.0)]
+    """
+
+    __slots__ = ("counts", "item_ids", "items", "notes", "user_ids", "users")
+
+    def __init__(
+        self,
+        user_ids: tuple[Id, ...],
+        item_ids: tuple[Id, ...],
+        users: IntVector,
+        items: IntVector,
+        counts: Vector,
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        self.user_ids, self.item_ids = user_ids, item_ids
+        self.users, self.items, self.counts = users, items, counts  # pairs, as places among the ids
+        self.notes = notes
+
+    @classmethod
+    def of(cls, rows: Iterable[Any], notes: tuple[str, ...] = ()) -> Plays:
+        """From rows (user, item, count) or (user, item), which count 1."""
+        found = Gathering()
+        codes: tuple[list[int], list[int]] = ([], [])
+        counts: list[float] = []
+        for number, row in enumerate(rows, start=1):
+            if isinstance(row, (str, bytes)) or not isinstance(row, Sequence):
+                raise InvalidInput(f"row {number} is {row!r}; give (user, item, count)")
+            if len(row) not in (2, 3):
+                raise InvalidInput(
+                    f"row {number} has {len(row)} values; give (user, item, count), or "
+                    "(user, item) to count 1"
+                )
+            for side, label in enumerate(row[:2]):
+                if refused := id_refused(_SIDES[side], label):
+                    raise InvalidInput(f"row {number}: {refused}")
+                codes[side].append(
+                    found.code(side, label if isinstance(label, str) else int(label))
+                )
+            count = row[2] if len(row) == 3 else 1.0
+            if refused := count_refused(count):
+                raise InvalidInput(f"row {number}: {refused}")
+            counts.append(float(count))
+        found.add(np.array(codes[0], np.int64), np.array(codes[1], np.int64), np.array(counts))
+        return found.finish(notes)
+
+    def top(self, users: int | None, items: int | None, by: str) -> Selection:
+        """The users and items with the most, of the whole table, the most first; ties by id.
+
+        by "plays": the largest sums of counts. By "listeners": items with the most users, users
+        with the most items, where the count is not 0.
+        """
+        weights = self.counts if by == "plays" else (self.counts > 0.0).astype(np.float64)
+        notes = list(self.notes)
+        chosen = []
+        for side, n, ids, places in (
+            ("users", users, self.user_ids, self.users),
+            ("items", items, self.item_ids, self.items),
+        ):
+            totals = np.bincount(places, weights=weights, minlength=len(ids))
+            chosen.append(np.argsort(-totals, kind="stable")[:n])
+            if n is not None and n > len(ids):
+                notes.append(
+                    f"{n} {side} were asked for, and the table has {len(ids)}: all are kept"
+                )
+        counts = self._counts_of(*chosen)
+        kept = len(chosen[0]), len(chosen[1])
+        for axis, (side, other) in enumerate((("users", "items"), ("items", "users"))):
+            idle = int((counts.sum(axis=1 - axis) == 0.0).sum())
+            if idle:
+                notes.append(
+                    f"{idle} of the {kept[axis]} {side} have no plays among the {kept[1 - axis]} "
+                    f"{other} that are kept: their factors are 0"
+                )
+        return Selection(
+            tuple(self.user_ids[i] for i in chosen[0].tolist()),
+            tuple(self.item_ids[i] for i in chosen[1].tolist()),
+            counts,
+            tuple(notes),
+        )
+
+    def _counts_of(self, users: NDArray[np.intp], items: NDArray[np.intp]) -> Any:
+        """The sparse matrix of counts of these users and items, in this order."""
+        from scipy.sparse import csr_matrix
+
+        row, column = np.full(len(self.user_ids), -1), np.full(len(self.item_ids), -1)
+        row[users], column[items] = np.arange(len(users)), np.arange(len(items))
+        rows, columns = row[self.users], column[self.items]
+        kept = (rows >= 0) & (columns >= 0) & (self.counts > 0.0)
+        pairs = (self.counts[kept], (rows[kept], columns[kept]))
+        matrix = csr_matrix(pairs, shape=(len(users), len(items)))
+        matrix.sort_indices()
+        return matrix
+
+    def _key(self) -> tuple[Any, ...]:
+        arrays = (self.users, self.items, self.counts)
+        return self.user_ids, self.item_ids, *(a.tobytes() for a in arrays)
+
+    def __eq__(self, other: object) -> bool:
+        return self._key() == other._key() if isinstance(other, Plays) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        rows = zip(self.users.tolist(), self.items.tolist(), self.counts.tolist(), strict=True)
+        return repr([(self.user_ids[u], self.item_ids[i], count) for u, i, count in rows])
+
+
+class Selection(NamedTuple):
+    """The users and items of a world, with their counts."""
+
+    user_ids: tuple[Id, ...]
+    item_ids: tuple[Id, ...]
+    counts: Any  # scipy.sparse.csr_matrix (users, items), without zeros
+    notes: tuple[str, ...]
+
+
+class Gathering:
+    """Rows as they come: ids are numbered, and equal pairs are summed whenever many rows wait.
+
+    Memory: 16 bytes for each different pair, twice; no Python object for a row.
+    """
+
+    def __init__(self) -> None:
+        self._codes: tuple[dict[Id, int], dict[Id, int]] = ({}, {})
+        self._keys: list[IntVector] = []
+        self._counts: list[Vector] = []
+        self._waiting = 0
+
+    def code(self, side: int, label: Id) -> int:
+        """The number of an id: users are side 0, items side 1."""
+        known = self._codes[side]
+        return known.setdefault(label, len(known))
+
+    def add(self, users: IntVector, items: IntVector, counts: Vector) -> None:
+        """Rows, their ids as numbers."""
+        self._keys.append((users << 32) | items)
+        self._counts.append(counts)
+        self._waiting += counts.size
+        # As many as are summed already: so that n rows cost O(n log n), however many there are.
+        if self._waiting > max(_PENDING, self._keys[0].size):
+            self._sum()
+
+    def _sum(self) -> None:
+        keys, inverse = np.unique(np.concatenate(self._keys), return_inverse=True)
+        counts = np.bincount(inverse, weights=np.concatenate(self._counts)).astype(np.float64)
+        self._keys, self._counts, self._waiting = [keys], [counts], 0
+
+    def finish(self, notes: tuple[str, ...] = (), *, text: bool = False) -> Plays:
+        """All rows; ids that were read as text become numbers if all of their side are numbers."""
+        if not self._keys or not sum(map(len, self._keys)):
+            raise InvalidInput("the table has no rows; give at least one (user, item, count)")
+        self._sum()
+        ids, ranks = [], []
+        for side, known in zip(_SIDES, self._codes, strict=True):
+            labels: list[Any] = list(known)
+            if text and all(_WHOLE.fullmatch(label) for label in labels):
+                labels = list(map(int, labels))
+            kinds = {type(label): label for label in labels}
+            if len(kinds) > 1:
+                one, other = kinds.values()
+                raise InvalidInput(
+                    f"some ids of a {side} are numbers and some are texts, such as {one!r} and "
+                    f"{other!r}; give all of one kind"
+                )
+            order = sorted(range(len(labels)), key=labels.__getitem__)
+            rank = np.empty(len(labels), np.int64)
+            rank[order] = np.arange(len(labels))
+            ids.append(tuple(labels[i] for i in order))
+            ranks.append(rank)
+        keys, counts = self._keys[0], self._counts[0]
+        users, items = ranks[0][keys >> 32], ranks[1][keys & 0xFFFFFFFF]
+        places = np.lexsort((items, users))
+        counts = counts[places] + 0.0  # -0.0 equals 0.0, so it must have the same bytes
+        return Plays(ids[0], ids[1], users[places], items[places], counts, notes)

@@ -1,0 +1,311 @@
+"""Tables of plays: CSV, TSV and Parquet files in batches, and tables in memory."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from fairwolfe.core.arrays import IntVector, Vector
+from fairwolfe.data.columns import Columns, choose
+from fairwolfe.data.plays import LARGEST, Gathering, Plays, count_refused, id_refused
+from fairwolfe.errors import InvalidInput, MissingData, MissingExtra
+
+__all__ = ["read_file", "read_memory"]
+
+_BLOCK = 1 << 22  # bytes of a text file that are parsed together
+_BATCH = 1 << 17  # rows of a Parquet file
+_LONGEST = 1 << 20  # characters of a header
+_SEPARATORS = ("\t", ",", ";", "|")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_SURROGATE = re.compile("[\ud800-\udfff]")  # a byte that is not UTF-8, as `open` escapes it
+
+Names = tuple[str | None, str | None, str | None]  # of the columns user, item, count
+
+
+class _Bad(Exception):
+    """A batch has a row that cannot be used."""
+
+
+def read_file(path: str, names: Names) -> Plays:
+    """The plays of a CSV, TSV or Parquet file, with columns of these names."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(4)
+    except FileNotFoundError as error:
+        raise MissingData(f"there is no file {path}; give the path of a table") from error
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}") from error
+    if not start:
+        raise InvalidInput(f"{path} is empty; give a header and at least one row")
+    if start.startswith((b"\x1f\x8b", b"PK\x03\x04")):
+        raise InvalidInput(f"{path} is compressed; unpack it, and give the table itself")
+    return _parquet(path, names) if start == b"PAR1" else _text(path, names)
+
+
+def read_memory(table: Any, names: Names) -> Plays:
+    """The plays of rows (user, item, count), a mapping of columns, a DataFrame, a pyarrow Table."""
+    if hasattr(table, "__arrow_c_stream__"):
+        return _frame(table, names)
+    if isinstance(table, Mapping):
+        return _mapping(table, names)
+    if isinstance(table, bytes) or not isinstance(table, Sequence):
+        raise InvalidInput(
+            f"table is a {type(table).__name__}; give a path, rows (user, item, count), a mapping "
+            "of columns, a DataFrame or a pyarrow Table"
+        )
+    if any(name is not None for name in names):
+        raise InvalidInput("rows have no column names; leave out user=, item= and count=")
+    return Plays.of(table)
+
+
+def _mapping(table: Mapping[str, Any], names: Names) -> Plays:
+    titles = list(map(str, table))
+    if len(titles) < 2:
+        raise InvalidInput(f"the table has {len(titles)} columns; give users, items and counts")
+    columns = choose("the table", titles, *names)
+    values = list(table.values())
+    used = [list(values[at]) for at in columns[:3] if at is not None]
+    lengths = list(map(len, used))
+    if min(lengths) < max(lengths):
+        raise InvalidInput(f"the columns have {lengths} values; give as many in each")
+    return Plays.of(zip(*used, strict=True), columns.notes)
+
+
+def _arrow() -> Any:
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise MissingExtra(
+            "reading a table needs pyarrow, which is not installed: pip install 'fairwolfe[data]'"
+        ) from error
+    return pyarrow
+
+
+# --- text --------------------------------------------------------------------------------------
+
+
+class _Layout(NamedTuple):
+    """How a text file is to be parsed."""
+
+    path: str
+    separator: str
+    width: int
+    columns: Columns
+
+
+def _text(path: str, names: Names) -> Plays:
+    layout = _layout(path, names)
+    arrow = _arrow()
+    try:
+        return _parsed(layout)
+    except (_Bad, arrow.ArrowException) as refused:
+        # The fast parser knows that something is wrong, the plain one says where.
+        _say_where(layout, str(refused))
+
+
+def _layout(path: str, names: Names) -> _Layout:
+    # Universal newlines, as pyarrow has them.
+    with open(path, encoding="utf-8-sig", errors="surrogateescape") as file:
+        line = file.readline(_LONGEST)
+    if _SURROGATE.search(line):
+        raise InvalidInput(f"{path}, line 1: the text is not UTF-8; save the file as UTF-8")
+    if not line.strip():
+        raise InvalidInput(
+            f"{path}, line 1: the line is empty; put the names of the columns there, such as "
+            "user,item,count"
+        )
+    split = {s: next(csv.reader([line], delimiter=s)) for s in _SEPARATORS}
+    separator = max(split, key=lambda s: len(split[s]))
+    header = [title.strip() for title in split[separator]]
+    if any("\n" in title for title in split[separator]):
+        raise InvalidInput(f"{path}, line 1: a quote is opened and not closed")
+    return _Layout(path, separator, len(header), choose(path, header, *names))
+
+
+def _parsed(layout: _Layout) -> Plays:
+    import pyarrow as arrow
+    from pyarrow import csv as fast
+
+    columns = layout.columns
+    places = [columns.users, columns.items] + ([] if columns.counts is None else [columns.counts])
+    kinds = {str(columns.users): arrow.string(), str(columns.items): arrow.string()}
+    if columns.counts is not None:
+        kinds[str(columns.counts)] = arrow.float64()
+    reader = fast.open_csv(
+        layout.path,
+        fast.ReadOptions(
+            use_threads=False,
+            block_size=_BLOCK,
+            column_names=list(map(str, range(layout.width))),
+            skip_rows=1,
+        ),
+        fast.ParseOptions(delimiter=layout.separator, newlines_in_values=True),
+        fast.ConvertOptions(
+            include_columns=list(map(str, places)),
+            column_types=kinds,
+            null_values=[],
+            strings_can_be_null=False,
+        ),
+    )
+    found, rows = Gathering(), 0
+    for batch in reader:
+        users, items = (_codes(found, side, batch.column(side)) for side in (0, 1))
+        found.add(users, items, _counts(batch))
+        rows += len(batch)
+    if not rows:
+        raise _Bad
+    return found.finish(columns.notes, text=True)
+
+
+def _codes(found: Gathering, side: int, column: Any) -> IntVector:
+    """The numbers of a batch of ids; Python sees its different values only."""
+    coded = column if hasattr(column, "dictionary") else column.dictionary_encode()
+    labels = coded.dictionary.to_pylist()
+    if coded.null_count or None in labels or "" in labels:
+        raise _Bad
+    numbers = np.array([found.code(side, label) for label in labels], np.int64)
+    places: IntVector = numbers[coded.indices.to_numpy()]
+    return places
+
+
+def _counts(batch: Any) -> Vector:
+    if batch.num_columns < 3:
+        return np.ones(len(batch))
+    column = batch.column(2)
+    if column.null_count:
+        raise _Bad
+    counts: Vector = column.to_numpy().astype(np.float64)
+    if not ((counts >= 0.0) & (counts <= LARGEST)).all():  # NaN fails too
+        raise _Bad
+    return counts
+
+
+def _say_where(layout: _Layout, reason: str) -> NoReturn:
+    """Raise with the first line that cannot be used."""
+    path, columns = layout.path, layout.columns
+    line, rows = 1, 0
+    with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        reader = csv.reader(file, delimiter=layout.separator)
+        try:
+            for row in reader:
+                if rows and row and (refused := _row_refused(row, layout.width, columns)):
+                    raise InvalidInput(f"{path}, line {line}: {refused}")
+                rows += bool(row)
+                line = reader.line_num + 1
+        except csv.Error as error:
+            raise InvalidInput(
+                f"{path}, line {line}: the line cannot be split into columns ({error}); look for a "
+                "quote that is opened and not closed"
+            ) from error
+    if rows <= 1:
+        raise InvalidInput(f"{path} has a header and no rows; give at least one")
+    raise InvalidInput(f"{path} cannot be read: {reason}")
+
+
+def _row_refused(row: list[str], width: int, columns: Columns) -> str | None:
+    if len(row) != width:
+        return (
+            f"the number of columns is {len(row)}, and that of the header {width}; give one value "
+            "for each column"
+        )
+    used = [row[columns.users], row[columns.items]]
+    count = "1" if columns.counts is None else row[columns.counts]
+    if any(_SURROGATE.search(value) for value in (*used, count)):
+        return "the text is not UTF-8; save the file as UTF-8"
+    for side, value in zip(("user", "item"), used, strict=True):
+        if refused := id_refused(side, value):
+            return refused
+    number = count.strip(" \t")
+    if not _NUMBER.fullmatch(number):
+        return count_refused(count)
+    return f"{refused}" if (refused := count_refused(float(number))) else None
+
+
+# --- tables with types -------------------------------------------------------------------------
+
+
+def _parquet(path: str, names: Names) -> Plays:
+    arrow = _arrow()
+    from pyarrow import parquet
+
+    try:
+        with parquet.ParquetFile(path) as file:
+            return _typed(
+                path,
+                file.schema_arrow,
+                names,
+                lambda titles: file.iter_batches(_BATCH, None, titles),
+            )
+    except (arrow.ArrowException, OSError) as error:
+        raise InvalidInput(f"{path} cannot be read as Parquet: {error}") from error
+
+
+def _frame(frame: Any, names: Names) -> Plays:
+    arrow = _arrow()
+    try:
+        table = arrow.table(frame)
+    except arrow.ArrowException as error:
+        raise InvalidInput(f"the table cannot be read: {error}") from error
+    # pandas hands its index over as one more column.
+    titles = table.schema.names
+    table = table.select([i for i, t in enumerate(titles) if not t.startswith("__index_level_")])
+    return _typed(
+        "the table", table.schema, names, lambda titles: table.select(titles).to_batches(_BATCH)
+    )
+
+
+def _typed(
+    source: str, schema: Any, names: Names, batches: Callable[[list[str]], Iterable[Any]]
+) -> Plays:
+    columns = choose(source, schema.names, *names)
+    titles = [schema.names[at] for at in columns[:3] if at is not None]
+    _check_types(source, schema, titles)
+    found, before = Gathering(), 0
+    for batch in batches(titles):
+        try:
+            users, items = (_codes(found, side, batch.column(side)) for side in (0, 1))
+            found.add(users, items, _counts(batch))
+        except _Bad:
+            _say_which(source, before, batch)
+        before += len(batch)
+    if not before:
+        raise InvalidInput(f"{source} has no rows; give at least one")
+    return found.finish(columns.notes)
+
+
+def _check_types(source: str, schema: Any, titles: list[str]) -> None:
+    from pyarrow import types
+
+    for role, title in zip(("user", "item", "count"), titles, strict=False):
+        if schema.names.count(title) > 1:
+            raise InvalidInput(f"{source} has several columns {title!r}; give each its own name")
+        kind = schema.field(title).type
+        if role == "count":
+            fits, wanted = types.is_integer(kind) or types.is_floating(kind), "numbers"
+        else:
+            plain = kind.value_type if types.is_dictionary(kind) else kind
+            text = types.is_string(plain) or types.is_large_string(plain)
+            fits, wanted = text or types.is_integer(plain), "whole numbers or texts"
+        if not fits:
+            raise InvalidInput(
+                f"{source}: the {role}s in column {title!r} are of type {kind}; give {wanted}"
+            )
+
+
+def _say_which(source: str, before: int, batch: Any) -> NoReturn:
+    """Raise with the first row of a batch that cannot be used."""
+    for number, row in enumerate(zip(*map(_listed, batch.columns), strict=True), before + 1):
+        refusals = [id_refused("user", row[0]), id_refused("item", row[1])]
+        refusals += [count_refused(count) for count in row[2:]]
+        for refused in filter(None, refusals):
+            raise InvalidInput(f"{source}, row {number}: {refused}")
+    raise AssertionError("a batch was refused that has no bad row")
+
+
+def _listed(column: Any) -> list[Any]:
+    values: list[Any] = column.to_pylist()
+    return values

@@ -1,0 +1,241 @@
+"""`tradeoff`: what fairness costs, beside the best that any policy can reach."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fairwolfe.core.problem import whole_number
+from fairwolfe.core.streams import stream
+from fairwolfe.environments.rankings import RankingWorld
+from fairwolfe.errors import InvalidInput
+from fairwolfe.fairness.tradeoff.result import FAIR, FLOOR, TradeOff, name_of
+from fairwolfe.objectives import (
+    Concave,
+    EqualExposure,
+    GiniEquality,
+    GiniWelfare,
+    Minimum,
+    Nash,
+    TwoSided,
+    Welfare,
+)
+from fairwolfe.objectives.concave import numbers, positive
+from fairwolfe.ranking import FairLearnRank, FWLinUCBRank
+from fairwolfe.simulation.compare import compare
+from fairwolfe.truth.optimum import Optimum, optimum
+
+__all__ = ["Plan", "item_objective", "plan", "tradeoff"]
+
+_BETAS = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
+_FLOORS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.95)  # of the largest that can be kept, n_slots/n_items
+_OBJECTIVES: dict[str, Callable[..., Concave]] = {
+    "equal-exposure": EqualExposure,
+    "gini": GiniWelfare,
+    "gini-equality": GiniEquality,
+    "gini-welfare": GiniWelfare,
+    "minimum": Minimum,
+    "nash": Nash,
+    "welfare": Welfare,
+}
+_WITH_NUMBER = ("nash", "welfare")
+
+
+def item_objective(given: Concave | str) -> Concave:
+    """An objective of the items by name: "gini", "nash", "welfare:0.5"; or the one given.
+
+    >>> item_objective("gini"), item_objective("welfare:0.5")
+    (GiniWelfare(), Welfare(alpha=0.5, offset=0.0))
+    """
+    if isinstance(given, Concave):
+        return given
+    name, _, number = str(given).partition(":")
+    needed = name == "welfare"
+    fits = name in _OBJECTIVES and bool(number or not needed)
+    if fits and number:
+        fits = name in _WITH_NUMBER and _is_number(number)
+    if not isinstance(given, str) or not fits:
+        known = ", ".join(n + ":0.5" * (n == "welfare") for n in _OBJECTIVES)
+        raise InvalidInput(
+            f"the objective is {given!r}; give one of fw.objectives, or a name: {known}"
+        )
+    return _OBJECTIVES[name](*([float(number)] if number else []))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A trade-off to be explored, with everything checked; see `tradeoff`."""
+
+    world: RankingWorld
+    items: Concave
+    betas: tuple[float, ...]
+    floors: tuple[float, ...]
+    horizon: int
+    seeds: tuple[int, ...]
+    exploration: float
+    jobs: int
+    tolerance: float
+
+    @property
+    def rounds(self) -> int:
+        """Of everything that will be played."""
+        return self.horizon * len(self.seeds) * (len(self.betas) + len(self.floors))
+
+    def policies(self) -> dict[str, Any]:
+        """Every policy by name."""
+        fair: dict[str, Any] = {
+            name_of(FAIR, beta): FWLinUCBRank(
+                TwoSided(self.items, beta), exploration=self.exploration
+            )
+            for beta in self.betas
+        }
+        return fair | {
+            name_of(FLOOR, floor): FairLearnRank(floor, exploration=self.exploration)
+            for floor in self.floors
+        }
+
+    def run(self, progress: Callable[[int], None] | None = None) -> TradeOff:
+        """Find the optima, then play; Ctrl-C keeps the seeds that every policy has finished."""
+        best = self._optima()
+        comparison = compare(
+            self.policies(),
+            self.world,
+            self.horizon,
+            self.seeds,
+            TwoSided(self.items),
+            self.jobs,
+            checkpoints=[self.horizon],
+            scalar_regret=False,
+            progress=progress,
+        )
+        kept = [self.seeds.index(seed) for seed in comparison.seeds]
+        problem = self.world.problem()
+        bound = TwoSided(self.items).bind(problem)
+        return TradeOff(
+            problem,
+            bound.items if isinstance(bound, TwoSided) else self.items,
+            self.betas,
+            self.floors,
+            comparison,
+            {beta: tuple(optima[i] for i in kept) for beta, optima in best.items()},
+        )
+
+    def _optima(self) -> dict[float, list[Optimum]]:
+        drawn = [self.world.init(stream(seed, "world")) for seed in self.seeds]
+        # A world of given tables is the same for every seed, and so are its optima.
+        same = all(
+            np.array_equal(a, b)
+            for world in drawn[1:]
+            for a, b in zip(world[:-1], drawn[0][:-1], strict=True)
+        )
+        found: dict[float, list[Optimum]] = {}
+        for beta in sorted({0.0, *self.betas}):
+            f = TwoSided(self.items, beta)
+            first = [optimum(self.world, f, self.seeds[0], self.tolerance)]
+            rest = self.seeds[1:]
+            others = [optimum(self.world, f, seed, self.tolerance) for seed in rest if not same]
+            found[beta] = first + (first * len(rest) if same else others)
+        return found
+
+
+def plan(
+    world: Any,
+    objective: Concave | str = "gini",
+    betas: Iterable[float] = _BETAS,
+    *,
+    floors: Iterable[float] | None = None,
+    horizon: int = 100_000,
+    seeds: int | Iterable[int] = 3,
+    exploration: float = 0.1,
+    jobs: int = 1,
+    tolerance: float = 1e-3,
+) -> Plan:
+    """The checked arguments of `tradeoff`; nothing is computed yet."""
+    if not isinstance(world, RankingWorld):
+        raise InvalidInput(
+            f"the world is {world!r:.80}; a trade-off of utility and exposure needs a world with "
+            "rankings, such as FactorModel()"
+        )
+    problem = world.problem()
+    room = (problem.n_slots or 0) / (problem.n_items or 1)
+    given = tuple(round(part * room, 12) for part in _FLOORS) if floors is None else tuple(floors)
+    several = sorted(set(numbers("betas", betas)))
+    chosen = tuple(range(whole_number("seeds", seeds))) if isinstance(seeds, int) else tuple(seeds)
+    made = Plan(
+        world,
+        item_objective(objective),
+        tuple(several),
+        tuple(sorted(set(numbers("floors", given)))) if given else (),
+        whole_number("horizon", horizon),
+        chosen,
+        exploration,
+        whole_number("jobs", jobs),
+        positive("tolerance", tolerance),
+    )
+    if not chosen:
+        raise InvalidInput("seeds is empty; give a number of seeds, or some of them")
+    for seed in chosen:
+        stream(seed, "world")  # refused now if it is none
+    for policy in made.policies().values():
+        policy.init(problem)
+    return made
+
+
+def tradeoff(
+    world: Any,
+    objective: Concave | str = "gini",
+    betas: Iterable[float] = _BETAS,
+    *,
+    floors: Iterable[float] | None = None,
+    horizon: int = 100_000,
+    seeds: int | Iterable[int] = 3,
+    exploration: float = 0.1,
+    jobs: int = 1,
+    tolerance: float = 1e-3,
+    progress: Callable[[int], None] | None = None,
+) -> TradeOff:
+    """What fairness costs in a world with rankings, for f = utility + beta objective(exposures).
+
+    For every beta the certified optimum is found and FWLinUCBRank is played; for every floor
+    FairLearnRank. Ctrl-C returns the seeds that every policy has finished; if there is none,
+    KeyboardInterrupt goes on.
+
+    Parameters
+    ----------
+    world: an environment with rankings
+    objective: of the items' exposures: "gini", "gini-equality", "equal-exposure", "welfare:0.5",
+        "nash", "minimum", or one of fw.objectives
+    floors: shares of rankings in which FairLearnRank shows every item, up to n_slots/n_items; None
+        is six of them from 0 to 95 % of that, () leaves FairLearnRank out
+    seeds: how many worlds or runs, or which
+    exploration: of all policies, in units of the theory's
+    tolerance: of the optima, as in `optimum`
+    progress: called with the number of rounds played since its last call
+
+    >>> from fairwolfe.environments import FactorModel
+    >>> found = tradeoff(FactorModel(), betas=(0.0, 0.3), floors=(), horizon=500, seeds=1)
+    >>> [round(row["gini"], 2) for row in found.table()[:2]]
+    [0.68, 0.2]
+    """
+    return plan(
+        world,
+        objective,
+        betas,
+        floors=floors,
+        horizon=horizon,
+        seeds=seeds,
+        exploration=exploration,
+        jobs=jobs,
+        tolerance=tolerance,
+    ).run(progress)

@@ -1,0 +1,156 @@
+"""The picture of a trade-off."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.fairness.tradeoff import result, words
+from fairwolfe.objectives import GiniEquality, GiniWelfare
+from fairwolfe.simulation.compare import interval
+from fairwolfe.simulation.exposure import lorenz
+from fairwolfe.simulation.plots import COLOURS, LINES, lorenz_axes, new_figure, save
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from fairwolfe.fairness.tradeoff.result import TradeOff
+
+__all__ = ["draw", "label_points", "plot", "plot_lorenz"]
+
+_NEAR = 0.06  # points closer than this part of the axes share a label
+_CURVES = (0, 2, 4, 6)  # colours of a few Lorenz curves: not that of FairLearnRank
+
+
+def plot(found: TradeOff, ax: Axes | None = None) -> Axes:
+    """Utility against the Gini index: policies, the best possible, and what is not certified."""
+    if ax is None:
+        ax = new_figure(6.4, 4.6).add_subplot()
+    _draw_frontier(found, ax)
+    for policy, i, marker, place in (
+        (result.FAIR, 0, "o", (5, 5)),
+        (result.FLOOR, 3, "s", (-6, -6)),
+    ):
+        settings = found.settings(policy)
+        if not settings:
+            continue
+        curve = found.curve(policy)
+        bands = np.array([[interval(seeds) for seeds in side] for side in curve.T])
+        (gini, *gini_ends), (utility, *utility_ends) = bands.transpose(0, 2, 1)
+        symbol = "floor" if policy == result.FLOOR else "beta"
+        ax.errorbar(
+            gini,
+            utility,
+            xerr=np.abs(np.array(gini_ends) - gini),
+            yerr=np.abs(np.array(utility_ends) - utility),
+            color=COLOURS[i],
+            linestyle=LINES[i],
+            marker=marker,
+            markersize=5,
+            elinewidth=0.8,
+            label=f"{policy}, by {symbol}",
+        )
+        label_points(ax, np.column_stack([gini, utility]), settings, COLOURS[i], place)
+    ax.invert_xaxis()
+    ax.margins(0.09)
+    rewards = list(found.problem.rewards)
+    ax.set_xlabel("inequality of exposure (Gini index), fairer to the right")
+    ax.set_ylabel(f"{rewards[0] if len(rewards) == 1 else 'utility'} a ranking")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False, loc="lower left")
+    return ax
+
+
+def _draw_frontier(found: TradeOff, ax: Axes) -> None:
+    curve = found.curve(result.BEST).mean(axis=0)
+    ordered = curve[np.argsort(curve[:, 0])]
+    gini = np.linspace(ordered[0, 0], ordered[-1, 0], 400)
+    values = _objective_of(found, gini)
+    if values is None:
+        ax.plot(*ordered.T, color="0.35", linewidth=1.2, zorder=1, label="best for this objective")
+        return
+    lower, upper = found.frontier.lower(values), found.frontier.upper(values)
+    band = "the best possible is in here"
+    ax.fill_between(gini, lower, upper, color="0.82", linewidth=0, zorder=0, label=band)
+    ax.plot(gini, lower, color="0.35", linewidth=1.2, zorder=1, label="can be reached")
+
+
+def _objective_of(found: TradeOff, gini: Vector) -> Vector | None:
+    """The item objective at a Gini index, where the one is a function of the other.
+
+    Every ranking has the same sum of exposures, and both objectives are affine in the index then.
+    """
+    total = float(found.averages(result.BEST, found.betas[0])[:, : found.problem.n_items].sum())
+    total /= len(found.seeds)
+    n = found.problem.n_items or 1
+    if isinstance(found.items, GiniEquality):
+        return -total * gini
+    if isinstance(found.items, GiniWelfare):
+        return 0.5 * total * ((n + 1) / n - gini)
+    return None
+
+
+def label_points(
+    ax: Axes, points: Matrix, settings: tuple[float, ...], colour: str, place: tuple[int, int]
+) -> None:
+    """Write the settings beside their points; neighbours share a label."""
+    scale = np.array([np.diff(ax.get_xlim())[0], np.diff(ax.get_ylim())[0]])
+    groups: list[list[int]] = []
+    for i in range(len(points)):
+        near = groups and np.hypot(*((points[i] - points[groups[-1][0]]) / scale)) < _NEAR
+        if near:
+            groups[-1].append(i)
+        else:
+            groups.append([i])
+    right, above = place[0] > 0, place[1] > 0
+    for group in groups:
+        ax.annotate(
+            ", ".join(f"{settings[i]:g}" for i in group),
+            points[group[0]],
+            xytext=place,
+            textcoords="offset points",
+            color=colour,
+            fontsize=8,
+            ha="left" if right else "right",
+            va="bottom" if above else "top",
+        )
+
+
+def plot_lorenz(found: TradeOff, ax: Axes | None = None) -> Axes:
+    """Lorenz curves of FWLinUCBRank for the ends, the knee, and what lies between."""
+    ax = lorenz_axes(ax)
+    betas = found.betas
+    rows = [row for row in found.table() if row["policy"] == result.FAIR]
+    wanted = {0, words.knee(rows), len(betas) - 1}
+    spread = np.linspace(0, len(betas) - 1, len(_CURVES)).round().astype(int).tolist()
+    for i in spread:
+        if len(wanted) < len(_CURVES):
+            wanted.add(i)
+    m = found.problem.n_items
+    for i, (place, colour) in enumerate(zip(sorted(wanted), _CURVES, strict=False)):
+        curves = [lorenz(z[:m]) for z in found.averages(result.FAIR, betas[place])]
+        items, below = np.mean(curves, axis=0)
+        label = f"beta = {betas[place]:g}"
+        ax.plot(100 * items, 100 * below, color=COLOURS[colour], linestyle=LINES[i], label=label)
+    ax.legend(frameon=False, loc="upper left")
+    return ax
+
+
+def draw(found: TradeOff, folder: Path) -> list[Path]:
+    """Both plots in one figure, as PNG and SVG."""
+    figure = new_figure(11.5, 4.8)
+    trade, curves = figure.subplots(1, 2, width_ratios=(1.25, 1))
+    plot(found, trade).set_title("What fairness costs", loc="left")
+    plot_lorenz(found, curves).set_title(f"Who is seen by {result.FAIR}", loc="left")
+    n = len(found.seeds)
+    figure.suptitle(
+        f"{found.problem.n_items} items in {found.problem.n_slots} slots, item objective "
+        f"{type(found.items).__name__}, {found.horizon:,} rounds, "
+        f"{n} seed{'s' * (n > 1)}",
+        x=0.01,
+        ha="left",
+    )
+    return save(figure, folder, "tradeoff")

@@ -1,0 +1,235 @@
+"""`TradeOff`: what was found, as numbers; words and plots are made from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.brief import Brief, Summary, count
+from fairwolfe.core.problem import Problem
+from fairwolfe.errors import InvalidInput
+from fairwolfe.fairness.tradeoff.frontier import Frontier
+from fairwolfe.objectives import Concave, TwoSided
+from fairwolfe.simulation.compare import Comparison, interval
+from fairwolfe.simulation.exposure import bottom_share, gini_index, top_share
+from fairwolfe.truth.optimum import Optimum
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["BEST", "FAIR", "FLOOR", "Difference", "TradeOff", "name_of", "smallest_gap"]
+
+FAIR, FLOOR, BEST = "FW-LinUCBRank", "FairLearnRank", "best possible"
+
+
+class Difference(NamedTuple):
+    """Mean over seeds with its 95 % interval, and the number of every seed."""
+
+    mean: float
+    low: float
+    high: float
+    each: Vector
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TradeOff(Brief):
+    """Runs of FWLinUCBRank for every beta and of FairLearnRank for every floor, and the optima.
+
+    `best` holds the certified optima by beta, one for each seed, and always those of beta = 0.
+    """
+
+    problem: Problem
+    items: Concave
+    betas: tuple[float, ...]
+    floors: tuple[float, ...]
+    comparison: Comparison
+    best: Mapping[float, tuple[Optimum, ...]]
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Seeds that every policy has finished."""
+        return self.comparison.seeds
+
+    @property
+    def horizon(self) -> int:
+        """Rounds of every run."""
+        return int(next(iter(self.comparison.traces.values()))[0].t[-1])
+
+    @cached_property
+    def frontiers(self) -> tuple[Frontier, ...]:
+        """What can be reached in the world of each seed."""
+        betas = tuple(self.best)
+        m = self.problem.n_items or 0
+        return tuple(
+            Frontier.of(betas, [self.best[b][i] for b in betas], self.items, m)
+            for i in range(len(self.seeds))
+        )
+
+    @cached_property
+    def frontier(self) -> Frontier:
+        """The mean over seeds."""
+        return Frontier.mean(self.frontiers)
+
+    def averages(self, policy: str, setting: float) -> Matrix:
+        """Average expected rewards of a policy with its beta or floor, a row for each seed."""
+        if policy == BEST:
+            return np.array([best.average for best in self.best[setting]])
+        traces = self.comparison.traces[name_of(policy, setting)]
+        return np.array([trace.average[-1] for trace in traces])
+
+    def settings(self, policy: str) -> tuple[float, ...]:
+        """The betas or floors of a policy."""
+        return self.floors if policy == FLOOR else self.betas
+
+    def curve(self, policy: str) -> Matrix:
+        """(Gini index, utility) for every seed and setting of a policy, (seeds, settings, 2)."""
+        m = self.problem.n_items
+        found = [
+            [(gini_index(z[:m]), z[m:].sum()) for z in self.averages(policy, setting)]
+            for setting in self.settings(policy)
+        ]
+        return np.array(found, dtype=np.float64).reshape(-1, len(self.seeds), 2).swapaxes(0, 1)
+
+    def summary(self, most: int) -> Summary:
+        """Utility and Gini index for the first betas, learnt and best possible."""
+        rows = []
+        for beta in self.betas[:most]:
+            ends = [self.averages(policy, beta) for policy in (FAIR, BEST)]
+            m = self.problem.n_items
+            rows.append(
+                (
+                    f"{beta:g}",
+                    *(f"{z[:, m:].sum(axis=1).mean():.4g}" for z in ends),
+                    *(f"{_each(gini_index, z[:, :m]).mean():.3f}" for z in ends),
+                )
+            )
+        n, items = len(self.betas), self.problem.n_items or 0
+        if n > most:
+            rows.append((f"and {n - most} more", "see table()", "", "", ""))
+        sizes = {"beta": n, "floor": len(self.floors), "seed": len(self.seeds)}
+        sizes |= {"round": self.horizon, "item": items}
+        title = ", ".join(count(size, what) for what, size in sizes.items())
+        return Summary(title, rows, ("beta", "utility", "at best", "Gini index", "at best"))
+
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each policy and setting, and for the optima: means over seeds.
+
+        utility and gini have 95 % intervals (`..._low`, `..._high`). `item_objective` is that of
+        the items alone, `value` is f with the beta of the row. `below_best_percent` is how far f
+        is below its optimum, which is known up to `certified_gap`. `below_frontier_percent` is how
+        far utility is, at most, below the largest of any policy that is as fair.
+        """
+        return [
+            self._row(policy, setting)
+            for policy in (BEST, FAIR, FLOOR)
+            for setting in self.settings(policy)
+        ]
+
+    def _row(self, policy: str, setting: float) -> dict[str, Any]:
+        m, averages = self.problem.n_items, self.averages(policy, setting)
+        exposures, utilities = averages[:, :m], averages[:, m:].sum(axis=1)
+        utility, ginis = interval(utilities), interval(_each(gini_index, exposures))
+        items = _each(self.items.value, exposures)
+        most = np.array([f.upper(x)[0] for f, x in zip(self.frontiers, items, strict=True)])
+        row = {
+            "policy": policy,
+            "beta": None if policy == FLOOR else setting,
+            "floor": setting if policy == FLOOR else None,
+            "utility": utility[0],
+            "utility_low": utility[1],
+            "utility_high": utility[2],
+            "gini": ginis[0],
+            "gini_low": ginis[1],
+            "gini_high": ginis[2],
+            "bottom_half": float(_each(bottom_share, exposures).mean()),
+            "top_decile": float(_each(top_share, exposures).mean()),
+            "item_objective": float(items.mean()),
+            "value": None,
+            "below_best_percent": None,
+            "certified_gap": None,
+            "below_frontier_percent": float((100.0 * (most - utilities) / abs(most)).mean()),
+        }
+        if policy != FLOOR:
+            f = TwoSided(self.items, setting).bind(self.problem)
+            values, best = _each(f.value, averages), self.best[setting]
+            tops = np.array([b.value for b in best])
+            row["value"] = float(values.mean())
+            row["below_best_percent"] = float((100.0 * (tops - values) / abs(tops)).mean())
+            row["certified_gap"] = float(np.mean([b.gap for b in best]))
+        return row
+
+    def difference(self) -> Difference:
+        """The smallest advantage in utility of FWLinUCBRank over FairLearnRank at equal Gini index.
+
+        Per seed both curves of utility over the Gini index are interpolated; their difference is
+        smallest at a point of one of them, looked at on the common range. A point of both curves
+        (beta = 0 and a floor of 0 are one and the same policy) is left out: there it is 0.
+        """
+        pairs = zip(self.curve(FAIR), self.curve(FLOOR), strict=True)
+        each = np.array([smallest_gap(one, other) for one, other in pairs])
+        if np.isnan(each).any():
+            raise InvalidInput(
+                "the two curves have no range of the Gini index in common; give more betas and "
+                "floors"
+            )
+        return Difference(*interval(each), each)
+
+    def sentences(self) -> list[str]:
+        """What the table says, in plain words."""
+        from fairwolfe.fairness.tradeoff.words import sentences
+
+        return sentences(self)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Utility against the Gini index, with the best possible (needs matplotlib)."""
+        from fairwolfe.fairness.tradeoff.plot import plot
+
+        return plot(self, ax)
+
+    def plot_lorenz(self, ax: Axes | None = None) -> Axes:
+        """Who is seen, for a few of the betas (needs matplotlib)."""
+        from fairwolfe.fairness.tradeoff.plot import plot_lorenz
+
+        return plot_lorenz(self, ax)
+
+    def draw(self, folder: Path | str) -> list[Path]:
+        """Both plots as tradeoff.png and tradeoff.svg in a folder that exists."""
+        from fairwolfe.fairness.tradeoff.plot import draw
+
+        return draw(self, Path(folder))
+
+
+def name_of(policy: str, setting: float) -> str:
+    return f"{policy} {setting!r}"
+
+
+def _each(measure: Callable[[Vector], float], rows: Matrix) -> Vector:
+    return np.array([measure(np.ascontiguousarray(row)) for row in rows])
+
+
+def smallest_gap(one: Matrix, other: Matrix) -> float:
+    """The smallest difference of two interpolated curves at their points; NaN without any."""
+    if one.size == 0 or other.size == 0:
+        return float("nan")
+    shared = {tuple(point) for point in one.tolist()} & {tuple(point) for point in other.tolist()}
+    first, second = _function(one), _function(other)
+    low = max(first[0, 0], second[0, 0])
+    high = min(first[-1, 0], second[-1, 0])
+    points = np.union1d(first[:, 0], second[:, 0])
+    points = points[(points >= low) & (points <= high)]
+    points = points[~np.isin(points, [gini for gini, _ in shared])]
+    if points.size == 0:
+        return float("nan")
+    return float((np.interp(points, *first.T) - np.interp(points, *second.T)).min())
+
+
+def _function(points: Matrix) -> Matrix:
+    """Points by rising Gini index, of equals the one of most utility."""
+    ordered = points[np.lexsort((-points[:, 1], points[:, 0]))]
+    return ordered[np.unique(ordered[:, 0], return_index=True)[1]]

@@ -1,0 +1,1 @@
+"""Compiled building blocks over plain arrays."""

@@ -1,0 +1,382 @@
+"""Ridge regression on x_i = user (x) item_i, without ever forming x_i.
+
+The design V is of size d = p q, features (a, b) standing at place a q + b. One contraction of
+V^-1 with the user, B = (u (x) I)' V^-1, gives everything that a round needs: the q x q matrix
+C = B (u (x) I) in whose norm items have their widths, and the rows X V^-1 of an update. Features
+that are no product are the case p = 1, user = (1).
+
+The small sizes q and r reach the compiler as the length of a tuple: plain loops over them are
+unrolled, and the loops over items or columns around them vectorised.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.kernels.compile import Kernel, distinct, fma, function_at, kernel
+from fairwolfe.kernels.linalg import (
+    LOG_DET,
+    REFRESH_EVERY,
+    SINCE_REFRESH,
+    STATUS,
+    UPDATES,
+    cholesky,
+    refresh,
+)
+
+__all__ = [
+    "absorb_items",
+    "call_absorb",
+    "call_estimates",
+    "contract_twice",
+    "contract_user",
+    "estimates_of",
+    "turn_parameters",
+]
+
+
+@kernel
+def contract_user(user: Vector, inverse: Matrix, out: Matrix) -> None:
+    """B = (u (x) I)' V^-1, (q, d): V^-1 seen as p rows of length q d, summed with weights u."""
+    distinct()
+    p, q, d = user.size, out.shape[0], out.shape[1]
+    rows = inverse.reshape((p, q * d))
+    total = out.reshape(q * d)
+    for j in range(total.size):
+        total[j] = user[0] * rows[0, j]
+    for a in range(1, p):
+        for j in range(total.size):
+            total[j] = fma(user[a], rows[a, j], total[j])
+
+
+@kernel
+def contract_twice(user: Vector, contracted: Matrix, out: Matrix) -> None:
+    """C = B (u (x) I), (q, q)."""
+    distinct()
+    q = out.shape[0]
+    for b in range(q):
+        for e in range(q):
+            out[b, e] = 0.0
+        for a in range(user.size):
+            for e in range(q):
+                out[b, e] = fma(user[a], contracted[b, a * q + e], out[b, e])
+
+
+@kernel
+def turn_parameters(user: Vector, theta: Matrix, out: Matrix) -> None:
+    """theta_r seen from the user, (R, q): the estimate of reward r of item i is <out_r, item_i>."""
+    q = out.shape[1]
+    for r in range(out.shape[0]):
+        for e in range(q):
+            out[r, e] = 0.0
+        for a in range(user.size):
+            for e in range(q):
+                out[r, e] = fma(user[a], theta[r, a * q + e], out[r, e])
+
+
+ESTIMATES = "void(float64[::1], float64[:, ::1], float64[:, ::1], float64[::1], float64[::1])"
+"""(turned, metric, items, value out, width out): value_i = <turned, item_i>, width_i = |item_i| in
+the metric; items are columns, (q, n)."""
+
+call_estimates = function_at(ESTIMATES)
+
+
+def estimates_of(q: int) -> Kernel[..., None]:
+    """The kernel for items of q features: one of its own, compiled where it is used."""
+    return _SIZES.get(q, _of_any_size)
+
+
+@kernel
+def _estimates(
+    size: tuple[int, ...],
+    turned: Vector,
+    metric: Matrix,
+    items: Matrix,
+    value: Vector,
+    width: Vector,
+) -> None:
+    distinct()
+    for i in range(value.size):
+        mean, square = 0.0, 0.0
+        for b in range(len(size)):
+            inner = 0.5 * metric[b, b] * items[b, i]
+            for e in range(b):
+                inner = fma(metric[b, e], items[e, i], inner)
+            square = fma(items[b, i], inner, square)
+            mean = fma(turned[b], items[b, i], mean)
+        value[i] = mean
+        width[i] = np.sqrt(max(2.0 * square, 0.0))
+
+
+@kernel
+def _row_by_row(
+    turned: Vector, metric: Matrix, items: Matrix, inner: Vector, value: Vector, width: Vector
+) -> None:
+    """The same sums for sizes that the compiler does not unroll: one row of items at a time."""
+    distinct()
+    n = value.size
+    for i in range(n):
+        value[i], width[i] = 0.0, 0.0
+    for b in range(items.shape[0]):
+        for i in range(n):
+            inner[i] = 0.5 * metric[b, b] * items[b, i]
+        for e in range(b):
+            for i in range(n):
+                inner[i] = fma(metric[b, e], items[e, i], inner[i])
+        for i in range(n):
+            width[i] = fma(items[b, i], inner[i], width[i])
+            value[i] = fma(turned[b], items[b, i], value[i])
+    for i in range(n):
+        width[i] = np.sqrt(max(2.0 * width[i], 0.0))
+
+
+@kernel(signature=ESTIMATES)
+def _of_one(turned: Vector, metric: Matrix, items: Matrix, value: Vector, width: Vector) -> None:
+    _estimates((0,), turned, metric, items, value, width)
+
+
+@kernel(signature=ESTIMATES)
+def _of_two(turned: Vector, metric: Matrix, items: Matrix, value: Vector, width: Vector) -> None:
+    _estimates((0, 0), turned, metric, items, value, width)
+
+
+@kernel(signature=ESTIMATES)
+def _of_three(turned: Vector, metric: Matrix, items: Matrix, value: Vector, width: Vector) -> None:
+    _estimates((0, 0, 0), turned, metric, items, value, width)
+
+
+@kernel(signature=ESTIMATES)
+def _of_four(turned: Vector, metric: Matrix, items: Matrix, value: Vector, width: Vector) -> None:
+    _estimates((0, 0, 0, 0), turned, metric, items, value, width)
+
+
+@kernel(signature=ESTIMATES)
+def _of_five(turned: Vector, metric: Matrix, items: Matrix, value: Vector, width: Vector) -> None:
+    _estimates((0, 0, 0, 0, 0), turned, metric, items, value, width)
+
+
+@kernel(signature=ESTIMATES)
+def _of_six(turned: Vector, metric: Matrix, items: Matrix, value: Vector, width: Vector) -> None:
+    _estimates((0, 0, 0, 0, 0, 0), turned, metric, items, value, width)
+
+
+@kernel(signature=ESTIMATES)
+def _of_eight(turned: Vector, metric: Matrix, items: Matrix, value: Vector, width: Vector) -> None:
+    _estimates((0, 0, 0, 0, 0, 0, 0, 0), turned, metric, items, value, width)
+
+
+@kernel(signature=ESTIMATES)
+def _of_ten(turned: Vector, metric: Matrix, items: Matrix, value: Vector, width: Vector) -> None:
+    _estimates((0, 0, 0, 0, 0, 0, 0, 0, 0, 0), turned, metric, items, value, width)
+
+
+@kernel(signature=ESTIMATES)
+def _of_eleven(turned: Vector, metric: Matrix, items: Matrix, value: Vector, width: Vector) -> None:
+    _estimates((0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), turned, metric, items, value, width)
+
+
+@kernel(signature=ESTIMATES)
+def _of_any_size(
+    turned: Vector, metric: Matrix, items: Matrix, value: Vector, width: Vector
+) -> None:
+    _row_by_row(turned, metric, items, np.empty(items.shape[1]), value, width)
+
+
+_SIZES = {
+    1: _of_one,
+    2: _of_two,
+    3: _of_three,
+    4: _of_four,
+    5: _of_five,
+    6: _of_six,
+    8: _of_eight,
+    10: _of_ten,
+    11: _of_eleven,
+}
+
+ABSORB = (
+    "void(float64[::1], float64[:, ::1], float64[:, ::1], float64[:, ::1], float64[:, :, ::1], "
+    "float64[:, :, ::1], float64[:, :, ::1], float64[:, :, ::1], float64[::1], float64[::1])"
+)
+
+call_absorb = function_at(ABSORB)
+
+
+@kernel(signature=ABSORB)
+def absorb_items(
+    user: Vector,
+    rows: Matrix,
+    rewards: Matrix,
+    contracted: Matrix,
+    gram: Matrix,
+    inverse: Matrix,
+    theta: Matrix,
+    moment: Matrix,
+    params: Vector,
+    counters: Vector,
+) -> None:
+    """The regression takes the r items of a round, rows (r, q), with their rewards (r, R).
+
+    M = I + rows C rows' = L L', Y = (L^-1 rows) B; then V^-1 -= Y'Y (exactly symmetric),
+    ln det V += ln det M and theta_r += Y' L^-1 (reward_r - estimate_r). One pass over V^-1 whatever
+    r is. contracted: B of the user; params: the penalty. Refreshed exactly now and then, and where
+    the kept inverse cannot take it; what cannot be taken even then is refused (by its status), and
+    nothing has changed.
+    """
+    counters[STATUS] = 0.0
+    for attempt in range(2):
+        if _absorb(user, rows, rewards, contracted, gram, inverse, theta, moment, counters):
+            if counters[SINCE_REFRESH] >= REFRESH_EVERY:
+                refresh(gram, inverse, theta, moment, params[0], counters)
+            return
+        if attempt == 0:
+            refresh(gram, inverse, theta, moment, params[0], counters)
+            contract_user(user, inverse[0], contracted)
+    counters[STATUS] = 1.0
+
+
+@kernel
+def _absorb(
+    user: Vector,
+    rows: Matrix,
+    rewards: Matrix,
+    contracted: Matrix,
+    gram: Matrix,
+    inverse: Matrix,
+    theta: Matrix,
+    moment: Matrix,
+    counters: Vector,
+) -> bool:
+    """False, and nothing is written, where the result would not be numbers."""
+    r, q = rows.shape
+    n_rewards, d = theta.shape[1], inverse.shape[1]
+    if r > 0:
+        metric, turned = np.empty((q, q)), np.empty((n_rewards, q))
+        contract_twice(user, contracted, metric)
+        turn_parameters(user, theta[0], turned)
+        system, lower = np.empty((r, r)), np.empty((r, r))
+        half, error = np.empty((r, q)), np.empty((r, n_rewards))
+        for k in range(r):
+            for e in range(q):
+                half[k, e] = rows[k, e]
+            for m in range(k + 1):
+                total = 1.0 if k == m else 0.0
+                for b in range(q):
+                    inner = 0.0
+                    for e in range(q):
+                        inner = fma(metric[b, e], rows[m, e], inner)
+                    total = fma(rows[k, b], inner, total)
+                system[k, m] = total
+            for i in range(n_rewards):
+                total = rewards[k, i]
+                for e in range(q):
+                    total = fma(-turned[i, e], rows[k, e], total)
+                error[k, i] = total
+        if not cholesky(system, lower):
+            return False
+        log_det, doubt = 0.0, 0.0  # a NaN or an infinity in what is added is one in the sum
+        for k in range(r):
+            pivot = lower[k, k]
+            for m in range(k):
+                for e in range(q):
+                    half[k, e] = fma(-lower[k, m], half[m, e], half[k, e])
+                for i in range(n_rewards):
+                    error[k, i] = fma(-lower[k, m], error[m, i], error[k, i])
+            for e in range(q):
+                half[k, e] /= pivot
+            for i in range(n_rewards):
+                error[k, i] /= pivot
+                doubt += error[k, i]
+            log_det += 2.0 * np.log(pivot)
+            doubt += log_det
+        if not np.isfinite(doubt):
+            return False
+        counters[LOG_DET] += log_det
+        spread = np.empty((r, d))
+        _spread(half, contracted, spread)
+        done = np.int64(0)
+        while done < r:
+            done += _subtract(spread[done:], inverse[0])
+        for i in range(n_rewards):
+            for k in range(r):
+                for j in range(d):
+                    theta[0, i, j] = fma(error[k, i], spread[k, j], theta[0, i, j])
+        _remember(user, rows, rewards, gram[0], moment[0])
+    counters[UPDATES] += r
+    counters[SINCE_REFRESH] += 1.0
+    return True
+
+
+@kernel
+def _spread(half: Matrix, contracted: Matrix, out: Matrix) -> None:
+    """Y = (L^-1 rows) B."""
+    distinct()
+    for k in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            out[k, j] = half[k, 0] * contracted[0, j]
+        for b in range(1, half.shape[1]):
+            for j in range(out.shape[1]):
+                out[k, j] = fma(half[k, b], contracted[b, j], out[k, j])
+
+
+@kernel
+def _subtract(spread: Matrix, inverse: Matrix) -> int:
+    """inverse -= Y'Y for the first few rows of Y; how many."""
+    r = spread.shape[0]
+    if r == 1:
+        return _subtract_rows((0,), spread, inverse)
+    if r == 2:
+        return _subtract_rows((0, 0), spread, inverse)
+    if r == 3:
+        return _subtract_rows((0, 0, 0), spread, inverse)
+    if r == 4:
+        return _subtract_rows((0, 0, 0, 0), spread, inverse)
+    if r == 5:
+        return _subtract_rows((0, 0, 0, 0, 0), spread, inverse)
+    return _subtract_rows((0, 0, 0, 0, 0, 0), spread, inverse)
+
+
+@kernel
+def _subtract_rows(size: tuple[int, ...], spread: Matrix, inverse: Matrix) -> int:
+    distinct()
+    d = inverse.shape[0]
+    for i in range(d):
+        row = inverse[i]
+        for j in range(d):
+            total = row[j]
+            for k in range(len(size)):
+                total = fma(-spread[k, i], spread[k, j], total)
+            row[j] = total
+    return len(size)
+
+
+@kernel
+def _remember(user: Vector, rows: Matrix, rewards: Matrix, gram: Matrix, moment: Matrix) -> None:
+    """V += sum x x' = u u' (x) sum v v', and the moments, for the exact refresh."""
+    distinct()
+    p, (r, q) = user.size, rows.shape
+    square = np.empty((q, q))
+    for b in range(q):
+        for e in range(q):
+            square[b, e] = 0.0
+    for k in range(r):
+        for b in range(q):
+            for e in range(q):
+                square[b, e] = fma(rows[k, b], rows[k, e], square[b, e])
+    wide = np.empty(p * q)  # u (x) a row of the square: then every row of V is one long sum
+    for b in range(q):
+        for c in range(p):
+            for e in range(q):
+                wide[c * q + e] = user[c] * square[b, e]
+        for a in range(p):
+            row = gram[a * q + b]
+            for j in range(row.size):
+                row[j] = fma(user[a], wide[j], row[j])
+    for i in range(moment.shape[0]):
+        for k in range(r):
+            for a in range(p):
+                scale = user[a] * rewards[k, i]
+                part = moment[i, a * q : (a + 1) * q]
+                for e in range(q):
+                    part[e] = fma(scale, rows[k, e], part[e])

@@ -1,0 +1,151 @@
+"""What follows when a decision is answered, besides learning: averages, and live numbers.
+
+A base that learns in a kernel calls `settle` in it, so that an answer is one call from Python: it
+is learnt, averaged and counted, or nothing of it is, whenever an interrupt comes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from fairwolfe.core.arrays import Vector
+from fairwolfe.kernels.compile import kernel
+
+__all__ = [
+    "REFUSED",
+    "SETTLE",
+    "UNSOUND",
+    "WILD",
+    "Settling",
+    "average_in",
+    "averages",
+    "count_in",
+    "settle",
+]
+
+REFUSED, WILD, UNSOUND = -1, -2, -3
+"""What a kernel returns that learns and settles, where it did neither: the regression cannot take
+it; its features are beyond the limit; what it tells live numbers is not made of numbers."""
+
+# Places in the numbers of a window of live numbers (reduction/windows.py).
+SERIAL, PLANNED, N = 0, 1, 2  # which certificate; how many decisions the window takes, and has
+TOP, Y, SPARE = 3, 4, 5  # sums: upper bounds, estimates, what the directions missed
+OPEN, OPEN_N, BATCHES, MEAN, SQUARES = 6, 7, 8, 9, 10  # estimates, batch by batch
+INTERCEPT, CAP, RANGE = 11, 12, 13  # a; the largest and the range of <b, z>, z a reward vector
+FIRST, LAST = 14, 15  # smallest and largest number of its decisions
+SIZE = 16
+
+SPLIT = 32  # batches in a window; a power of 2, as the lengths of the windows
+GRID = 32  # certificates gathered in a window: they change slowly, and cost as much as a decision
+
+_V = "float64[::1]"
+
+
+@kernel(signature=f"void({_V}, {_V}, float64, int64, int64, {_V}, {_V}, {_V}, {_V})")
+def average_in(
+    reward: Vector,
+    rho: Vector,
+    forget: float,
+    first: int,
+    stop: int,
+    totals: Vector,
+    earned: Vector,
+    clocks: Vector,
+    counters: Vector,
+) -> None:
+    """Add a reward (n,) to the totals (n,); counters (1,): the number of them.
+
+    Averages are totals over clocks, so that coordinates with equal sums have equal averages, and
+    one that joined late is averaged over its own time. With memory both fade. Coordinates from
+    `first` to below `stop` joined after the decision: it says nothing of them.
+    """
+    keep = 1.0 - forget
+    for i in range(first):
+        totals[i] = keep * totals[i] + rho[i]
+        earned[i] = keep * earned[i] + reward[i]
+        clocks[i] = keep * clocks[i] + 1.0
+    for j in range(totals.size - stop):
+        i = stop + j
+        totals[i] = keep * totals[i] + rho[i]
+        earned[i] = keep * earned[i] + reward[i]
+        clocks[i] = keep * clocks[i] + 1.0
+    counters[0] += 1.0
+
+
+@kernel(signature=f"void({_V}, {_V}, {_V})")
+def averages(sums: Vector, clocks: Vector, out: Vector) -> None:
+    """Sums over clocks; 0 before the first reward."""
+    for i in range(out.size):
+        out[i] = sums[i] / max(clocks[i], 1.0)
+
+
+@kernel(signature=f"boolean({_V}, {_V}, float64, {_V}, {_V}, {_V})")
+def count_in(
+    seen: Vector, reward: Vector, number: float, now: Vector, slope: Vector, rewards: Vector
+) -> bool:
+    """Count an answered decision in; whether a certificate is due. seen (3,): of <b, r>, the
+    largest optimistic value in the context, and what the choice and the direction missed of the
+    best. number: of the decision, negative where no agent made it (none is missing then).
+    """
+    y = seen[1]
+    for i in range(reward.size):
+        y += slope[i] * reward[i]
+        rewards[i] += reward[i]
+    place = number if number >= 0.0 else now[N]
+    if now[N] == 0.0:
+        now[FIRST], now[LAST] = place, place
+    now[FIRST], now[LAST] = min(now[FIRST], place), max(now[LAST], place)
+    now[N] += 1.0
+    now[TOP] += min(seen[0], now[CAP])
+    now[Y] += y
+    now[SPARE] += seen[2]
+    now[OPEN] += y
+    now[OPEN_N] += 1.0
+    if now[OPEN_N] * SPLIT >= now[PLANNED]:
+        away = now[OPEN] / now[OPEN_N] - now[MEAN]
+        now[BATCHES] += 1.0
+        now[MEAN] += away / now[BATCHES]
+        now[SQUARES] += away * away * (now[BATCHES] - 1.0) / now[BATCHES]
+        now[OPEN], now[OPEN_N] = 0.0, 0.0
+    return bool(now[N] % (now[PLANNED] / GRID) == 0.0)
+
+
+Settling: TypeAlias = tuple[Any, ...]
+"""What `settle` takes, in its order: a plain tuple, since one is made at every answer."""
+
+SETTLE = f"{_V}, {_V}, float64, int64, int64, {', '.join([_V] * 8)}, float64, {_V}, {_V}, {_V}"
+"""The types of a `Settling`."""
+
+
+@kernel(signature=f"int64({SETTLE})")
+def settle(
+    reward: Vector,
+    rho: Vector,
+    forget: float,
+    first: int,
+    stop: int,
+    followed: Vector,
+    running: Vector,
+    totals: Vector,
+    earned: Vector,
+    clocks: Vector,
+    counters: Vector,
+    tallied: Vector,
+    seen: Vector,
+    number: float,
+    now: Vector,
+    slope: Vector,
+    rewards: Vector,
+) -> int:
+    """Average a reward in, follow a direction, count a tally in; 1 if a certificate is due.
+
+    Vectors are (n,) but for followed, (0,) where no direction is kept; counters (1,); tallied (3,),
+    or (0,) where the decision does not count for live numbers; now (SIZE,), with slope and rewards
+    the window of live numbers. seen: the reward as f sees it. number: of the decision.
+    """
+    average_in(reward, rho, forget, first, stop, totals, earned, clocks, counters)
+    for i in range(followed.size):
+        running[i] = followed[i]
+    if tallied.size > 0 and count_in(tallied, seen, number, now, slope, rewards):
+        return 1
+    return 0

@@ -1,0 +1,180 @@
+"""Every figure of the paper: the experiments behind it, at full size and at a quick one."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Literal
+
+from fairwolfe.errors import InvalidInput, MissingData, did_you_mean
+from fairwolfe.lab.experiment import Experiment
+from fairwolfe.paper import judges
+
+__all__ = ["FIGURES", "STUDIES", "Figure", "Study", "figures", "studies_of"]
+
+# Where the data is missing, the world that ships with the library stands in, at this size.
+_INSTEAD = {
+    "lastfm-50": 'name = "factor_model"\nusers = 50\nitems = 50\nn_factors = 10',
+    "lastfm-2k": 'name = "factor_model"\nusers = 1892\nitems = 2500\nn_factors = 10',
+}
+
+
+@dataclass(frozen=True)
+class Study:
+    """An experiment of the paper, in `paper/NAME.toml`, and its quick size."""
+
+    name: str
+    title: str
+    quick_horizon: int
+    quick_seeds: int
+    us_per_round: float  # about, to say how much time is left
+
+    def seconds(self, rounds: int) -> float:
+        """About how long so many rounds take on one core."""
+        return 1e-6 * self.us_per_round * rounds
+
+    @property
+    def text(self) -> str:
+        """The spec, as `fairwolfe run` takes it."""
+        return (files("fairwolfe.paper") / "specs" / f"{self.name}.toml").read_text("utf-8")
+
+    def experiment(self, quick: bool = False) -> tuple[Experiment, bool]:
+        """The checked experiment, and whether the embedded world stands in for missing data."""
+        text = self.text
+        if quick:
+            text = re.sub(r"(?m)^horizon = .*$", f"horizon = {self.quick_horizon}", text)
+            text = re.sub(r"(?m)^seeds = .*$", f"seeds = {self.quick_seeds}", text)
+        try:
+            return Experiment.of(text).check(), False
+        except MissingData:
+            for name, world in _INSTEAD.items():
+                text = text.replace(f'[environment]\nname = "{name}"', f"[environment]\n{world}")
+            return Experiment.of(text).check(), True
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure: how it is drawn, of which studies, and what it shows."""
+
+    name: str
+    kind: Literal["dynamics", "objectives", "trade-off", "regret", "sweep"]
+    studies: tuple[str, ...]
+    caption: str
+    labels: tuple[str, ...] | None = None  # those drawn; None is all
+
+
+STUDIES = {
+    study.name: study
+    for study in (
+        Study("arms-50-5", "K = 50 arms, D = 5 rewards", 1_000, 10, 10),
+        Study("arms-50-20", "K = 50 arms, D = 20 rewards", 1_000, 10, 15),
+        Study("arms-200-5", "K = 200 arms, D = 5 rewards", 1_000, 10, 30),
+        Study("arms-200-20", "K = 200 arms, D = 20 rewards", 1_000, 10, 40),
+        Study("lastfm-50", "Last.fm-50, Equation (2)", 200_000, 3, 15),
+        Study("lastfm-50-tradeoff", "Last.fm-50", 100_000, 2, 15),
+        Study("lastfm-50-gini", "Last.fm-50, Gini", 200_000, 3, 15),
+        Study("lastfm-50-equal", "Last.fm-50, equal exposure", 200_000, 3, 15),
+        Study("lastfm-50-welfare", "Last.fm-50, Welf", 200_000, 3, 15),
+        Study("lastfm-2k-gini", "Last.fm-2k, Gini", 50_000, 2, 50),
+        Study("lastfm-2k-welfare", "Last.fm-2k, Welf", 50_000, 2, 50),
+        Study("lastfm-2k-tradeoff", "Last.fm-2k", 30_000, 2, 50),
+        Study("regret-arms", "two arms, f = min", 30_000, 5, 3),
+        Study("regret-ranking", "three items, Equation (2)", 30_000, 5, 5),
+        *(Study(f"anytime-{T}", f"T = {T:,}", T, 10, 3) for T in (1_000, 10_000, 100_000)),
+        Study("smoothing", "two arms, f = min", 10_000, 3, 5),
+        Study("beta0", "Last.fm-50, Gini", 50_000, 2, 15),
+        Study("exploration", "Last.fm-50, Gini", 50_000, 2, 15),
+        Study("delay", "Last.fm-50, Gini", 3_000, 2, 300),
+    )
+}
+
+FIGURES = {
+    figure.name: figure
+    for figure in (
+        Figure(
+            "arms",
+            "dynamics",
+            ("arms-50-5", "arms-50-20"),
+            "Multi-armed CBCR: objective values in the worlds of Mehrotra et al. (2020), K = 50 "
+            "arms, D = 5 and 20 rewards (Figure 1, left).",
+            (judges.SQUARE, judges.LINUCB, judges.LINUCB_MORE, judges.MOLINCB),
+        ),
+        Figure(
+            "lastfm-50",
+            "dynamics",
+            ("lastfm-50",),
+            "Ranking CBCR: the fairness objective of Equation (2), beta = 1, over time on Last.fm "
+            "(Figure 1, middle).",
+        ),
+        Figure(
+            "lastfm-50-tradeoff",
+            "trade-off",
+            ("lastfm-50-tradeoff",),
+            "Ranking CBCR: user utility against item inequality on Last.fm after all rounds "
+            "(Figure 1, right).",
+        ),
+        Figure(
+            "lastfm-50-objectives",
+            "objectives",
+            ("lastfm-50-gini", "lastfm-50-equal", "lastfm-50-welfare"),
+            "Last.fm-50: user objective, item objective and f over time for Gini, equal exposure "
+            "and Welf (appendix).",
+        ),
+        Figure(
+            "lastfm-2k-objectives",
+            "objectives",
+            ("lastfm-2k-gini", "lastfm-2k-welfare"),
+            "Last.fm-2k: user objective, item objective and f over time for Gini and Welf "
+            "(appendix).",
+        ),
+        Figure(
+            "lastfm-2k-tradeoff",
+            "trade-off",
+            ("lastfm-2k-tradeoff",),
+            "User utility against item inequality on Last.fm-2k (appendix).",
+        ),
+        Figure(
+            "arms-appendix",
+            "dynamics",
+            ("arms-50-5", "arms-50-20", "arms-200-5", "arms-200-20"),
+            "Multi-objective bandits: values of the generalized Gini function with more arms and "
+            "policies (appendix).",
+        ),
+        Figure(
+            "regret",
+            "regret",
+            ("regret-arms", "regret-ranking"),
+            "Claim T1: mean scalar pseudo-regret, in two worlds where the bounds say something.",
+        ),
+        Figure(
+            "anytime",
+            "dynamics",
+            ("anytime-1000", "anytime-10000", "anytime-100000"),
+            "Claim T2: smoothing that shrinks at all times against one fixed for the horizon.",
+        ),
+        Figure(
+            "smoothing",
+            "dynamics",
+            ("smoothing",),
+            "Moreau's smoothing against the randomised one.",
+        ),
+        Figure("beta0", "sweep", ("beta0",), "f at the horizon by the width of the smoothing."),
+        Figure("exploration", "sweep", ("exploration",), "f at the horizon by the exploration."),
+        Figure("delay", "sweep", ("delay",), "f at the horizon by the delay of the feedback."),
+    )
+}
+
+
+def figures(names: tuple[str, ...] = ()) -> tuple[Figure, ...]:
+    """The figures of the names, all without any; an unknown name is refused."""
+    for name in names:
+        if name not in FIGURES:
+            raise InvalidInput(f"there is no figure {name!r}; {did_you_mean(name, FIGURES)}")
+    return tuple(FIGURES[name] for name in names or FIGURES)
+
+
+def studies_of(chosen: tuple[Figure, ...]) -> tuple[Study, ...]:
+    """The studies behind the figures, each once, in their order."""
+    names = dict.fromkeys(name for figure in chosen for name in figure.studies)
+    return tuple(STUDIES[name] for name in names)

@@ -1,0 +1,182 @@
+"""The figures of the paper, drawn from our runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairwolfe.core.arrays import Matrix
+from fairwolfe.fairness.tradeoff.plot import label_points
+from fairwolfe.lab.figures import MARKERS, Picture
+from fairwolfe.paper.catalogue import STUDIES, Figure
+from fairwolfe.paper.curves import Curves
+from fairwolfe.paper.judges import FAIR, FLOOR, points
+from fairwolfe.simulation.compare import interval
+from fairwolfe.simulation.plots import COLOURS, LINES, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+__all__ = ["Best", "draw"]
+
+_BANDS = 4  # more of them hide the lines
+
+Best = Mapping[str, Any]
+"""Study -> what any policy can reach there: a value of f, or points (Gini index, utility)."""
+
+
+def draw(figure: Figure, results: Mapping[str, Curves], best: Best) -> Picture:
+    """One picture: a panel for each study, or a row of three."""
+    present = [name for name in figure.studies if name in results]
+    if figure.kind == "objectives":
+        picture = new_figure(11.5, 3.1 * len(present))
+        grid = picture.subplots(len(present), 3, squeeze=False, sharex=True)
+        for row, name in zip(grid, present, strict=True):
+            _objectives(row, name, results[name], best.get(name))
+        for ax in grid[-1]:
+            ax.set_xlabel("round")
+    else:
+        across = min(len(present), 3) if len(present) != 4 else 2
+        down = -(-len(present) // across)
+        picture = new_figure(max(5.2, 4.4 * across), 0.7 + 3.1 * down)
+        panel = _PANELS[figure.kind]
+        axes = picture.subplots(down, across, squeeze=False).ravel()
+        for ax, name in zip(axes, present, strict=True):
+            panel(ax, results[name], best.get(name), figure.labels)
+            ax.set_title(STUDIES[name].title, loc="left", fontsize=10)
+            ax.spines[["top", "right"]].set_visible(False)
+    _legend(picture)
+    shown = "; ".join(STUDIES[name].title for name in present)
+    return Picture(figure.name, figure.caption, f"Panels: {shown}. {figure.caption}", picture)
+
+
+def _legend(picture: Canvas) -> None:
+    """One legend under all panels: they share their lines."""
+    found: dict[str, Any] = {}
+    for ax in picture.axes:
+        handles, labels = ax.get_legend_handles_labels()
+        found |= dict(zip(labels, handles, strict=True))
+    picture.legend(
+        list(found.values()),
+        list(found),
+        loc="outside lower center",
+        ncols=max(1, min(len(found), int(picture.get_figwidth() / 2.2))),
+        frameon=False,
+    )
+
+
+def _line(ax: Axes, t: Any, values: Matrix, i: int, label: str, band: bool = True) -> None:
+    bands = np.array([interval(column) for column in values.T])
+    colour, dashes = COLOURS[i % len(COLOURS)], LINES[i % len(LINES)]
+    ax.plot(
+        t,
+        bands[:, 0],
+        color=colour,
+        linestyle=dashes,
+        label=label,
+        marker=MARKERS[i % len(MARKERS)],
+        markevery=(2 * i, max(len(t) // 6, 1)),
+        markersize=4,
+    )
+    if band:
+        ax.fill_between(t, bands[:, 1], bands[:, 2], color=colour, alpha=0.15, linewidth=0)
+
+
+def _dynamics(ax: Axes, curves: Curves, best: Any, labels: tuple[str, ...] | None) -> None:
+    drawn = labels or tuple(curves.runs)
+    for i, label in enumerate(drawn):
+        _line(ax, curves.t, curves.over_time(label), i, label, band=len(drawn) <= _BANDS)
+    if best is not None:
+        ax.axhline(best, color="0.35", linewidth=1.0, label="best possible")
+    _time(ax, curves)
+    ax.set_xlabel("round")
+    ax.set_ylabel("f of the average expected reward")
+
+
+def _time(ax: Axes, curves: Curves) -> None:
+    """A logarithmic axis; the first rounds, which are noise, do not set the scale of the rest."""
+    first = 10.0 if curves.t[-1] > 1e3 else 1.0
+    ax.set_xscale("log")
+    ax.set_xlim(first, curves.t[-1])
+    lines = [np.asarray(line.get_ydata(), dtype=np.float64) for line in ax.get_lines()]
+    curved = [line for line in lines if len(line) == len(curves.t)]  # not the best possible
+    shown = np.array(curved)[:, curves.t >= 3.0 * first]
+    low, high = float(np.quantile(shown, 0.005)), float(shown.max())
+    ax.set_ylim(low - 0.05 * (high - low), high + 0.08 * (high - low))
+
+
+def _objectives(row: Any, name: str, curves: Curves, best: Any) -> None:
+    quantities: dict[str, Callable[[str], Matrix]] = {
+        "utility": lambda label: curves.over_time(label, "utility"),
+        "beta x item objective": lambda label: (
+            curves.over_time(label) - curves.over_time(label, "utility")
+        ),
+        "f": curves.over_time,
+    }
+    for ax, (title, of) in zip(row, quantities.items(), strict=True):
+        for i, label in enumerate(curves.runs):
+            _line(ax, curves.t, of(label), i, label)
+        _time(ax, curves)
+        ax.set_title(f"{STUDIES[name].title}: {title}", loc="left", fontsize=10)
+        ax.spines[["top", "right"]].set_visible(False)
+    if best is not None:
+        row[-1].axhline(best, color="0.35", linewidth=1.0, label="best possible")
+
+
+def _trade_off(ax: Axes, curves: Curves, best: Any, labels: Any) -> None:
+    drawn = []
+    for i, policy in enumerate((FAIR, FLOOR)):
+        settings, gini, utility = points(curves, policy)
+        means = np.stack([gini.mean(axis=0), utility.mean(axis=0)], axis=1)
+        look: dict[str, Any] = {"color": COLOURS[i], "linestyle": LINES[i], "marker": MARKERS[i]}
+        ax.plot(*means.T, label=policy, **look)
+        drawn.append((means, tuple(settings), COLOURS[i], ((5, 5), (6, -6))[i]))
+    if best is not None:
+        ax.plot(*np.asarray(best).T, color="0.35", linewidth=1.0, label="best possible")
+    ax.margins(0.08)
+    for labelled in drawn:  # when the axes have their final size
+        label_points(ax, *labelled)
+    ax.set_xlabel("inequality of exposure (Gini index)")
+    ax.set_ylabel("user utility (clicks a ranking)")
+
+
+def _regret(ax: Axes, curves: Curves, best: Any, labels: Any) -> None:
+    late = curves.t >= 100
+    t = curves.t[late]
+    for i, label in enumerate(curves.runs):
+        gaps = curves.over_time(label, "mean_pseudo_regret")[:, late]
+        _line(ax, t, np.maximum(gaps, 1e-7), i, label)
+    first = max(v["mean_pseudo_regret"][:, late][:, 0].mean() for v in curves.runs.values())
+    ax.plot(t, first * np.sqrt(t[0] / t), color="0.35", linewidth=1.0, label="slope -1/2")
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlabel("round")
+    ax.set_ylabel("mean scalar pseudo-regret")
+
+
+def _sweep(ax: Axes, curves: Curves, best: Any, labels: Any) -> None:
+    """f at the horizon by the one parameter of the grid."""
+    settings = {float(label.partition("=")[2]): label for label in curves.runs}
+    order = sorted(settings)
+    name = next(iter(curves.runs)).rpartition(" ")[2].partition("=")[0]
+    bands = np.array([interval(curves.at(settings[value])) for value in order])
+    ax.errorbar(
+        order,
+        bands[:, 0],
+        yerr=np.abs(bands[:, 1:].T - bands[:, 0]),
+        color=COLOURS[0],
+        marker=MARKERS[0],
+        capsize=3,
+        label=FAIR,
+    )
+    ax.set_xscale("symlog" if order[0] == 0.0 else "log")
+    ax.set_xlabel(name)
+    ax.set_ylabel("f at the horizon")
+    if best is not None:
+        ax.axhline(best, color="0.35", linewidth=1.0, label="best possible")
+
+
+_PANELS = {"dynamics": _dynamics, "trade-off": _trade_off, "regret": _regret, "sweep": _sweep}

@@ -1,0 +1,208 @@
+"""What a reproduction found: a self-contained page, and the same as Markdown for the docs."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from fairwolfe.core.folders import whole_file
+from fairwolfe.lab.figures import Picture
+from fairwolfe.lab.page import Html, bullets, figure, page, table, tag
+from fairwolfe.paper.reproduce import Reproduction
+
+__all__ = ["number", "summary", "write_page", "write_report"]
+
+_HEAD = ("claim", "verdict", "sentence", "where", "measured", "estimate", "95 % interval")
+_JUDGED = "Verdicts over seeds, paired; thresholds were fixed before any run."
+_LARGEST = 150_000  # bytes of a figure in the docs
+
+
+def write_report(found: Reproduction) -> list[Path]:
+    """`report.html`, `claims.json` and `figures/`, in the folder of the results."""
+    pictures = list(found.pictures())
+    beside = found.out / "figures"
+    beside.mkdir(parents=True, exist_ok=True)
+    files = [path for picture in pictures for path in picture.save(beside)]
+    page_file, claims_file = found.out / "report.html", found.out / "claims.json"
+    with whole_file(page_file) as target:
+        target.write(_html(found, pictures).encode())
+    with whole_file(claims_file) as target:
+        target.write(json.dumps(found.claims(), indent=2).encode())
+    return [page_file, claims_file, *files]
+
+
+def write_page(found: Reproduction, file: Path) -> list[Path]:
+    """A Markdown page with PNG figures in a folder beside it, each at most 150 kB."""
+    beside = file.parent / file.stem
+    beside.mkdir(parents=True, exist_ok=True)
+    figures = []
+    for picture in found.pictures():
+        target = beside / f"{picture.name}.png"
+        target.write_bytes(_small(picture))
+        figures.append((picture, target))
+    with whole_file(file) as target_file:
+        target_file.write("\n".join(_markdown(found, figures)).encode())
+    return [file, *(target for _, target in figures)]
+
+
+def _small(picture: Picture) -> bytes:
+    """A PNG as fine as fits; 128 colours are enough for lines and their bands."""
+    from PIL import Image
+
+    for dpi in (130, 100, 75, 50):
+        drawn, small = io.BytesIO(), io.BytesIO()
+        picture.figure.savefig(drawn, dpi=dpi)
+        Image.open(drawn).convert("RGB").quantize(128).save(small, "PNG", optimize=True)
+        if small.tell() <= _LARGEST:
+            break
+    return small.getvalue()
+
+
+# --- words --------------------------------------------------------------------------------------
+
+
+def summary(found: Reproduction) -> list[str]:
+    """How many claims hold, what was played, and what is missing."""
+    verdicts = Counter(row["verdict"] for row in found.claims())
+    told = ", ".join(
+        f"{verdicts[verdict]} {verdict.replace('holds', 'hold').replace('does', 'do')}"
+        for verdict in ("holds", "does not hold", "undecided")
+        if verdicts[verdict]
+    )
+    said = [f"Of {sum(verdicts.values())} claims judged, {told or 'none could be'}."]
+    if found.quick:
+        said.append("These are quick runs: few seeds and short horizons, so verdicts are hints.")
+    if stand_ins := [name for name, played in found.studies.items() if played.embedded]:
+        said.append(
+            "Without the Last.fm data (fairwolfe data lastfm) the embedded world stands in for it "
+            f"in {', '.join(stand_ins)}: these claims are about that world."
+        )
+    if missing := {name: one.missing for name, one in found.studies.items() if one.missing}:
+        runs = ", ".join(f"{count} of {name}" for name, count in missing.items())
+        said.append(f"Runs still to be played: {runs}. `{_command(found)}` completes them.")
+    return said
+
+
+def number(value: float) -> str:
+    """Four digits, times in full.
+
+    >>> number(0.123456), number(51234.0)
+    ('0.1235', '51,234')
+    """
+    if not math.isfinite(value):
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 1e3 else f"{value:.4g}"
+
+
+def _command(found: Reproduction) -> str:
+    out = found.out.name if found.out.is_absolute() else found.out.as_posix()
+    return f"fairwolfe reproduce{' --quick' * found.quick} --out {out} --resume"
+
+
+def _rows(found: Reproduction) -> list[tuple[str, ...]]:
+    return [
+        (
+            row["id"],
+            row["verdict"],
+            row["sentence"],
+            row["where"] + " (embedded world)" * row["embedded"],
+            row["statistic"],
+            number(row["estimate"]),
+            f"{number(row['low'])} to {number(row['high'])}",
+        )
+        for row in found.claims()
+    ]
+
+
+def _study_rows(found: Reproduction) -> Iterator[tuple[str, ...]]:
+    for name, played in found.studies.items():
+        hashes = {one["factors_hash"] for one in played.facts} - {None}
+        horizon, wanted = played.experiment.spec.horizon, len(played.experiment.spec.numbers())
+        rounds = horizon * len(played.facts)
+        yield (
+            name,
+            f"{horizon:,}",
+            f"{played.seeds} of {wanted}",
+            f"{played.seconds / 60.0:.1f}",
+            f"{1e6 * played.seconds / rounds:.1f}" if rounds else "",
+            ", ".join(sorted(one[:12] for one in hashes)) or "",
+        )
+
+
+def _origin(found: Reproduction) -> list[str]:
+    """Machines, versions and dates."""
+    facts = [one for played in found.studies.values() for one in played.facts]
+    if not facts:
+        return []
+    machines = Counter(
+        f"{one['machine']['processor']}, {one['machine']['cores']} cores, {one['os']}; "
+        + ", ".join(f"{name} {version}" for name, version in one["versions"].items())
+        for one in facts
+    )
+    dates = sorted({one["date"][:10] for one in facts})
+    when = f"on {dates[0]}" if len(dates) == 1 else f"from {dates[0]} to {dates[-1]}"
+    hours = sum(one["wall_seconds"] for one in facts) / 3600.0
+    shared = sum(one["wall_seconds"] / one["machine"]["cores"] for one in facts) / 3600.0
+    return [
+        *(f"{count} runs on {where}." for where, count in machines.items()),
+        f"Played {when}: {hours:.2f} hours one run after the other, "
+        f"{shared:.2f} hours with one on each core.",
+    ]
+
+
+# --- pages --------------------------------------------------------------------------------------
+
+
+def _html(found: Reproduction, pictures: Sequence[Picture]) -> str:
+    parts: list[Html] = [
+        tag("h1", "The paper, reproduced"),
+        tag("p", "Contextual bandits with concave rewards, and fair ranking.", class_="lead"),
+        bullets(summary(found)),
+        tag("h2", "Every claim"),
+        table(
+            "Verdicts over seeds, paired; thresholds fixed before any run.", _HEAD, _rows(found), 5
+        ),
+        tag("h2", "Figures"),
+        tag("div", *map(figure, pictures), class_="figures wide"),
+        tag("h2", "What was played"),
+        table("Studies", _STUDY_HEAD, _study_rows(found)),
+        bullets(_origin(found)),
+        tag("pre", _command(found)),
+    ]
+    return page("The paper, reproduced", *parts)
+
+
+_STUDY_HEAD = ("study", "rounds", "seeds", "core minutes", "us a round", "factors")
+
+
+def _markdown(found: Reproduction, figures: Sequence[tuple[Picture, Path]]) -> Iterator[str]:
+    yield "# The paper, reproduced\n"
+    yield "<!-- Made by `fairwolfe reproduce --page`; edit reproduction-notes.md instead. -->\n"
+    for sentence in summary(found):
+        yield f"- {sentence}"
+    yield "- What differs from the paper, and why: {doc}`reproduction-notes`.\n"
+    yield "## Every claim\n"
+    yield f"{_JUDGED}\n"
+    yield from _markdown_table(_HEAD, _rows(found))
+    yield "\n## Figures\n"
+    for picture, file in figures:
+        yield f"### {picture.name}\n\n{picture.caption}\n"
+        yield f"![{picture.alt}]({file.parent.name}/{file.name})\n"
+    yield "## What was played\n"
+    yield from _markdown_table(_STUDY_HEAD, _study_rows(found))
+    yield ""
+    for sentence in _origin(found):
+        yield f"- {sentence}"
+    yield f"\n```console\n$ {_command(found)}\n```\n"
+
+
+def _markdown_table(head: Sequence[str], rows: Any) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'---|' * len(head)}"
+    for row in rows:
+        yield f"| {' | '.join(cell.replace('|', '/') for cell in row)} |"

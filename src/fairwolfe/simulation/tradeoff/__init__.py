@@ -1,7 +1,0 @@
-"""The trade-off of utility and fairness: the best possible, and what policies learn to reach."""
-
-from fairwolfe.simulation.tradeoff.frontier import Frontier
-from fairwolfe.simulation.tradeoff.plan import Plan, item_objective, plan, tradeoff
-from fairwolfe.simulation.tradeoff.result import Difference, TradeOff
-
-__all__ = ["Difference", "Frontier", "Plan", "TradeOff", "item_objective", "plan", "tradeoff"]

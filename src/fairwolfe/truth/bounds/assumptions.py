@@ -1,0 +1,150 @@
+"""What the theorems assume, checked one by one: each failure names the assumption."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+
+import numpy as np
+
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.problem import Problem
+from fairwolfe.core.protocols import Environment
+from fairwolfe.errors import InvalidInput, OutsideAssumptions
+from fairwolfe.objectives import Concave
+
+__all__ = [
+    "Regret",
+    "Setting",
+    "T",
+    "azuma_sum",
+    "checked_number",
+    "like",
+    "linear",
+    "parameter_norm",
+    "probability",
+    "setting",
+    "the_problem",
+    "times",
+]
+
+T = TypeVar("T", float, Vector)
+"""A number of rounds and the bound for it, or many of both."""
+
+Regret: TypeAlias = float | Vector
+"""The scalar regret of a base at each of these numbers of rounds."""
+
+
+class Setting(NamedTuple):
+    """A problem, f bound to it, and a Lipschitz constant L of f."""
+
+    problem: Problem
+    objective: Concave
+    lipschitz: float
+
+    @property
+    def n(self) -> int:
+        """D, the number of rewards."""
+        return self.problem.n_objectives
+
+    @property
+    def reach(self) -> float:
+        """L D_K: <g, r> stays in an interval of this length."""
+        return self.lipschitz * self.problem.diameter
+
+    def diameter(self, tight: bool) -> float:
+        """D_K; tight: of the coordinates alone in which f is not linear."""
+        if not tight:
+            return self.problem.diameter
+        return self.problem.diameter_of(self.objective.curvature(self.n) > 0.0)
+
+    @property
+    def start(self) -> float:
+        """What the first step, from z = 0, can add to D_K^2 where 0 is outside of K."""
+        low, high = self.problem.low, self.problem.high
+        farthest = np.maximum(abs(low), abs(high)) ** 2
+        return float(np.maximum(farthest - (high - low) ** 2, 0.0).sum())
+
+
+def setting(problem: Any, objective: Concave, lipschitz: float | None = None) -> Setting:
+    """Assumption 1: rewards in a compact K, and f Lipschitz on it."""
+    found = the_problem(problem)
+    if not isinstance(objective, Concave):
+        raise InvalidInput(f"the objective is {objective!r}; give one of fw.objectives")
+    bound = objective.bind(found)
+    slope = bound.lipschitz(found.n_objectives)
+    if lipschitz is not None:
+        slope = checked_number("lipschitz", lipschitz)
+    if not math.isfinite(slope):
+        raise OutsideAssumptions(
+            f"Assumption 1 asks for a Lipschitz f, and {objective} has no Lipschitz constant; give "
+            "it a larger offset if it can have one, or pass lipschitz= if you know a constant"
+        )
+    return Setting(found, bound, slope)
+
+
+def the_problem(given: Any) -> Problem:
+    """The problem, or that of an environment whose rewards stay in its ranges."""
+    if isinstance(given, Problem):
+        return given
+    if not isinstance(given, Environment):
+        raise InvalidInput(f"the problem is {given!r}; give a Problem or an environment")
+    if not getattr(given, "bounded", True):
+        raise OutsideAssumptions(
+            f"Assumption 1 asks for rewards in a compact set K, and those of "
+            f"{type(given).__name__} are not bounded (normal noise); no bound applies here"
+        )
+    problem: Problem = given.problem()
+    return problem
+
+
+def parameter_norm(problem: Problem, assumption: str) -> float:
+    """D_theta of a reward; where it is not stated, nobody says that rewards are linear."""
+    if problem.parameter_norm is None:
+        raise OutsideAssumptions(
+            f"{assumption} asks for rewards that are linear in the features, theta x with "
+            "|theta| <= D_theta, and the problem states no parameter_norm; give it one if they are"
+        )
+    return problem.parameter_norm
+
+
+def linear(given: Any, assumption: str) -> None:
+    """Means that an environment cuts off at the ends of their range are not linear."""
+    if getattr(given, "calibration", None) == "clip":
+        raise OutsideAssumptions(
+            f"{assumption} asks for rewards that are linear in the features, and "
+            f"calibration='clip' of {type(given).__name__} cuts them off; use 'affine'"
+        )
+
+
+def azuma_sum(reach: float, t: Vector, delta: float, tight: bool) -> Vector:
+    """Azuma: T differences in intervals of length `reach` sum to at most this, or |.| <= reach."""
+    return reach * np.sqrt((0.5 if tight else 2.0) * t * math.log(1.0 / delta))
+
+
+def times(horizon: Any) -> Vector:
+    """Numbers of rounds as an array of floats, at least 1."""
+    t: Vector = np.asarray(horizon, dtype=np.float64)
+    if not (t.size and np.isfinite(t).all() and t.min() >= 1.0):
+        raise InvalidInput(f"horizon is {horizon!r}; give a number of rounds of at least 1")
+    return t
+
+
+def like(horizon: T, values: Any) -> T:
+    """A float for one horizon, an array for several."""
+    return cast(T, float(values) if np.ndim(horizon) == 0 else values)
+
+
+def probability(name: str, value: float) -> float:
+    """A probability of failure: above 0 and at most 1, where the event says nothing."""
+    if not 0.0 < value <= 1.0:
+        raise InvalidInput(f"{name} is {value!r}; give a number above 0 and at most 1")
+    return float(value)
+
+
+def checked_number(name: str, value: Any, least: float = 0.0) -> float:
+    """A finite number of at least `least`."""
+    number = float(value)
+    if not (math.isfinite(number) and number >= least):
+        raise InvalidInput(f"{name} is {value!r}; give a finite number of at least {least:g}")
+    return number

@@ -1,0 +1,245 @@
+"""Maximising a concave function over a convex set that is known by its support function only.
+
+f(s) = sum_i c_i f_i(M_i s), leaf by leaf, is F(y) with y = A s, and F has a proximal map block by
+block. The constraint y = A s gets multipliers m, and the augmented Lagrangian is the envelope of F
+at a shifted point, max_y F(y) + <m, A s - y> - |A s - y|^2/(2 b) = F_b(A s - b m) + b |m|^2/2.
+
+- *corrective step*: maximise F_b(A s - b m) over the convex hull of the vertices found so far;
+- *vertex*: ask the support function for the direction A' g, g = grad F_b(A s - b m), p = prox;
+- *certificate*: g is a supergradient of F at p, so that for every s
+  f(s) <= F(p) - <g, p> + <A' g, s>, and f* <= F(p) - <g, p> + h_S(A' g);
+- *multipliers*: m = g, once the envelope costs more than the missing vertices.
+
+This is Frank-Wolfe, fully corrective, on a smoothing whose error goes to zero at a width that does
+not: the method of multipliers, or a proximal bundle method on the dual. Polyhedra are solved in
+finitely many steps up to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.kernels.compile import kernel
+from fairwolfe.kernels.selection import project_on_simplex
+from fairwolfe.objectives import Concave
+from fairwolfe.objectives.concave import call_gradient
+from fairwolfe.objectives.leaves import Leaves
+
+__all__ = ["Found", "Support", "close", "majorant", "maximise", "rounding", "set_widths"]
+
+Support = Callable[[Vector], tuple[float, Vector]]
+
+_WIDTH = 0.1  # of the envelope, in units of (spread of the vertices)/(slope)
+_CLOSING = 0.5  # how much nearer a round of multipliers should bring y and A s
+_CLOSED = 1e-6  # near enough, in units of the spread of the vertices
+_STEPS = 3000  # corrective steps between two vertices, at most
+_ACCURACY = 0.1  # of a corrective step, relative to what the next vertex can bring
+_FINE_CALLS = 100
+_ROUNDING = 1e-13  # of a certificate, relative to the numbers it is the sum of
+
+
+@kernel(
+    signature="int64(int64, float64[::1], float64[::1], float64[:, ::1], float64[::1], "
+    "float64[::1], float64[::1], float64, int64)"
+)
+def correct(
+    gradient: int,
+    params: Vector,
+    work: Vector,
+    vertices: Matrix,
+    shift: Vector,
+    weights: Vector,
+    bend: Vector,
+    goal: float,
+    limit: int,
+) -> int:
+    """Ascend F(weights' vertices - shift) over the simplex until no vertex promises > goal.
+
+    Accelerated projected gradient with restarts. By concavity the gradients at both ends of a step
+    prove enough ascent, so that no value is needed to find the curvature, kept in bend[0].
+    """
+    n, size = vertices.shape
+    here, ahead, spare = weights.copy(), weights.copy(), np.empty(n)
+    y, g = np.empty(size), np.empty(size)
+    at_ahead, at_next = np.empty(n), np.empty(n)
+    momentum = 1.0
+    for taken in range(limit):
+        _scores(gradient, params, work, vertices, shift, ahead, y, g, at_ahead)
+        while True:
+            for a in range(n):
+                weights[a] = ahead[a] + at_ahead[a] / bend[0]
+            project_on_simplex(weights, spare)
+            _scores(gradient, params, work, vertices, shift, weights, y, g, at_next)
+            turned, moved = 0.0, 0.0
+            for a in range(n):
+                step = weights[a] - ahead[a]
+                turned += (at_ahead[a] - at_next[a]) * step
+                moved += step * step
+            if not (turned > 0.5 * bend[0] * moved and moved >= 1e-30):  # also where it is a NaN
+                break
+            bend[0] *= 2.0
+        best, mean, forward = -np.inf, 0.0, 0.0
+        for a in range(n):
+            best = max(best, at_next[a])
+            mean += weights[a] * at_next[a]
+            forward += at_ahead[a] * (weights[a] - here[a])
+        if best - mean <= goal:
+            return taken + 1
+        following = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum))
+        if forward < 0.0:
+            momentum, following = 1.0, 1.0
+        for a in range(n):
+            ahead[a] = weights[a] + (momentum - 1.0) / following * (weights[a] - here[a])
+            here[a] = weights[a]
+        momentum = following
+        bend[0] *= 0.95
+    return limit
+
+
+@kernel
+def _scores(
+    gradient: int,
+    params: Vector,
+    work: Vector,
+    vertices: Matrix,
+    shift: Vector,
+    weights: Vector,
+    y: Vector,
+    g: Vector,
+    out: Vector,
+) -> None:
+    """<g, vertex> for each vertex, with g the gradient at the weighted mean of the vertices."""
+    n, size = vertices.shape
+    for i in range(size):
+        y[i] = -shift[i]
+    for a in range(n):
+        if weights[a] != 0.0:
+            for i in range(size):
+                y[i] += weights[a] * vertices[a, i]
+    call_gradient(gradient, y, 1.0, params, work, g)
+    for a in range(n):
+        total = 0.0
+        for i in range(size):
+            total += g[i] * vertices[a, i]
+        out[a] = total
+
+
+class Found(NamedTuple):
+    """The best point, as a mixture of vertices, and the best certificate."""
+
+    value: float
+    upper_bound: float
+    average: Vector
+    weights: Vector  # of the vertices
+    directions: Matrix  # for which each vertex is a maximiser
+    intercept: float  # f(s) <= intercept + <slope, s> for every s
+    slope: Vector
+    calls: int  # of the support function
+
+
+def maximise(
+    support: Support, objective: Concave, n: int, tolerance: float, fine: float, limit: int
+) -> Found:
+    """Bounds on the largest f(s), s in S, of relative gap `tolerance` within `limit` calls.
+
+    `fine` is the gap at which it stops at once; the first hundred calls are spent on reaching it.
+    Where the gap stays above the tolerance the bounds are valid all the same.
+    """
+    f = Leaves(objective, n)
+    to_y = f.matrix
+    start = np.full(n, 1.0 / np.sqrt(n))
+    directions = np.array([start, -start])
+    points = np.array([support(g)[1] for g in directions])
+    weights = np.array([0.5, 0.5])
+    vertices = np.ascontiguousarray((to_y @ points.T).T)
+    multipliers = np.zeros(to_y.shape[0])
+    for _ in range(3):  # widths need slopes, which depend a little on the widths
+        set_widths(f, vertices, f.touch(weights @ vertices)[0], _WIDTH)
+    bend = np.ones(1)
+    narrow, last_apart = np.full(len(f.leaves), _WIDTH), np.full(len(f.leaves), np.inf)
+    best, upper = -np.inf, np.inf
+    found: Found | None = None
+    for calls in range(3, limit + 1):
+        y, average = weights @ vertices, weights @ points
+        shift = f.reach * multipliers
+        g, p = f.touch(y - shift)
+        intercept, slope = majorant(f, g, p)
+        height, vertex = support(slope)
+        room = _ROUNDING * abs(height)
+        value = objective._value(average)
+        if value > best or found is None:
+            best = value
+            mixture = (average, weights, directions)
+        intercept += room
+        if intercept + height < upper or found is None:
+            upper = intercept + height
+            certificate = (intercept, slope)
+        found = Found(best, max(upper, best), *mixture, *certificate, calls)
+        if close(best, upper, fine if calls <= _FINE_CALLS else tolerance):
+            break
+        scale = max(1.0, abs(best)) if np.isfinite(best) else 1.0
+        missing = height - float(slope @ average)  # what a new vertex can bring
+        cost = float(f.costs(y, g, p).sum())  # of the envelope
+        if missing <= 0.5 * cost or missing <= 0.1 * fine * scale:
+            multipliers = g
+            # A block whose constraint y = A s hardly closes has too wide an envelope.
+            apart = np.array(f.norms(p - y))
+            wide = np.array(f.norms(vertices.std(axis=0)))
+            narrow[(apart > _CLOSING * last_apart) & (apart > _CLOSED * wide)] *= 0.25
+            last_apart = apart
+            set_widths(f, vertices, g, narrow)
+        used = weights > 0.0
+        if len(weights) > 3 * n + 50:
+            weights, points, directions = weights[used], points[used], directions[used]
+            vertices = vertices[used]
+        weights = np.append(weights, 0.0)
+        points = np.vstack([points, vertex])
+        directions = np.vstack([directions, slope])
+        vertices = np.vstack([vertices, to_y @ vertex])
+        goal = _ACCURACY * min(max(missing, 0.0), max(cost, fine * scale)) + 1e-16 * scale
+        shift = f.reach * multipliers
+        program = f.program
+        correct(
+            program.address, program.params, f.work, vertices, shift, weights, bend, goal, _STEPS
+        )
+        program.raise_failures()
+        weights /= weights.sum()
+    assert found is not None
+    return found
+
+
+def close(value: float, upper_bound: float, tolerance: float) -> bool:
+    """Whether the gap is at most the tolerance, relative to max(1, |value|)."""
+    gap = upper_bound - value
+    return bool(np.isfinite(gap) and gap <= tolerance * max(1.0, abs(value)))
+
+
+def majorant(f: Leaves, g: Vector, p: Vector) -> tuple[float, Vector]:
+    """`Leaves.majorant` with room for rounding; inf where nothing is touched."""
+    value, intercept, slope = f.majorant(g, p)
+    # Where F is -inf (a user's function without a proximal map may be) nothing is touched.
+    if not np.isfinite(value):
+        return np.inf, slope
+    # p is the sum of a point and reach times g, and no more exact than these.
+    return intercept + rounding(value, g, np.abs(p) + f.reach * np.abs(g)), slope
+
+
+def rounding(value: float, g: Vector, p: Vector) -> float:
+    """What rounding can do to value - <g, p>."""
+    return _ROUNDING * (abs(value) + float(np.abs(g) @ np.abs(p)))
+
+
+def set_widths(f: Leaves, vertices: Matrix, g: Vector, widths: Any) -> None:
+    """Widths in the units of each leaf, so that rewards may have very different scales."""
+    shares = np.broadcast_to(widths, len(f.blocks))
+    sizes = zip(shares, f.norms(vertices.std(axis=0)), f.norms(g), f.blocks, strict=True)
+    f.widen(
+        [
+            width * spread / slope if spread > 0.0 and slope > 0.0 else f.reach[block.start] or 1.0
+            for width, spread, slope, block in sizes
+        ]
+    )

@@ -1,0 +1,142 @@
+"""`optimum`: the best value any stationary policy can reach, between certified bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.brief import Brief, Summary, few
+from fairwolfe.core.protocols import Environment
+from fairwolfe.core.streams import stream
+from fairwolfe.environments.rankings import RankingArrays
+from fairwolfe.errors import InvalidInput, NumericalFailure
+from fairwolfe.objectives import Concave
+from fairwolfe.objectives.leaves import Leaves
+from fairwolfe.truth import multipliers, planes, sweeps
+from fairwolfe.truth.multipliers import Found, Support, close
+from fairwolfe.truth.sampled import Sample, enclose
+
+__all__ = ["Optimum", "optimum"]
+
+_CALLS = 2000  # of an exact support function
+_PASSES = 2000  # over all users of a world with rankings
+_PLANES = 300  # each a linear programme with as many rows and columns
+_FINE = 1e-8  # the relative gap that is aimed at while it is cheap
+_SAMPLED_CALLS = 300  # of a support function of a sample of contexts
+_SAMPLES = (250, 1_000, 4_000, 16_000)  # contexts to find it on; a hundred times more to measure it
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Optimum(Brief):
+    """value <= f* <= upper_bound, and the average reward vector of a policy that reaches value.
+
+    Where the truth is measured on samples, `average` is an estimate and `value` stays below its f.
+    """
+
+    value: float
+    upper_bound: float
+    average: Vector
+
+    @property
+    def gap(self) -> float:
+        """How far the bounds are apart."""
+        return self.upper_bound - self.value
+
+    def summary(self, most: int) -> Summary:
+        """The bounds, and the first of the averages."""
+        average = few(f"{x:.4g}" for x in self.average)
+        rows = [("gap", f"{self.gap:.2g}"), ("average", average)]
+        return Summary(f"{self.value:.6g} <= f* <= {self.upper_bound:.6g}", rows)
+
+
+def optimum(
+    environment: Any, objective: Concave, seed: int = 0, tolerance: float = 1e-3
+) -> Optimum:
+    """f*, the largest f(s) over the average rewards s of stationary policies, by two bounds.
+
+    The world is the one that ``simulate(..., seed=seed)`` meets. `tolerance` is relative to
+    max(1, |value|).
+
+    Where the environment offers `support` (the exact support function h_S of the set S of average
+    rewards) the bounds are certain: f at a mixture of points of S from below, and from above
+    f* <= f(p) - <g, p> + h_S(g) for supergradients g of f at p, leaf by leaf. They come much
+    closer than asked where that is cheap. The method of multipliers finds them (see
+    `fairwolfe.truth.multipliers`), cutting planes where a leaf has no proximal map. Rankings
+    are mixed user by user (see `fairwolfe.truth.sweeps`).
+
+    Elsewhere a mixture of best actions and a majorant are found on one sample of contexts and
+    measured on a fresh one of up to 1.6 million contexts; each bound then carries a margin of five
+    standard errors, is wrong once in a million times or less, and small tolerances take time.
+
+    NumericalFailure, with the bounds reached, where the tolerance is not met within 2,000 calls of
+    the support function, or 2,000 passes over all users.
+
+    Reference: appendix of the paper, "Regret", for f*.
+
+    >>> from fairwolfe.environments import Finite
+    >>> from fairwolfe.objectives import Minimum
+    >>> best = optimum(Finite.a2(), Minimum())
+    >>> round(best.value, 6), round(best.upper_bound, 6), best.average.round(6).tolist()
+    (0.5, 0.5, [0.5, 0.5])
+    """
+    if not isinstance(environment, Environment):
+        raise InvalidInput(f"the environment is {environment!r}; see fw.environments")
+    if not isinstance(objective, Concave):
+        raise InvalidInput(
+            f"the objective is {objective!r}; give one of fw.objectives, such as Custom(value)"
+        )
+    number = isinstance(tolerance, (int, float, np.number)) and not isinstance(tolerance, bool)
+    if not (number and np.isfinite(tolerance) and tolerance > 0.0):
+        raise InvalidInput(f"tolerance is {tolerance!r}; give a positive number, such as 1e-3")
+    bound = objective.bind(environment.problem())
+    world = environment.init(stream(seed, "world"))
+    if isinstance(world, RankingArrays) and _has_proximal_maps(bound, environment):
+        rng = stream(seed, "optimum", "sweeps")
+        swept = sweeps.maximise(world, bound, tolerance, min(tolerance, _FINE), _PASSES, rng)
+        best = Optimum(swept.value, swept.upper_bound, swept.average)
+    elif hasattr(environment, "support"):
+        support = partial(environment.support, world)
+        found = _maximise(environment, support, bound, tolerance, min(tolerance, _FINE), _CALLS)
+        best = Optimum(found.value, found.upper_bound, found.average)
+    else:
+        best = _from_samples(environment, world, bound, seed, tolerance)
+    if not close(best.value, best.upper_bound, tolerance):
+        advice = f"ask for a larger tolerance than {tolerance:g}"
+        if best.value == -np.inf:
+            advice = "no average with a finite value was found: give the objective an offset > 0"
+        raise NumericalFailure(
+            f"the optimum lies between {best.value:.9g} and {best.upper_bound:.9g}, a gap of "
+            f"{best.gap:.3g}, after as many steps as are allowed; {advice}"
+        )
+    return best
+
+
+def _has_proximal_maps(f: Concave, environment: Any) -> bool:
+    pieces = f.split(environment.problem().n_objectives)
+    return all(leaf.has_prox for _, leaf, _ in pieces)
+
+
+def _maximise(
+    environment: Any, support: Support, f: Concave, tolerance: float, fine: float, calls: int
+) -> Found:
+    n = environment.problem().n_objectives
+    if Leaves(f, n).smoothable:
+        return multipliers.maximise(support, f, n, tolerance, fine, calls)
+    return planes.maximise(support, f, n, tolerance, min(calls, _PLANES))
+
+
+def _from_samples(environment: Any, world: Any, f: Concave, seed: int, tolerance: float) -> Optimum:
+    best = Optimum(-np.inf, np.inf, np.empty(0))
+    for size in _SAMPLES:
+        sample = Sample(environment, world, stream(seed, "optimum", "first", size), size)
+        fine = 0.1 * tolerance
+        found = _maximise(environment, sample.support, f, fine, fine, _SAMPLED_CALLS)
+        fresh = stream(seed, "optimum", "fresh", size)
+        best = Optimum(*enclose(environment, world, f, found, fresh, 100 * size))
+        if close(best.value, best.upper_bound, tolerance):
+            break
+    return best

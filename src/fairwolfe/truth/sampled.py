@@ -1,0 +1,118 @@
+"""The set of average rewards seen through samples of contexts, where its support is not known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.environments.world import call_best, call_reward
+from fairwolfe.kernels.compile import kernel
+from fairwolfe.objectives import Concave
+from fairwolfe.truth.multipliers import Found
+
+__all__ = ["Sample", "enclose"]
+
+_BATCHES = 20
+_ERRORS = 5.0  # standard errors
+_CHUNK = 1_000  # contexts drawn at once
+
+
+@kernel(
+    signature="void(int64, int64, float64[::1], float64[:, :, ::1], int64[::1], float64[:, ::1], "
+    "int64[::1], float64[::1], float64[:, ::1])"
+)
+def best_means(
+    best: int,
+    reward: int,
+    params: Vector,
+    features: Matrix,
+    tags: IntVector,
+    directions: Matrix,
+    which: IntVector,
+    noise: Vector,
+    out: Matrix,
+) -> None:
+    """The mean rewards of the best arm of every context, for the direction that `which` names."""
+    scores, spare = np.empty(features.shape[1]), np.empty(out.shape[1])
+    for i in range(out.shape[0]):
+        arm = call_best(best, directions[which[i]], tags[i], features[i], params, scores)
+        call_reward(reward, arm, tags[i], features[i], noise, params, out[i], spare)
+
+
+class Sample:
+    """Contexts of one world, with the mean rewards of the actions that are best there."""
+
+    def __init__(self, environment: Any, world: Any, rng: np.random.Generator, n: int) -> None:
+        self.environment = environment
+        self.world = world
+        self.n = n
+        self.compiled = hasattr(environment, "reward_program")
+        if self.compiled:
+            self.contexts = environment.draw_contexts(world, rng, n)
+        else:
+            self.contexts = [environment.context(world, t, rng) for t in range(1, n + 1)]
+
+    def means(self, directions: Matrix, which: IntVector) -> Matrix:
+        """Mean rewards of the best action of every context i for directions[which[i]], (n, D)."""
+        environment, world = self.environment, self.world
+        if self.compiled:
+            out = np.empty((self.n, directions.shape[1]))
+            program = environment.reward_program(world)
+            noise = np.zeros_like(environment.draw_noise(np.random.default_rng(0), 1)[0])
+            rows = np.ascontiguousarray(directions)
+            features, tags = self.contexts
+            best_means(
+                program.best,
+                program.reward,
+                program.params,
+                features,
+                tags,
+                rows,
+                which,
+                noise,
+                out,
+            )
+            return out
+        return np.array(
+            [
+                environment.mean_reward(world, c, environment.best_action(world, c, directions[j]))
+                for c, j in zip(self.contexts, which.tolist(), strict=True)
+            ]
+        )
+
+    def support(self, direction: Vector) -> tuple[float, Vector]:
+        """The support function of the sample, and its maximiser."""
+        point = self.means(direction[None], np.zeros(self.n, dtype=np.int64)).mean(axis=0)
+        return float(direction @ point), point
+
+
+def enclose(
+    environment: Any, world: Any, f: Concave, found: Found, rng: np.random.Generator, n: int
+) -> tuple[float, float, Vector]:
+    """Bounds on f*, and the average reward, from n fresh contexts; five standard errors each.
+
+    Above: the mean of max_a <slope, mu(x) a>, added to the intercept. Below: a policy that draws
+    one of the mixture's directions for every context and plays its best action. f of the mean of a
+    batch of its rewards is at most f of their expectation on average (Jensen), so that the mean
+    over batches is a lower bound in expectation, whatever the shape of f.
+    """
+    tops: list[float] = []
+    batches = np.zeros((_BATCHES, len(found.slope)))
+    size = -(-n // _BATCHES)
+    for b in range(_BATCHES):
+        for begin in range(0, size, _CHUNK):
+            count = min(_CHUNK, size - begin)
+            sample = Sample(environment, world, rng, count)
+            drawn = rng.choice(len(found.weights), count, p=found.weights).astype(np.int64)
+            batches[b] += sample.means(found.directions, drawn).sum(axis=0)
+            alike = np.zeros(count, dtype=np.int64)
+            tops += (sample.means(found.slope[None], alike) @ found.slope).tolist()
+    batches /= size
+    values = np.array([f._value(z) for z in batches])
+    low = -np.inf
+    if np.isfinite(values).all():
+        low = float(values.mean() - _ERRORS * values.std(ddof=1) / np.sqrt(_BATCHES))
+    high = float(np.mean(tops) + _ERRORS * np.std(tops) / np.sqrt(len(tops)))
+    return low, max(found.intercept + high, low), batches.mean(axis=0)
