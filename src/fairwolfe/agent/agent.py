@@ -6,7 +6,6 @@ import hashlib
 import io
 import json
 import logging
-import math
 import os
 import sys
 import threading
@@ -19,34 +18,40 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from fairwolfe.agent import file as agent_file
-from fairwolfe.agent.answers import Answers
 from fairwolfe.agent.file import arrays_of, filled
 from fairwolfe.agent.ledger import Entry, Ledger
 from fairwolfe.core.arrays import IntVector, Vector
-from fairwolfe.core.catalogue import Candidates, Catalogue, candidates, item_features, whole_ids
-from fairwolfe.core.contexts import Arms, arms, usual
+from fairwolfe.core.catalogue import Catalogue, item_features, whole_ids
 from fairwolfe.core.decision import Decision
 from fairwolfe.core.interrupts import uninterrupted
+from fairwolfe.core.kinds import Answer, Kind, kind_of
 from fairwolfe.core.problem import Problem, whole_number
+from fairwolfe.core.protocols import (
+    Averages,
+    Compiled,
+    Foresees,
+    HasItems,
+    Mends,
+    Pursues,
+    Reads,
+    Recovers,
+    Reports,
+    Retargets,
+)
 from fairwolfe.core.streams import stream
 from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput, NumericalFailure
 from fairwolfe.kernels.compile import ready
-from fairwolfe.kernels.limits import (
-    any_outside,
-    largest_square_norm,
-    largest_square_product,
-    place_in_box,
-    row_limit,
-)
+from fairwolfe.kernels.limits import row_limit
+from fairwolfe.kinds import Ranking
 from fairwolfe.objectives import Concave
 from fairwolfe.ranking.policies import as_policy
-from fairwolfe.reduction.items import add_items, empty_state, keep_items, retire_items
 from fairwolfe.reduction.live import Live
 
 __all__ = ["Agent"]
 
 _ROUNDING = 1.0 + 1e-9  # features that were scaled to the norm exceed it by less than this
 _DRIFT = 1e-6  # of the kept inverse between two refreshes; more is worth a warning
+_NOW_AND_THEN = 0x3FF  # the bits of a number of answers at which the drift is looked at
 _FORK_SECONDS = 10.0  # how long a fork waits for an agent that another thread is using
 
 logger = logging.getLogger("fairwolfe")
@@ -69,6 +74,7 @@ class Before(NamedTuple):
     arrays: dict[str, Any]
     ledger: Ledger
     out_of_range: int
+    earned: Vector | None
 
 
 class Agent:
@@ -102,22 +108,25 @@ class Agent:
     (2, [0.5, 0.5], 0.5)
     """
 
-    _answers: Answers
     _before: Before | None
     _bound: Concave | None
     _commits: bool
+    _earned: Vector | None
     _forks: int
+    _kind: Kind
     _ledger: Ledger
     _limit: float
     _lock: threading.RLock
+    _mends: bool
     _out_of_range: int
     _over_norm: int
     _pending: Pending | None
     _policy: Any
-    _problem: Problem
+    _reads: bool
     _refused: int
     _rng: np.random.Generator
     _state: Any
+    _usual_norm: float
     _warm: bool
     _warned: set[str]
 
@@ -130,27 +139,33 @@ class Agent:
         self._rng = stream(seed, "policy")
         state = made.init(problem)
         if items is not None:
-            state = keep_items(getattr(made, "shell", made), state, items)
+            state = _with_items(made).keep_items(state, items)
         self._start(made, problem, state)
 
     def _start(self, policy: Any, problem: Problem, state: Any) -> None:
         self._lock = threading.RLock()
-        self._policy = policy
-        self._problem = problem
-        self._state = state
-        self._bound = _bound_objective(policy, problem, state)
         self._ledger = Ledger()
-        self._answers = Answers(problem)
         self._out_of_range = self._refused = self._over_norm = self._forks = 0
         self._warned = set()
         self._pending = self._before = None
-        self._warm = False
-        plan = getattr(state, "plan", None)
-        self._limit = row_limit(problem, 0.0) if plan is None else plan.row_limit
-        # Other policies learn in Python, where an interrupt could come between two lines.
-        self._commits = plan is not None and plan.commits
+        self._earned = None if isinstance(state, Averages) else np.zeros(problem.n_objectives)
+        self._take(policy, problem, state)
         with _REGISTER[0]:
             _AGENTS.add(self)
+
+    def _take(self, policy: Any, problem: Problem, state: Any) -> None:
+        """Play this policy from now on, in this state: its powers are asked once, here."""
+        reads = isinstance(policy, Reads)
+        kind = policy.kind(state) if reads else kind_of(problem)
+        mends = isinstance(policy, Mends)
+        limit = policy.row_limit(state) if mends else row_limit(problem, 0.0)
+        # Other policies learn in Python, where an interrupt could come between two lines.
+        commits = isinstance(policy, Recovers) and policy.commits(state)
+        bound = _bound_objective(policy, kind)
+        self._policy, self._state, self._kind, self._bound = policy, state, kind, bound
+        self._reads, self._mends, self._limit, self._commits = reads, mends, limit, commits
+        self._usual_norm = kind.problem.feature_norm * _ROUNDING
+        self._warm = False
 
     # --- decisions ----------------------------------------------------------------------------
 
@@ -174,26 +189,28 @@ class Agent:
         """
         if not self._warm:
             self.warm()
-        if self._problem.n_items is None:
-            if candidates is not None or pinned or blocked != ():
-                raise InvalidInput(
-                    "candidates, blocked and pinned are for rankings; leave them out"
-                )
-            given: Any = self._checked(context)
+        options: dict[str, Any] = {}
+        if candidates is not None:
+            options["candidates"] = candidates
+        if blocked != ():
+            options["blocked"] = blocked
+        if pinned:
+            options["pinned"] = pinned
         with self._lock:
-            if self._problem.n_items is not None:
-                given = self._ranked(context, candidates, blocked, pinned)
-                self._check_items(given)
-            self._recover()
-            self._warn_of_drift()
-            return self._issued(self._decided(given))
+            given = self._given(context, options)
+            if self._pending is not None or self._before is not None:
+                self._recover()
+            if not self._ledger.answered & _NOW_AND_THEN:
+                self._warn_of_drift()
+            ledger = self._ledger
+            return self._decided(given).issued(ledger.issue(), ledger.answered)
 
     def _decided(self, given: Any) -> Decision:
         """A state that has become useless is rebuilt, not silently, and asked once more."""
         try:
             return self._policy.act(self._state, given, self._rng)  # type: ignore[no-any-return]
         except NumericalFailure:
-            if not hasattr(self._policy, "repair"):
+            if not self._mends:
                 raise
             drift = self.repair()
             self._warn_once(
@@ -211,66 +228,46 @@ class Agent:
         rewards instead of repeating one direction; the agent itself moves with feedback only.
         (Policies whose choice does not depend on the averages have nothing to advance.)
         """
-        decided = []
         if not self._warm:
             self.warm()
+        decided: list[Decision] = []
         with self._lock:
-            checked = self._checked if self._problem.n_items is None else self._ranked
-            given: list[Any] = [checked(context) for context in contexts]
-            for one in given if self._problem.n_items is not None else ():
-                self._check_items(one)
+            given = [self._given(context, {}) for context in contexts]
             self._recover()
             policy, state, rng = self._policy, self._state, self._rng
-            foresee = getattr(policy, "foresee", None) if advance else None
+            foresees = advance and isinstance(policy, Foresees)
             for one in given:
-                if foresee is None:
-                    decision = policy.act(state, one, rng)
+                if foresees:
+                    decision, state = policy.foresee(state, one, rng)
                 else:
-                    decision, state = foresee(state, one, rng)
+                    decision = policy.act(state, one, rng)
                 decided.append(decision)
-            return [self._issued(decision) for decision in decided]
+            ledger = self._ledger
+            return [decision.issued(ledger.issue(), ledger.answered) for decision in decided]
 
-    def _checked(self, context: Any) -> Arms:
-        square = largest_square_norm(context) if usual(context, self._problem) else math.nan
-        if math.isfinite(square):  # and so are the features
-            given = Arms(context, len(context), False)
-        else:
-            given = arms(context, self._problem)
-            square = largest_square_norm(given.features)
-        norm = square**0.5
-        if norm > self._problem.feature_norm * _ROUNDING:
-            self._judge_norm(norm, given.features, lambda row: f"arm {row}")
-        return given
+    def _given(self, context: Any, options: dict[str, Any]) -> Any:
+        """The context, read and judged; under the lock, since items may change."""
+        given = self._kind.read(context, **options)
+        if not given.norm <= self._usual_norm:
+            self._judge_norm(given)
+        return given if self._reads else context
 
-    def _check_items(self, given: Candidates) -> None:
-        norm = largest_square_product(given.user, given.items) ** 0.5
-        if not norm <= self._problem.feature_norm * _ROUNDING:
-            self._judge_norm(norm, given.items.T, lambda row: f"item {given.ids[row]}")
-
-    def _judge_norm(self, norm: float, rows: Any, name: Callable[[int], str]) -> None:
+    def _judge_norm(self, given: Any) -> None:
         """Refuse features that would cost the regression its digits; warn of others, once."""
-        stated = self._problem.feature_norm
-        if not norm <= self._limit:
-            row = int(np.abs(rows).max(axis=1).argmax())
+        stated = self._kind.problem.feature_norm
+        if not given.norm <= self._limit:
             raise InvalidInput(
-                f"the features of {name(row)} go up to {np.abs(rows[row]).max():.4g}; the problem "
-                f"says a norm of at most {stated:g}, and from more than {self._limit:g} nothing "
-                "can be learnt: scale the features, or give Problem a larger feature_norm"
+                f"{given.largest()}; the problem says a norm of at most {stated:g}, and from more "
+                f"than {self._limit:g} nothing can be learnt: scale the features, or give Problem "
+                "a larger feature_norm"
             )
         self._warn_once(
             "features",
-            f"features of norm {norm:.4g} were given; the problem says at most "
+            f"features of norm {given.norm:.4g} were given; the problem says at most "
             f"{stated:g}, and confidence widths rest on it: scale the features, or give Problem "
             "a larger feature_norm (said once)",
         )
-        with self._lock:
-            self._over_norm += 1
-
-    def _issued(self, decision: Decision) -> Decision:
-        # The decision is fresh and nobody else's yet: completing it is no change of it.
-        object.__setattr__(decision, "id", self._ledger.issue())
-        object.__setattr__(decision, "t", self._ledger.answered)
-        return decision
+        self._over_norm += 1
 
     # --- feedback -----------------------------------------------------------------------------
 
@@ -291,20 +288,24 @@ class Agent:
 
         Rewards outside their declared range are learnt as they are, counted and warned of once.
         """
+        told: dict[str, Any] = {}
+        if exposed is not None:
+            told["exposed"] = exposed
+        if clicked is not None:
+            told["clicked"] = clicked
         with self._lock:
             try:
-                self._recover()
+                if self._pending is not None or self._before is not None:
+                    self._recover()
                 entry = self._ledger.entry(decision)
-                answer, strange = self._answer(decision, reward, exposed, clicked)
-                if strange:
-                    self._warn_of_range(answer)
+                answer = self._heard(decision, reward, told)
                 if self._commits:
-                    self._apply(entry, decision, answer, strange)
+                    self._apply(entry, decision, answer)
                     return
             except FairwolfeError:
                 self._refused += 1
                 raise
-        self._in_peace(lambda: self._apply_all([decision], [(answer, strange)]))
+        self._in_peace(lambda: self._apply_all([decision], [answer]))
 
     def update_many(self, decisions: Iterable[Decision], rewards: Iterable[Any]) -> None:
         """`update` for each pair in turn; if one of them is refused, none is applied.
@@ -321,10 +322,7 @@ class Agent:
                 self._recover()
                 for decision in made:
                     self._ledger.entry(decision)
-                answers = [self._answer(d, r) for d, r in zip(made, given, strict=True)]
-                for answer, strange in answers:
-                    if strange:
-                        self._warn_of_range(answer)
+                answers = [self._heard(d, r, {}) for d, r in zip(made, given, strict=True)]
             except FairwolfeError:
                 self._refused += 1
                 raise
@@ -345,7 +343,7 @@ class Agent:
                 self._refused += 1
             raise
 
-    def _apply_all(self, decisions: list[Decision], answers: list[tuple[Any, bool]]) -> None:
+    def _apply_all(self, decisions: list[Decision], answers: list[Answer]) -> None:
         with self._lock:
             self._recover()
             entries = [self._ledger.entry(decision) for decision in decisions]
@@ -357,24 +355,30 @@ class Agent:
             if len(entries) > 1:  # one by itself is whole anyway
                 arrays = {name: array.copy() for name, array in arrays_of(self._state)}
                 ledger = self._ledger.copy()
-                self._before = Before(self._state, arrays, ledger, self._out_of_range)
+                earned = None if self._earned is None else self._earned.copy()
+                self._before = Before(self._state, arrays, ledger, self._out_of_range, earned)
             try:
                 for entry, decision, answer in zip(entries, decisions, answers, strict=True):
-                    self._apply(entry, decision, *answer)
+                    self._apply(entry, decision, answer)
                 self._before = None
             except BaseException:
                 self._recover()
                 raise
 
-    def _apply(self, entry: Entry, decision: Decision, answer: Any, strange: bool) -> None:
+    def _apply(self, entry: Entry, decision: Decision, answer: Answer) -> None:
         """Under the lock."""
-        state = self._state
-        t = state.t if self._commits else getattr(state, "t", None)
+        state, ledger = self._state, self._ledger
         self._pending = pending = Pending(
-            entry, t, self._ledger.answered + 1, self._out_of_range + strange
+            entry,
+            state.t if self._commits else None,
+            ledger.answered + 1,
+            self._out_of_range + (answer.outside != ""),
         )
         try:
-            self._state = self._policy.update(state, decision, answer)
+            given = answer if self._reads else answer.observation
+            self._state = self._policy.update(state, decision, given)
+            if self._earned is not None:
+                self._earned += answer.reward
             self._finish(pending)
         except BaseException:
             if self._before is None:
@@ -390,39 +394,28 @@ class Agent:
     def _recover(self) -> None:
         """Make whole what an interrupt left: one answer is finished, a batch taken back."""
         before, pending = self._before, self._pending
-        if before is None and pending is None:
-            return
         if before is not None:
             self._state = filled(before.state, before.arrays)
             self._ledger, self._out_of_range = before.ledger.copy(), before.out_of_range
+            self._earned = before.earned
             self._pending = self._before = None
         elif pending is not None:
             if pending.t is not None and self._state.t > pending.t:
                 self._finish(pending)
             self._pending = None
 
-    def _answer(
-        self, decision: Decision, reward: Any, exposed: Any = None, clicked: Any = None
-    ) -> tuple[Any, bool]:
-        """Under the lock: what the policy learns from, and whether a reward is out of range."""
-        if self._problem.n_items is None:
-            if exposed is not None or clicked is not None:
-                raise InvalidInput("exposed and clicked are for rankings; give the reward vector")
-            return self._answers.vector(reward)
-        base = self._state.plan.base
-        base.check_action(self._state.base, decision.action)
-        needed = base.exposure == "observed"
-        return self._answers.shown(decision.action, reward, exposed, clicked, needed)
-
-    def _warn_of_range(self, answer: Any) -> None:
-        """Called before anything is written, since a warning may have been made an error."""
-        if "rewards" in self._warned:
-            return
-        self._warn_once(
-            "rewards",
-            f"{self._answers.stranger(answer)}, and exploration rests on it: it is learnt as it "
-            "is, and agent.out_of_range counts such rewards (said once)",
-        )
+    def _heard(self, decision: Decision, reward: Any, told: dict[str, Any]) -> Answer:
+        """What the policy learns from; warned of before anything is written, since a warning may
+        have been made an error.
+        """
+        answer = self._kind.hear(decision.action, reward, **told)
+        if answer.outside and "rewards" not in self._warned:
+            self._warn_once(
+                "rewards",
+                f"{answer.outside}, and exploration rests on it: it is learnt as it is, and "
+                "agent.out_of_range counts such rewards (said once)",
+            )
+        return answer
 
     def _warn_once(self, about: str, text: str) -> None:
         with self._lock:
@@ -449,8 +442,10 @@ class Agent:
         """
         with self._lock:
             old = self._catalogue().total
-            rows = item_features(features, self._problem)
-            self._change_items(lambda shell, state: add_items(shell, state, rows), objective)
+            rows = item_features(features, self._kind.problem)
+            policy = self._retargeted(objective)
+            state = _with_items(policy).add_items(self._state, rows)
+            self._take(policy, self._kind.problem, state)
             return np.arange(old, old + len(rows))
 
     def retire(self, ids: Iterable[int], objective: Concave | None = None) -> None:
@@ -458,10 +453,15 @@ class Agent:
         with self._lock:
             self._catalogue()
             gone = whole_ids("ids", ids)
-            self._change_items(lambda shell, state: retire_items(shell, state, gone), objective)
+            policy = self._retargeted(objective)
+            state = _with_items(policy).retire_items(self._state, gone)
+            self._take(policy, self._kind.problem, state)
 
-    def _with_objective(self, objective: Concave) -> Any:
-        if not hasattr(self._policy, "with_objective"):
+    def _retargeted(self, objective: Concave | None) -> Any:
+        """The policy, for another objective if one is given."""
+        if objective is None:
+            return self._policy
+        if not isinstance(self._policy, Retargets):
             raise InvalidInput(
                 f"the objective of {self._policy!r} cannot be replaced: it has no with_objective; "
                 "make another agent"
@@ -469,42 +469,21 @@ class Agent:
         return self._policy.with_objective(objective)
 
     def _catalogue(self) -> Catalogue:
-        if self._problem.n_items is None:
+        if not isinstance(self._kind, Ranking):
             raise InvalidInput("the problem has arms; items are for Problem.ranking(...)")
-        kept: Catalogue = self._state.plan.catalogue
-        return kept
-
-    def _change_items(self, change: Callable[[Any, Any], Any], objective: Concave | None) -> None:
-        policy = self._policy if objective is None else self._with_objective(objective)
-        state = change(getattr(policy, "shell", policy), self._state)
-        problem = state.plan.problem
-        bound, answers = _bound_objective(policy, problem, state), Answers(problem)
-        self._policy, self._state, self._problem = policy, state, problem
-        self._bound, self._answers, self._warm = bound, answers, False
-
-    def _ranked(
-        self,
-        context: Any,
-        only: Iterable[int] | None = None,
-        blocked: Iterable[int] = (),
-        pinned: Mapping[int, int] | None = None,
-    ) -> Candidates:
-        """Under the lock: the items may change."""
-        return candidates(
-            context, self._problem, self._catalogue(), only=only, blocked=blocked, pinned=pinned
-        )
+        return self._kind.catalogue
 
     # --- what is known ------------------------------------------------------------------------
 
     @property
     def policy(self) -> Any:
-        """The policy, with the objective of the moment."""
+        """The policy, with the current objective."""
         return self._policy
 
     @property
     def problem(self) -> Problem:
         """What is decided and which rewards come back."""
-        return self._problem
+        return self._kind.problem
 
     @property
     def objective(self) -> Concave:
@@ -539,7 +518,7 @@ class Agent:
         """The average of the rewards that came back (0 before the first), a copy."""
         with self._lock:
             self._recover()
-            return np.array(self._state.average)
+            return self._average()
 
     @property
     def value(self) -> float:
@@ -548,11 +527,16 @@ class Agent:
             self._recover()
             if self._bound is None:
                 raise InvalidInput(f"{self._policy!r} has no objective, so there is no value")
-            return self._bound.value(self._state.average)
+            return self._bound.value(self._average())
+
+    def _average(self) -> Vector:
+        if self._earned is None:
+            return np.array(self._state.average)
+        return self._earned / max(self._ledger.answered, 1)
 
     def live(self, delta: float = 0.05) -> Live:
         """How far `value` is from the best that can be reached: `print` it, or see `Live`."""
-        if not hasattr(self._policy, "live"):
+        if not isinstance(self._policy, Reports):
             raise InvalidInput(f"{self._policy!r} keeps no live numbers; FrankWolfe does")
         with self._lock:
             self._recover()
@@ -570,7 +554,6 @@ class Agent:
         """
         with self._lock:
             self._recover()
-            drift = getattr(self._policy, "drift", None)
             return {
                 "t": self._ledger.answered,
                 "open": self._ledger.open,
@@ -579,7 +562,7 @@ class Agent:
                 "out_of_range": self._out_of_range,
                 "features_over_norm": self._over_norm,
                 "value": None if self._bound is None else self.value,
-                "drift": None if drift is None else drift(self._state),
+                "drift": self._policy.drift(self._state) if self._mends else None,
             }
 
     def __repr__(self) -> str:
@@ -592,17 +575,11 @@ class Agent:
 
         Compiled kernels are kept on the machine: see docs/cold-start.md for images and servers.
         """
-        needed = getattr(self._policy, "kernels", None)
-        if needed is not None:
+        kernels = set(self._kind.kernels())
+        if isinstance(self._policy, Compiled):
             with self._lock:
-                kernels = needed(self._state)
-            arms = self._problem.n_items is None
-            checks = (
-                (largest_square_norm, place_in_box)
-                if arms
-                else (largest_square_product, any_outside)
-            )
-            ready([*kernels, *checks])
+                kernels.update(self._policy.kernels(self._state))
+        ready(kernels)
         self._warm = True
 
     def repair(self) -> float:
@@ -610,7 +587,7 @@ class Agent:
 
         Done by itself now and then, and when a decision cannot be made otherwise.
         """
-        if not hasattr(self._policy, "repair"):
+        if not self._mends:
             raise InvalidInput(f"{self._policy!r} keeps nothing that could be computed afresh")
         with self._lock:
             self._recover()
@@ -619,15 +596,15 @@ class Agent:
         return drift
 
     def _warn_of_drift(self) -> None:
-        if self._ledger.answered & 0x3FF:  # looked at now and then: it changes as rarely
+        if not self._mends or "drift" in self._warned:
             return
-        drift = getattr(self._policy, "drift", None)
-        if drift is not None and "drift" not in self._warned and drift(self._state) > _DRIFT:
+        drift = self._policy.drift(self._state)
+        if drift > _DRIFT:
             self._warn_once(
                 "drift",
-                f"the inverse of the design was off by {drift(self._state):.1e} when it was last "
-                "computed afresh, as it is now and then: features are nearly dependent or of very "
-                "different scales; scale them, or raise the ridge (said once)",
+                f"the inverse of the design was off by {drift:.1e} when it was last computed "
+                "afresh, as it is now and then: features are nearly dependent or of very different "
+                "scales; scale them, or raise the ridge (said once)",
             )
 
     # --- changing f, saving, loading ----------------------------------------------------------
@@ -636,12 +613,9 @@ class Agent:
         """Maximise another f from now on; averages, estimates and open decisions stay."""
         with self._lock:
             self._recover()
-            policy = self._with_objective(objective)
-            state = _refilled(policy, self._problem, dict(arrays_of(self._state)))
-            if hasattr(policy, "live"):
-                state.live.restart()  # its certificates are of the old f
-            bound = _bound_objective(policy, self._problem, state)
-            self._policy, self._state, self._bound, self._warm = policy, state, bound, False
+            policy, problem = self._retargeted(objective), self._kind.problem
+            state = _refilled(policy, problem, dict(arrays_of(self._state)))
+            self._take(policy, problem, policy.renewed(state))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to a file, whole or not at all; `Agent.load` continues from there."""
@@ -658,12 +632,14 @@ class Agent:
             self._recover()
             ledger, kept = self._ledger.saved()
             arrays = {name: array.copy() for name, array in arrays_of(self._state)}
+            if self._earned is not None:
+                kept["earned"] = self._earned.copy()
             text = {
                 "format": agent_file.FORMAT,
                 "version": agent_file.VERSION,
                 "library": version("fairwolfe"),
                 "policy": repr(self._policy),
-                "problem": json.loads(self._problem.to_json()),
+                "problem": json.loads(self._kind.problem.to_json()),
                 "ledger": ledger,
                 "out_of_range": self._out_of_range,
                 "refused": self._refused,
@@ -709,10 +685,15 @@ class Agent:
             problem = Problem.from_json(json.dumps(text["problem"]))
             rebuilt = agent_file.policy_of(text["policy"], policy, path)
             kept = {name: arrays.pop(name) for name in ("answered", "recovered")}
+            earned = arrays.pop("earned", None)
             agent = cls.__new__(cls)
             agent._start(rebuilt, problem, _refilled(rebuilt, problem, arrays))
             agent._ledger = Ledger.loaded(text["ledger"], kept)
-            if getattr(agent._state, "t", agent.t) != agent.t:
+            if agent._earned is not None:
+                agent_file.fill("earned", agent._earned, earned)
+            elif earned is not None:
+                raise IncompatibleState(f"{path} keeps averages for a policy that has its own")
+            elif agent._state.t != agent.t:
                 raise IncompatibleState(
                     f"{path} holds a state of {agent._state.t} answers and a ledger of {agent.t}"
                 )
@@ -786,25 +767,30 @@ def _outside() -> int:
     return level
 
 
-def _bound_objective(policy: Any, problem: Problem, state: Any) -> Concave | None:
-    """f with its names resolved; None for rankers that have none."""
-    objective = getattr(policy, "objective", None)
-    if objective is None and getattr(policy, "ranks", False):
+def _bound_objective(policy: Any, kind: Kind) -> Concave | None:
+    """f with its names resolved; None for policies that have none."""
+    objective = policy.objective if isinstance(policy, Pursues) else None
+    if objective is None:
         return None
     if not isinstance(objective, Concave):
         raise InvalidInput(
             f"the objective of {policy!r} is {objective!r}; give one of fw.objectives"
         )
-    return state.plan.objective if problem.n_items else objective.bind(problem)
+    return objective.bind(kind.seen)
+
+
+def _with_items(policy: Any) -> HasItems:
+    if not isinstance(policy, HasItems):
+        raise InvalidInput(f"{policy!r} has no items; use a policy such as FWLinUCBRank(objective)")
+    return policy
 
 
 def _refilled(policy: Any, problem: Problem, arrays: dict[str, Any]) -> Any:
     """A state of the policy that holds these arrays."""
 
     def make() -> Any:
-        if problem.n_items is None:
-            return policy.init(problem)
-        retired, features = arrays["state.base.retired"], arrays["state.base.features"]
-        return empty_state(getattr(policy, "shell", policy), problem, retired, features)
+        if isinstance(policy, HasItems):
+            return policy.resume(problem, arrays)
+        return policy.init(problem)
 
     return agent_file.rebuilt(make, problem, arrays)

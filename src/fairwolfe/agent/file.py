@@ -30,6 +30,7 @@ __all__ = [
     "FORMAT",
     "VERSION",
     "arrays_of",
+    "fill",
     "filled",
     "policy_of",
     "read",
@@ -112,6 +113,14 @@ def filled(state: S, arrays: Mapping[str, Array]) -> S:
             part.load(arrays[name])
     _tell_restored(state, "state")
     return state
+
+
+def fill(name: str, part: Array, given: Array | None) -> None:
+    """Write an array from a file into one of the same shape."""
+    if given is None:
+        raise IncompatibleState(f"{name} is missing: the state belongs to another policy")
+    _compare(name, part, given)
+    np.copyto(part, given)
 
 
 def _compare(name: str, part: Array | Stored, given: Array) -> None:

@@ -102,8 +102,7 @@ class Ledger:
                 f"the decision is {decision!r:.80}; give the Decision that act returned (or "
                 "Decision.from_bytes of its bytes)"
             )
-        number = decision.number
-        token = decision.id[: decision.id.rfind("-")]
+        token, number = decision.place()
         if token == self.token:
             if self.start <= number < self.issued:
                 dropped, bits = self.kept

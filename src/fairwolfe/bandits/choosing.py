@@ -23,15 +23,16 @@ from fairwolfe.bandits.optimism import (
 )
 from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.brief import short
-from fairwolfe.core.contexts import arms
-from fairwolfe.core.decision import Choice
+from fairwolfe.core.contexts import Arms, arms
+from fairwolfe.core.decision import NOTHING, Choice, Info
+from fairwolfe.core.kinds import require_kind
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import Kernel, function_at, kernel
 from fairwolfe.kernels.limits import largest_square_norm, row_limit
 from fairwolfe.kernels.linalg import STATUS, refresh
 from fairwolfe.kernels.settling import REFUSED, SETTLE, UNSOUND, WILD, Settling, settle
-from fairwolfe.oracles import Regression, Ridge
+from fairwolfe.oracles import LinearState, Regression, Ridge
 from fairwolfe.oracles.linear_state import call_learn, learn, refuse, repair
 
 __all__ = ["CHOOSE", "BanditState", "Evidence", "LinearBandit", "call_choose", "vector_of"]
@@ -203,8 +204,7 @@ class Evidence(NamedTuple):
     """What learning from a choice needs: the block of the design, and the features of the arm."""
 
     block: int
-    x: Vector
-    estimate: Vector  # optimistic rewards of the arm; empty if nobody asked
+    x: Vector  # (d,)
 
 
 class BanditState(NamedTuple):
@@ -226,6 +226,8 @@ class LinearBandit(ABC):
     part of what is learnt, and travels in the decision."""
     delta = 0.05
     """delta', the level of the confidence widths."""
+    lipschitz: float | None = None
+    """L of the objective, where the bandit has to know it."""
 
     @cached_property
     @abstractmethod
@@ -242,11 +244,7 @@ class LinearBandit(ABC):
 
     def init(self, problem: Problem) -> BanditState:
         """Validate and allocate."""
-        if problem.n_items is not None:
-            raise InvalidInput(
-                "the problem has items to rank, and the bandit chooses an arm; use LinUCBRank(), "
-                "or make the problem with Problem.arms(...)"
-            )
+        require_kind("arms", problem, type(self).__name__)
         return BanditState(problem, self.rule_params(problem), self.regression.init(problem))
 
     def look_rule(self, optimistic: bool) -> Kernel[..., None]:
@@ -281,9 +279,9 @@ class LinearBandit(ABC):
 
         With `look`, a slope and the doubt, the choice says what `tally` needs of <slope, r>.
         """
-        given = arms(context, state.problem)
-        drawn = self.draws(rng, state.problem, 1)[0]
-        g = vector_of("direction", direction, state.problem)
+        problem = state.problem
+        given = context if type(context) is Arms else arms(context, problem)
+        g = vector_of("direction", direction, problem)
         told = np.empty(_SEEN + 1 + g.size if estimate else _SEEN + 1)
         estimates = state.oracle.estimates(given)
         arm = choose_once(
@@ -295,24 +293,34 @@ class LinearBandit(ABC):
             estimates.counters,
             estimates.features,
             estimates.per_arm,
-            drawn,
+            self.draws(rng, problem, 1)[0],
             state.params,
             *(_NO_LOOK if look is None else look),
             told,
         )
         if arm < 0:
             refuse(estimates.counters)
-        block = arm if given.per_arm else 0
-        evidence = Evidence(block, given.row(arm).copy(), told[_SEEN + 1 :])
         probability = float(told[_SEEN])
-        stated = None if math.isnan(probability) else probability
-        return Choice(arm, stated, evidence, None, None if look is None else told[:_SEEN])
+        info = NOTHING
+        if estimate or look is not None:
+            guess = told[_SEEN + 1 :] if estimate else None
+            info = Info(None, guess, None if look is None else told[:_SEEN])
+        return Choice(
+            arm,
+            None if math.isnan(probability) else probability,
+            Evidence(arm if given.per_arm else 0, given.row(arm).copy()),
+            info,
+        )
+
+    def forecasts(self) -> bool:
+        """It can estimate a reward vector."""
+        return True
 
     def update(
-        self, state: BanditState, choice: Choice, direction: Vector, feedback: Vector
+        self, state: BanditState, choice: Choice, direction: Vector, observation: Vector
     ) -> BanditState:
         """Learn from the observed reward vector, in place."""
-        limit, block, x, target = self._lesson(state, choice, direction, feedback)
+        limit, block, x, target = self._lesson(state, choice, direction, observation)
         if not largest_square_norm(x[None]) <= limit:
             raise self._wild(state, choice, limit)
         learn(self.regression, state.oracle, block, x, target)
@@ -328,11 +336,11 @@ class LinearBandit(ABC):
         state: BanditState,
         choice: Choice,
         direction: Vector,
-        feedback: Vector,
+        observation: Vector,
         settling: Settling,
     ) -> int:
         """`update` and `settle` in one call; whether a certificate is due."""
-        lesson = self._lesson(state, choice, direction, feedback)
+        lesson = self._lesson(state, choice, direction, observation)
         learner: Any = self.regression.learn
         once: Any = learn_once
         due: int = once(learner.address, *lesson, *state.oracle, *settling)
@@ -343,7 +351,7 @@ class LinearBandit(ABC):
         return due
 
     def _lesson(
-        self, state: BanditState, choice: Choice, direction: Vector, feedback: Vector
+        self, state: BanditState, choice: Choice, direction: Vector, observation: Vector
     ) -> tuple[float, int, Vector, Vector]:
         """The limit of |x|^2, and what the oracle learns from: the block, x, and the target.
 
@@ -353,18 +361,18 @@ class LinearBandit(ABC):
         blocks, d = problem.n_arms or 1, problem.dimension
         limit = row_limit(problem, self.ridge_used)
         try:
-            block, x, _ = choice.evidence
+            block, x, *_ = choice.evidence  # older versions have written a third part
             fits = x.dtype == np.float64 and x.shape == (d,) and x.flags.carray
         except (TypeError, ValueError, AttributeError):
             block, fits = -1, False
         if not (fits and type(block) is int and 0 <= block < blocks):
             raise self._wild(state, choice, limit * limit)
-        reward = vector_of("reward", feedback, problem)
+        reward = vector_of("reward", observation, problem)
         if self.extended:
             wide, scalar = np.empty(reward.size * d), np.empty(1)
             extended_lesson(vector_of("direction", direction, problem), x, reward, wide, scalar)
             # Directions are gradients of f, at most its Lipschitz constant long where it has one.
-            limit *= max(1.0, min(getattr(self, "lipschitz", None) or 1.0, _STEEP))
+            limit *= max(1.0, min(self.lipschitz or 1.0, _STEEP))
             return limit * limit, block, wide, scalar
         return limit * limit, block, x, reward
 
@@ -386,6 +394,10 @@ class LinearBandit(ABC):
         """Compute the inverse and the estimates from the design afresh; how far off they were."""
         return repair(state.oracle, self.ridge_used)
 
+    def drift(self, state: BanditState) -> float:
+        """How far off the inverse was when it was last computed afresh; 0 where none is kept."""
+        return state.oracle.drift if isinstance(state.oracle, LinearState) else 0.0
+
     # --- live numbers -------------------------------------------------------------------------
 
     def doubt(self, problem: Problem) -> Vector:
@@ -394,15 +406,18 @@ class LinearBandit(ABC):
             return np.empty(0)
         return shared_doubt(problem, self.regression.ridge, self.delta)
 
-    def tally(self, seen: Vector, feedback: Vector) -> Vector:
+    def tally(self, outlook: Vector, observation: Vector) -> Vector:
         """Of <slope, r>: the largest optimistic value in that context; how much more than the
         choice, and than the better of it and the greedy one, was to be had by the estimates.
         """
-        return seen
+        return outlook
 
 
 def vector_of(name: str, values: Vector, problem: Problem) -> Vector:
     """Kernels trust lengths: one that is wrong would read what is not there."""
+    plain = type(values) is np.ndarray and values.dtype == np.float64
+    if plain and values.shape == (problem.n_objectives,) and values.flags.c_contiguous:
+        return values
     vector = np.ascontiguousarray(values, dtype=np.float64)
     if vector.shape != (problem.n_objectives,):
         raise InvalidInput(

@@ -13,7 +13,7 @@ from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.contexts import Bilinear, arms
 from fairwolfe.core.decision import Choice
 from fairwolfe.core.problem import Problem
-from fairwolfe.core.protocols import ScalarPolicy, keeps
+from fairwolfe.core.protocols import Compiled, ScalarPolicy, keeps
 from fairwolfe.errors import InvalidInput
 
 __all__ = ["Extended"]
@@ -99,8 +99,7 @@ class Extended:
 
     def kernels(self, problem: Problem) -> Iterable[Any]:
         """Those of the policy, if it has any."""
-        own: Iterable[Any] = getattr(self.policy, "kernels", tuple)()
-        return own
+        return self.policy.kernels(problem) if isinstance(self.policy, Compiled) else ()
 
     def act(
         self,
@@ -108,15 +107,8 @@ class Extended:
         context: Any,
         direction: Vector,
         rng: np.random.Generator,
-        *,
-        estimate: bool = False,
     ) -> Choice:
         """Choose an arm for the scalar reward <direction, r>; only reads the state."""
-        if estimate:
-            raise InvalidInput(
-                f"{self!r} knows <g, r> alone and cannot estimate a reward vector; use "
-                "iterate='observed', and act_many without advance"
-            )
         given = arms(context, state.problem)
         g = vector_of("direction", direction, state.problem)
         chosen, probability = self.policy.act(state.policy, self._rows(g, given.features), rng)
@@ -131,7 +123,7 @@ class Extended:
         return Choice(arm, stated, Lesson(given.row(arm).copy(), stated))
 
     def update(
-        self, state: ExtendedState, choice: Choice, direction: Vector, feedback: Vector
+        self, state: ExtendedState, choice: Choice, direction: Vector, observation: Vector
     ) -> ExtendedState:
         """Let the policy learn the reward <direction, r>, in place where it can."""
         x, probability = choice.evidence
@@ -141,7 +133,7 @@ class Extended:
                 f"{state.problem.dimension}"
             )
         g = vector_of("direction", direction, state.problem)
-        reward = vector_of("reward", feedback, state.problem)
+        reward = vector_of("reward", observation, state.problem)
         row = self._rows(g, x[None])[0]
         policy = self.policy.update(
             state.policy, row, int(choice.action), probability, float(g @ reward)

@@ -183,7 +183,7 @@ class VowpalWabbit:
         """Make a workspace; MissingExtra without the package, InvalidInput for bad arguments."""
         return _Model(self.command_line, whole_number("n_features", n_features))
 
-    def kernels(self) -> tuple[Kernel[..., Any], ...]:
+    def kernels(self, problem: Any) -> tuple[Kernel[..., Any], ...]:
         """What `act` calls."""
         return (draw,)
 

@@ -122,8 +122,7 @@ def aged(policy: Any, environment: Any, rounds: int = AGE) -> Run:
     world = environment.init(stream(0, "world"))
     run: Run
     if isinstance(environment, RankingWorld):
-        shell = getattr(policy, "shell", policy)
-        run = CompiledRankings(shell, environment, world, Streams.of(0), truth=False)
+        run = CompiledRankings(policy, environment, world, Streams.of(0), truth=False)
     else:
         run = CompiledRun(policy, environment, world, Streams.of(0))
     compiled_side(run)(rounds)

@@ -12,14 +12,16 @@ from typing import Any, NamedTuple
 
 from fairwolfe.checks.bandit import BASE_CHECKS
 from fairwolfe.checks.environment import ENVIRONMENT_CHECKS
+from fairwolfe.checks.kind import ANY_BASE_CHECKS, KIND_CHECKS
 from fairwolfe.checks.objective import OBJECTIVE_CHECKS
 from fairwolfe.checks.oracle import ORACLE_CHECKS
-from fairwolfe.checks.policy import POLICY_CHECKS
+from fairwolfe.checks.policy import ANY_POLICY_CHECKS, POLICY_CHECKS
 from fairwolfe.checks.promise import Check, examples_of
 from fairwolfe.checks.ranking import RANKING_BASE_CHECKS, RANKING_POLICY_CHECKS
-from fairwolfe.checks.rounds import ranks
+from fairwolfe.checks.rounds import decides
 from fairwolfe.checks.scalar import SCALAR_CHECKS
 from fairwolfe.checks.smoothing import SMOOTHING_CHECKS
+from fairwolfe.core.kinds import Kind
 from fairwolfe.core.protocols import (
     Base,
     Environment,
@@ -60,8 +62,11 @@ CONTRACTS: dict[Any, list[Check]] = {
     Environment: ENVIRONMENT_CHECKS,
 }
 
-RANKINGS: dict[Any, list[Check]] = {Base: RANKING_BASE_CHECKS, Policy: RANKING_POLICY_CHECKS}
-"""In place of those above, for bandits and policies that rank items (`ranks` = True)."""
+OTHERS: dict[str, dict[Any, list[Check]]] = {
+    "ranking": {Base: RANKING_BASE_CHECKS, Policy: RANKING_POLICY_CHECKS},
+    "": {Base: ANY_BASE_CHECKS, Policy: ANY_POLICY_CHECKS},
+}
+"""In place of those above, for bandits and policies that `decides` another kind than arms."""
 
 
 class Outcome(NamedTuple):
@@ -107,8 +112,12 @@ def outcomes(subject: Any) -> Iterator[Outcome]:
 
 def checks_for(example: Any) -> list[Check]:
     """The checks of an instance: those of the contract that it keeps."""
-    contract = _contract(example)
-    return RANKINGS[contract] if contract in RANKINGS and ranks(example) else CONTRACTS[contract]
+    if isinstance(example, Kind):
+        return KIND_CHECKS
+    contract, kind = _contract(example), decides(example)
+    if kind == "arms":
+        return CONTRACTS[contract]
+    return OTHERS.get(kind, OTHERS[""]).get(contract, CONTRACTS[contract])
 
 
 def _contract(example: Any) -> Any:
@@ -118,7 +127,7 @@ def _contract(example: Any) -> Any:
         listed = ", ".join(contract.__name__ for contract in CONTRACTS)
         raise InvalidInput(
             f"{type(example).__name__} keeps none of the contracts {listed}; see "
-            "fairwolfe.core.protocols for the methods that they name"
+            "fw.protocols for the methods that they name"
         )
     # Two contracts may name the same methods and differ in the arguments.
     return next((contract for contract in kept if keeps(example, contract)), kept[0])

@@ -10,6 +10,7 @@ from fairwolfe.checks.playing import (
     PLAYER_CHECKS,
     Player,
     checks_of,
+    directed,
     refuses,
     takes_any_number_of_arms,
 )
@@ -17,7 +18,9 @@ from fairwolfe.checks.promise import Check, is_a_value, require
 from fairwolfe.checks.rounds import contexts, rewards
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.contexts import PerArm
+from fairwolfe.core.kinds import kind_of
 from fairwolfe.core.problem import Problem
+from fairwolfe.core.protocols import Compiled, KeepsArmsApart, Regresses, has
 from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput
 
@@ -30,29 +33,30 @@ _ROUNDS = 60
 
 
 def player_of(base: Any, direction: Vector = _DIRECTION) -> Player:
-    """A base with a fixed direction."""
-    return Player(
-        _PROBLEM,
-        base.init,
-        lambda state, context, rng: base.act(state, context, direction, rng),
-        lambda state, choice, reward: base.update(state, choice, direction, reward),
-    )
+    """A base for arms with a fixed direction."""
+    return directed(base, _PROBLEM, direction)
 
 
 def follows_any_direction(base: Any, rng: np.random.Generator) -> None:
     """A direction of any sign and size will do, also 0."""
     state = player_of(base).learned(rng)
     for scale in (-1.0, 0.0, 1e-6, 1e3):
-        context = next(contexts(_PROBLEM, rng, 1))
+        context = kind_of(_PROBLEM).read(next(contexts(_PROBLEM, rng, 1)))
         choice = base.act(state, context, scale * _DIRECTION, rng)
-        require(0 <= choice.action < len(context), f"action {choice.action} at scale {scale}")
-        state = base.update(state, choice, scale * _DIRECTION, rewards(_PROBLEM, rng))
+        require(0 <= choice.action < context.n_arms, f"action {choice.action} at scale {scale}")
+        reward = rewards(_PROBLEM, choice.action, rng)
+        state = base.update(state, choice, scale * _DIRECTION, reward)
 
 
 def refuses_vectors_of_another_length(base: Any, rng: np.random.Generator) -> None:
-    """Directions and rewards of another length are refused, and nothing changes."""
+    """Directions and rewards of another length are refused, and nothing changes.
+
+    Asked of bandits that call kernels, which would read what is not there.
+    """
+    if not has(base, Compiled):
+        return
     state = player_of(base).learned(rng)
-    context = next(contexts(_PROBLEM, rng, 1))
+    context = kind_of(_PROBLEM).read(next(contexts(_PROBLEM, rng, 1)))
     choice = base.act(state, context, _DIRECTION, rng)
     for n in (1, 2, 4):
         wrong = np.full(n, 0.5)
@@ -74,27 +78,29 @@ def treats_per_arm_contexts_as_their_flat_form(base: Any, rng: np.random.Generat
     Asked of bandits that take PerArm contexts, unless their regression says that it keeps the
     arms apart in another way (`blocks_are_flat` = False).
     """
-    if not getattr(getattr(base, "regression", None), "blocks_are_flat", True):
+    regression = base.regression if isinstance(base, Regresses) else None
+    if isinstance(regression, KeepsArmsApart) and not regression.blocks_are_flat:
         return
     n_arms, d = 4, _PROBLEM.dimension
     split = Problem.arms(d, _REWARDS, parameter_norm=1.0, n_arms=n_arms)
     flat = Problem.arms(n_arms * d, _REWARDS, parameter_norm=1.0)
     try:
         one, other = base.init(split), base.init(flat)
-        base.act(one, PerArm(np.full(d, 0.5)), _DIRECTION, stream(0, "checks"))
+        together = kind_of(split).read(PerArm(np.full(d, 0.5)))
+        base.act(one, together, _DIRECTION, stream(0, "checks"))
     except InvalidInput:
         return
     for t in range(_ROUNDS):
-        x = next(contexts(_PROBLEM, rng, 1, 1))[0]
+        x = next(contexts(_PROBLEM, rng, 1, n_arms=1))[0]
         g = _DIRECTION * rng.choice([-1.0, 1.0], 3)
         rows = np.kron(np.eye(n_arms), x)
-        a = base.act(one, PerArm(x), g, stream(t, "checks"))
-        b = base.act(other, rows, g, stream(t, "checks"))
+        a = base.act(one, kind_of(split).read(PerArm(x)), g, stream(t, "checks"))
+        b = base.act(other, kind_of(flat).read(rows), g, stream(t, "checks"))
         require(a.action == b.action, f"arm {a.action} instead of {b.action} in round {t + 1}")
         if a.probability is not None:
             off = abs(a.probability - b.probability)
             require(off <= 1e-10, f"the probability is off by {off} in round {t + 1}")
-        reward = rewards(_PROBLEM, rng)
+        reward = rewards(_PROBLEM, a.action, rng)
         one, other = base.update(one, a, g, reward), base.update(other, b, g, reward)
 
 

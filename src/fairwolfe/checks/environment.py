@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import deepcopy
-from itertools import islice, permutations
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,9 @@ from fairwolfe.checks.promise import Check, is_a_value, is_refused, require
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.contexts import Bilinear
 from fairwolfe.core.feedback import Shown, totals
+from fairwolfe.core.kinds import kind_of
 from fairwolfe.core.problem import Problem
+from fairwolfe.core.protocols import Bounded, Supports, has
 from fairwolfe.core.streams import stream
 from fairwolfe.errors import ConformanceError
 
@@ -23,7 +25,6 @@ _ROUNDS = 20
 _DRAWS = 2000
 _ERRORS = 6.0  # standard errors: one false alarm in 10^8 comparisons
 _ROUNDING = 1e-9
-_RANKINGS = 1000  # every ranking of up to six items, some of more
 
 
 def _met(environment: Any, rng: np.random.Generator) -> Iterator[tuple[Any, Any]]:
@@ -34,20 +35,13 @@ def _met(environment: Any, rng: np.random.Generator) -> Iterator[tuple[Any, Any]
 
 
 def _actions(environment: Any, context: Any, rng: np.random.Generator) -> list[Any]:
-    """Every arm; or every ranking where there are few, some where there are many."""
-    problem = environment.problem()
-    if problem.n_items is None:
-        return list(range(len(context)))
-    order = rng.permutation(problem.n_items)
-    some = islice(permutations(order.tolist(), problem.n_slots), _RANKINGS)
-    return [np.array(ranking, dtype=np.int64) for ranking in some]
+    """Every action where there are few, some where there are many."""
+    return kind_of(environment.problem()).actions(context, rng)
 
 
 def _reward(environment: Any, action: Any, feedback: Any) -> Vector:
     """The reward vector that a feedback tells of."""
-    items = environment.problem().n_items
-    reward: Vector = feedback if items is None else totals(action, feedback, items)
-    return reward
+    return kind_of(environment.problem()).observe(action, feedback).reward
 
 
 def has_a_problem(environment: Any, rng: np.random.Generator) -> None:
@@ -81,8 +75,8 @@ def draws_only_from_its_generators(environment: Any, rng: np.random.Generator) -
 
 
 def _same(one: Any, other: Any) -> bool:
-    if hasattr(one, "__dataclass_fields__"):
-        return all(_same(getattr(one, f), getattr(other, f)) for f in one.__dataclass_fields__)
+    if is_dataclass(one) and not isinstance(one, type):
+        return all(_same(getattr(one, f.name), getattr(other, f.name)) for f in fields(one))
     if isinstance(one, tuple):
         return len(one) == len(other) and all(map(_same, one, other))
     return bool(np.array_equal(one, other))
@@ -114,9 +108,9 @@ def shows_slot_by_slot(environment: Any, rng: np.random.Generator) -> None:
     The totals lie in the ranges of the problem where the environment says that it is bounded.
     """
     problem = environment.problem()
-    if problem.n_items is None:
+    if problem.kind != "ranking":
         return
-    bounded = getattr(environment, "bounded", False)
+    bounded = isinstance(environment, Bounded) and environment.bounded
     for world, context in _met(environment, rng):
         action = _actions(environment, context, rng)[0]
         shown = environment.feedback(world, context, action, rng)
@@ -131,7 +125,7 @@ def shows_slot_by_slot(environment: Any, rng: np.random.Generator) -> None:
         require(seen, f"exposed is {shown.exposed}, not made of 0 and 1")
         unseen = shown.rewards[shown.exposed == 0.0]
         require(not unseen.any(), f"slots that were not exposed have rewards {unseen}")
-        reward = totals(action, shown, problem.n_items)
+        reward = totals(action, shown, problem.n_items or 0)
         inside = bool(((reward >= problem.low) & (reward <= problem.high)).all())
         require(inside or not bounded, f"the reward {reward} is outside the ranges of the problem")
 
@@ -156,7 +150,7 @@ def knows_the_best_action(environment: Any, rng: np.random.Generator) -> None:
 
 def has_an_exact_support(environment: Any, rng: np.random.Generator) -> None:
     """If `support` is offered: the mean of the best actions' rewards is its maximiser."""
-    if not hasattr(environment, "support"):
+    if not has(environment, Supports):
         return
     n = environment.problem().n_objectives
     world = environment.init(rng)

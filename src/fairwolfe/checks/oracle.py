@@ -31,7 +31,7 @@ def _estimated(state: Any, x: Vector, n_arms: int | None = None) -> Matrix:
 
 
 def _features(rng: np.random.Generator, rounds: int) -> Iterator[Vector]:
-    for context in contexts(_PROBLEM, rng, rounds, 1):
+    for context in contexts(_PROBLEM, rng, rounds, n_arms=1):
         yield context[0]
 
 
@@ -45,7 +45,7 @@ def starts_afresh(oracle: Any, rng: np.random.Generator) -> None:
         require(not estimated.any(), f"the first estimate is {estimated}, not 0")
     before = deepcopy(first)
     for x in _features(rng, 5):
-        oracle.learn(0, x, rewards(_PROBLEM, rng), *second)
+        oracle.learn(0, x, rewards(_PROBLEM, 0, rng), *second)
     require(same(first, before), "learning changed a state that init had given before")
     require(same(oracle.init(_PROBLEM), before), "learning changed what init gives")
     require(not same(second, before), "learning changed nothing")
@@ -78,7 +78,7 @@ def keeps_blocks_apart(oracle: Any, rng: np.random.Generator) -> None:
         return
     parts = [oracle.init(_PROBLEM) for _ in range(n_arms)]
     for x in _features(rng, 60):
-        arm, reward = int(rng.integers(n_arms)), rewards(_PROBLEM, rng)
+        arm, reward = int(rng.integers(n_arms)), rewards(_PROBLEM, 0, rng)
         oracle.learn(arm, x, reward, *whole)
         oracle.learn(0, x, reward, *parts[arm])
         apart = np.concatenate([_estimated(part, x) for part in parts])
@@ -91,7 +91,7 @@ def estimates_from_its_state_alone(oracle: Any, rng: np.random.Generator) -> Non
     """Equal observations give equal estimates, and to ask for them changes nothing."""
     asked, silent = oracle.init(_PROBLEM), oracle.init(_PROBLEM)
     for i, x in enumerate(_features(rng, 60)):
-        reward = rewards(_PROBLEM, rng)
+        reward = rewards(_PROBLEM, 0, rng)
         before = deepcopy(asked)
         _estimated(asked, x)
         require(same(asked, before), "an estimate changed the state")
@@ -142,7 +142,7 @@ def _played(oracle: Any, name: str, rng: np.random.Generator) -> tuple[Matrix, M
             x = np.eye(3)[t % 3]
         predicted = np.clip(_estimated(state, x)[0], _PROBLEM.low, _PROBLEM.high)
         if name == "random":
-            reward = rewards(_PROBLEM, rng)
+            reward = rewards(_PROBLEM, 0, rng)
         elif name == "linear":
             reward = np.clip(theta @ x + rng.normal(size=2) / 4.0, _PROBLEM.low, _PROBLEM.high)
         else:

@@ -18,11 +18,13 @@ from fairwolfe.checks.rounds import (
     bad_contexts,
     bad_rewards,
     contexts,
-    is_action,
+    exposure_of,
     key,
     rewards,
     spoil,
 )
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.kinds import kind_of
 from fairwolfe.core.problem import Problem
 from fairwolfe.core.streams import stream
 from fairwolfe.errors import ConformanceError, InvalidInput
@@ -32,6 +34,7 @@ __all__ = [
     "Player",
     "arrays",
     "checks_of",
+    "directed",
     "refuses",
     "refuses_bad_rewards",
     "same",
@@ -53,14 +56,35 @@ class Player(NamedTuple):
     act: Callable[[Any, Any, np.random.Generator], Any]
     update: Callable[[Any, Any, Any], Any]
     exposure: str = "observed"  # of a ranking: which slots it counts
+    remade: Callable[[Problem], Any] | None = None  # the same player of another problem
 
     def learned(self, rng: np.random.Generator, rounds: int = _ROUNDS) -> Any:
         """The state after some rounds."""
         state = self.init(self.problem)
         for context in contexts(self.problem, rng, rounds):
             choice = self.act(state, context, rng)
-            state = self.update(state, choice, rewards(self.problem, rng))
+            state = self.update(state, choice, rewards(self.problem, choice.action, rng))
         return state
+
+
+def directed(base: Any, problem: Problem, direction: Vector) -> Player:
+    """A base with a fixed direction, given contexts and feedback as FrankWolfe gives them: read by
+    the kind of the problem.
+    """
+    kind = kind_of(problem).fitted(base)
+
+    def update(state: Any, choice: Any, feedback: Any) -> Any:
+        answer = kind.observe(choice.action, feedback)
+        return base.update(state, choice, direction, answer.observation)
+
+    return Player(
+        problem,
+        base.init,
+        lambda state, context, rng: base.act(state, kind.read(context), direction, rng),
+        update,
+        exposure_of(base),
+        lambda other: directed(base, other, direction),
+    )
 
 
 def same(one: Any, other: Any) -> bool:
@@ -106,7 +130,7 @@ def starts_afresh(player: Player, rng: np.random.Generator) -> None:
     before = deepcopy(first)
     for context in contexts(player.problem, rng, 5):
         choice = player.act(second, context, rng)
-        second = player.update(second, choice, rewards(player.problem, rng))
+        second = player.update(second, choice, rewards(player.problem, choice.action, rng))
     require(same(first, before), "learning changed a state that init had given before")
     require(same(player.init(player.problem), before), "learning changed what init gives")
 
@@ -120,7 +144,7 @@ def only_reads_when_acting(player: Player, rng: np.random.Generator) -> None:
         require(same(state, before), "act changed the state")
         require(same(context, shown), "act changed the context")
         require(same(one, other), f"equal generators, other choices: {one} and {other}")
-        fits = is_action(player.problem, context, one.action)
+        fits = kind_of(player.problem).is_action(context, one.action)
         require(fits, f"the action is {one.action!r}")
 
 
@@ -177,7 +201,8 @@ def learns(player: Player, rng: np.random.Generator) -> None:
     """`update` gives a state that has changed, is finite, and depends on its arguments alone."""
     state = player.init(player.problem)
     for i, context in enumerate(contexts(player.problem, rng, _ROUNDS)):
-        choice, reward = player.act(state, context, rng), rewards(player.problem, rng)
+        choice = player.act(state, context, rng)
+        reward = rewards(player.problem, choice.action, rng)
         before, kept, given = deepcopy(state), deepcopy(choice), deepcopy(reward)
         spoil(context)  # the caller may reuse its arrays at once
         state = player.update(state, choice, reward)
@@ -194,12 +219,12 @@ def takes_any_number_of_arms(player: Player, rng: np.random.Generator) -> None:
     """The number of arms may change from round to round, down to one."""
     state = player.init(player.problem)
     for n_arms in (3, 1, 8, 2, 1, 5):
-        context = next(contexts(player.problem, rng, 1, n_arms))
+        context = next(contexts(player.problem, rng, 1, n_arms=n_arms))
         choice = player.act(state, context, rng)
         require(0 <= choice.action < n_arms, f"action {choice.action} of {n_arms} arms")
         if n_arms == 1 and choice.probability is not None:
             require(choice.probability == 1.0, "the only arm has a probability below 1")
-        state = player.update(state, choice, rewards(player.problem, rng))
+        state = player.update(state, choice, rewards(player.problem, choice.action, rng))
 
 
 def learns_late(player: Player, rng: np.random.Generator) -> None:
@@ -210,12 +235,13 @@ def learns_late(player: Player, rng: np.random.Generator) -> None:
         waiting.append(player.act(state, context, rng))
         if rng.random() < 0.5:
             choice = waiting.pop(int(rng.integers(len(waiting))))
-            state = player.update(state, choice, rewards(player.problem, rng))
+            state = player.update(state, choice, rewards(player.problem, choice.action, rng))
     for choice in reversed(waiting):
-        state = player.update(state, choice, rewards(player.problem, rng))
+        state = player.update(state, choice, rewards(player.problem, choice.action, rng))
     context = next(contexts(player.problem, rng, 1))
     last = player.act(state, context, rng).action
-    require(is_action(player.problem, context, last), f"after late rewards the action is {last!r}")
+    fits = kind_of(player.problem).is_action(context, last)
+    require(fits, f"after late rewards the action is {last!r}")
 
 
 def refuses_bad_contexts(player: Player, rng: np.random.Generator) -> None:

@@ -16,12 +16,13 @@ from fairwolfe.checks.playing import (
     takes_any_number_of_arms,
 )
 from fairwolfe.checks.promise import Check, is_a_value, length, require
-from fairwolfe.checks.rounds import contexts, exposure_of, ranks, rewards, vector
+from fairwolfe.checks.rounds import contexts, decides, exposure_of, rewards, vector
 from fairwolfe.core.decision import Decision
 from fairwolfe.core.problem import Problem
+from fairwolfe.core.protocols import Averages, Directs, Forgets, Mixed, Pursues, Sized, has
 from fairwolfe.core.registry import load
 
-__all__ = ["OWN_CHECKS", "POLICY_CHECKS", "player_of"]
+__all__ = ["ANY_POLICY_CHECKS", "POLICY_CHECKS", "player_of"]
 
 _ROUNDS = 50
 _ITEMS, _SLOTS = 6, 3
@@ -29,23 +30,41 @@ _ITEMS, _SLOTS = 6, 3
 
 def player_of(policy: Any) -> Player:
     """The policy with a problem that its objective fits."""
-    if ranks(policy):
+    kind = decides(policy)
+    if kind == "ranking":
         problem = _ranking_problem(policy)
-    else:
-        n = length(getattr(policy, "objective", None))
+    elif kind == "arms":
+        n = length(_objective(policy))
         ranges = {f"r{i}": (0.0, 1.0 + i) for i in range(n)}
         problem = Problem.arms(3, ranges, parameter_norm=1.0)
-    return Player(problem, policy.init, policy.act, policy.update, exposure_of(policy))
+    else:
+        problem = load("kinds", kind).example()  # type: ignore[attr-defined]
+    return _playing(policy, problem)
+
+
+def _playing(policy: Any, problem: Problem) -> Player:
+    return Player(
+        problem,
+        policy.init,
+        policy.act,
+        policy.update,
+        exposure_of(policy),
+        lambda other: _playing(policy, other),
+    )
 
 
 def _ranking_problem(policy: Any) -> Problem:
     """A few items, as many as the objective asks for if it does."""
-    objective = getattr(policy, "objective", None)
-    n_users = getattr(objective, "n_users", 1)
-    size = getattr(objective, "size", None)
+    objective = _objective(policy)
+    n_users = objective.n_users if isinstance(objective, Mixed) else 1
+    size = objective.size if isinstance(objective, Sized) else None
     n_items = _ITEMS if size is None else size - n_users
     ranges = {f"r{i}": (-0.5 * i, _SLOTS * (1.0 + i)) for i in range(n_users)}
     return Problem.ranking(n_items, min(_SLOTS, n_items), (2, 3), ranges, parameter_norm=1.0)
+
+
+def _objective(policy: Any) -> Any:
+    return policy.objective if isinstance(policy, Pursues) else None
 
 
 def averages_the_rewards(policy: Any, rng: np.random.Generator) -> None:
@@ -56,16 +75,18 @@ def averages_the_rewards(policy: Any, rng: np.random.Generator) -> None:
     """
     player = player_of(policy)
     state = player.init(player.problem)
+    if not isinstance(state, Averages):  # an agent keeps them then
+        return
     waiting = []
     for context in contexts(player.problem, rng, _ROUNDS):
         waiting.append(player.act(state, context, rng))
     given = []
     for i in rng.permutation(_ROUNDS):
-        feedback = rewards(player.problem, rng)
+        feedback = rewards(player.problem, waiting[i].action, rng)
         given.append(vector(player.problem, waiting[i].action, feedback, player.exposure))
         state = player.update(state, waiting[i], feedback)
         low, mean, high = np.min(given, 0), np.mean(given, 0), np.max(given, 0)
-        if getattr(policy, "memory", None) is None:
+        if not (isinstance(policy, Forgets) and policy.memory is not None):
             off = float(np.abs(state.average - mean).max())
             require(off <= 1e-9, f"after {len(given)} rewards the average is off by {off}")
         inside = (low - 1e-9 <= state.average) & (state.average <= high + 1e-9)
@@ -76,11 +97,14 @@ def counts_the_rewards(policy: Any, rng: np.random.Generator) -> None:
     """t is the number of rewards averaged, not of decisions; a decision tells its own."""
     player = player_of(policy)
     state = player.init(player.problem)
+    if not isinstance(state, Averages):
+        return
     for t, context in enumerate(contexts(player.problem, rng, _ROUNDS)):
         require(state.t == t, f"t is {state.t} after {t} rewards")
         decisions = [player.act(state, context, rng) for _ in range(3)]
         require(all(d.t == t for d in decisions), f"the decisions say {decisions[0].t}, not {t}")
-        state = player.update(state, decisions[1], rewards(player.problem, rng))
+        decision = decisions[1]
+        state = player.update(state, decision, rewards(player.problem, decision.action, rng))
 
 
 def learns_from_stored_decisions(policy: Any, rng: np.random.Generator) -> None:
@@ -88,7 +112,8 @@ def learns_from_stored_decisions(policy: Any, rng: np.random.Generator) -> None:
     player = player_of(policy)
     state = player.learned(rng)
     for context in contexts(player.problem, rng, 10):
-        decision, reward = player.act(state, context, rng), rewards(player.problem, rng)
+        decision = player.act(state, context, rng)
+        reward = rewards(player.problem, decision.action, rng)
         stored = Decision.from_bytes(decision.to_bytes())
         other = player.update(deepcopy(state), stored, reward)
         state = player.update(state, decision, reward)
@@ -97,7 +122,7 @@ def learns_from_stored_decisions(policy: Any, rng: np.random.Generator) -> None:
 
 def keeps_the_direction_of_a_linear_objective(policy: Any, rng: np.random.Generator) -> None:
     """If it follows a direction: for f(z) = <w, z> that is w, always."""
-    if not (hasattr(policy, "direction") and hasattr(policy, "with_objective")):
+    if not (has(policy, Directs) and _objective(policy) is not None):
         return
     n = player_of(policy).problem.n_objectives
     weights = rng.normal(size=n)
@@ -108,7 +133,7 @@ def keeps_the_direction_of_a_linear_objective(policy: Any, rng: np.random.Genera
         g = linear.direction(state, rng)
         require(np.allclose(g, weights, rtol=1e-12), f"the direction of {weights} is {g}")
         decision = player.act(state, context, rng)
-        state = player.update(state, decision, rewards(player.problem, rng))
+        state = player.update(state, decision, rewards(player.problem, decision.action, rng))
 
 
 OWN_CHECKS: list[Check] = [
@@ -120,8 +145,10 @@ OWN_CHECKS: list[Check] = [
 ]
 """What policies promise beyond what bandits do."""
 
+ANY_POLICY_CHECKS: list[Check] = [is_a_value, *checks_of(player_of, *PLAYER_CHECKS), *OWN_CHECKS]
+"""Of policies for any kind of decision."""
+
 POLICY_CHECKS: list[Check] = [
-    is_a_value,
-    *checks_of(player_of, *PLAYER_CHECKS, takes_any_number_of_arms),
-    *OWN_CHECKS,
+    *ANY_POLICY_CHECKS,
+    *checks_of(player_of, takes_any_number_of_arms),
 ]

@@ -12,16 +12,19 @@ from fairwolfe.checks.playing import (
     PLAYER_CHECKS,
     Player,
     checks_of,
+    directed,
     refuses,
     refuses_bad_rewards,
     same,
 )
-from fairwolfe.checks.policy import OWN_CHECKS, player_of
+from fairwolfe.checks.policy import ANY_POLICY_CHECKS, player_of
 from fairwolfe.checks.promise import Check, is_a_value, require
-from fairwolfe.checks.rounds import contexts, exposure_of, is_action, rewards
+from fairwolfe.checks.rounds import contexts, rewards
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.contexts import Bilinear
+from fairwolfe.core.kinds import kind_of
 from fairwolfe.core.problem import Problem
+from fairwolfe.core.protocols import Compiled, HoldsItems, has
 from fairwolfe.core.streams import stream
 
 __all__ = ["RANKING_BASE_CHECKS", "RANKING_POLICY_CHECKS", "heeds_items", "player_of_base"]
@@ -44,14 +47,11 @@ def _direction(rng: np.random.Generator, problem: Problem) -> Vector:
 
 def player_of_base(base: Any) -> Player:
     """A ranker with a fixed direction."""
-    direction = _direction(stream(0, "checks", "direction"), _PROBLEM)
-    return Player(
-        _PROBLEM,
-        base.init,
-        lambda state, context, rng: base.act(state, context, direction, rng),
-        lambda state, choice, feedback: base.update(state, choice, direction, feedback),
-        exposure_of(base),
-    )
+    return directed(base, _PROBLEM, _direction(stream(0, "checks", "direction"), _PROBLEM))
+
+
+def _read(problem: Problem, context: Any) -> Any:
+    return kind_of(problem).read(context)
 
 
 def follows_any_direction_of_items(base: Any, rng: np.random.Generator) -> None:
@@ -61,17 +61,22 @@ def follows_any_direction_of_items(base: Any, rng: np.random.Generator) -> None:
     for scale in (-1.0, 0.0, 1e-6, 1e3):
         context = next(contexts(problem, rng, 1))
         g = scale * _direction(rng, problem)
-        choice = base.act(state, context, g, rng)
-        fits = is_action(problem, context, choice.action)
+        choice = base.act(state, _read(problem, context), g, rng)
+        fits = kind_of(problem).is_action(context, choice.action)
         require(fits, f"the ranking is {choice.action!r} at scale {scale}")
-        state = base.update(state, choice, g, rewards(problem, rng))
+        state = player.update(state, choice, rewards(problem, choice.action, rng))
 
 
 def refuses_directions_of_another_length(base: Any, rng: np.random.Generator) -> None:
-    """A direction has a number for each item, then for each reward; else it is refused."""
+    """A direction has a number for each item, then for each reward; else it is refused.
+
+    Asked of rankers that call kernels, which would read what is not there.
+    """
+    if not has(base, Compiled):
+        return
     player = player_of_base(base)
     state = player.learned(rng)
-    context = next(contexts(player.problem, rng, 1))
+    context = _read(player.problem, next(contexts(player.problem, rng, 1)))
     for n in (1, _ITEMS, _ITEMS + 1, _ITEMS + 3):
         wrong = np.full(n, 0.5)
         refuses(
@@ -86,7 +91,7 @@ def heeds_items(base: Any, state: Any, rng: np.random.Generator) -> bool:
 
     The state is one of the problem of these checks.
     """
-    context, g = next(contexts(_PROBLEM, rng, 1)), _direction(rng, _PROBLEM)
+    context, g = _read(_PROBLEM, next(contexts(_PROBLEM, rng, 1))), _direction(rng, _PROBLEM)
     before = base.act(state, context, g, stream(0, "checks")).action.tolist()
     wanted = next(i for i in range(_ITEMS) if i not in before)
     g[wanted] = 1e6
@@ -98,7 +103,7 @@ def takes_new_items(base: Any, rng: np.random.Generator) -> None:
 
     Choices made before the items came can be answered after it.
     """
-    if not hasattr(base, "with_items"):
+    if not has(base, HoldsItems):
         return
     player = player_of_base(base)
     state, old = player.learned(rng), player.problem
@@ -111,38 +116,39 @@ def takes_new_items(base: Any, rng: np.random.Generator) -> None:
     for t, context in enumerate(contexts(new, rng, _ROUNDS)):
         g = _direction(rng, old)
         some = Bilinear(context.user, context.items[:_ITEMS])
-        plain = base.act(state, some, g, stream(t, "checks"))
+        plain = base.act(state, _read(old, some), g, stream(t, "checks"))
         wide = np.insert(g, _ITEMS, [-1e6, -1e6])  # exposing a new one is very bad
-        choice = base.act(longer, context, wide, stream(t, "checks"))
+        choice = base.act(longer, _read(new, context), wide, stream(t, "checks"))
         if heeds:
             unmoved = same(plain.action, choice.action)
         else:  # a new one may stand above old ones, but brings up no other
             unmoved = set(choice.action.tolist()) <= {*plain.action.tolist(), *range(_ITEMS, n)}
         require(unmoved, f"new items turned the ranking {plain.action} into {choice.action}")
-    longer = base.update(longer, earlier, wide, rewards(new, rng))
+    longer = base.update(longer, earlier, wide, rewards(new, earlier.action, rng))
     shown: set[int] = set()
     for context in contexts(new, rng, _ROUNDS):
         g = np.insert(_direction(rng, old), _ITEMS, [1e3, 1e3])
-        choice = base.act(longer, context, g, rng)
-        fits = is_action(new, context, choice.action)
+        choice = base.act(longer, _read(new, context), g, rng)
+        fits = kind_of(new).is_action(context, choice.action)
         require(fits, f"the ranking of old and new items is {choice.action!r}")
         shown |= set(choice.action.tolist())
-        longer = base.update(longer, choice, g, rewards(new, rng))
+        longer = base.update(longer, choice, g, rewards(new, choice.action, rng))
     require({_ITEMS, _ITEMS + 1} <= shown, f"new items are wanted, and {sorted(shown)} are shown")
 
 
 def treats_products_as_their_flat_form(player: Player, rng: np.random.Generator) -> None:
     """Bilinear(u, v) is the context u (x) v_i: equal rankings, scores to 1e-10."""
     flat = replace(player.problem, n_features=player.problem.dimension)
-    one, other = player.init(player.problem), player.init(flat)
+    twin = player.remade(flat) if player.remade else player
+    one, other = player.init(player.problem), twin.init(flat)
     for t, context in enumerate(contexts(player.problem, rng, _ROUNDS)):
         a = player.act(one, context, stream(t, "checks"))
-        b = player.act(other, context.flat(), stream(t, "checks"))
+        b = twin.act(other, context.flat(), stream(t, "checks"))
         require(same(a.action, b.action), f"{a.action} instead of {b.action} in round {t + 1}")
-        off = _distance(a.reasons, b.reasons)
+        off = _distance(a.info.reasons, b.info.reasons)
         require(off <= _EXACT, f"the parts of the scores are off by {off} in round {t + 1}")
-        feedback = rewards(player.problem, rng)
-        one, other = player.update(one, a, feedback), player.update(other, b, feedback)
+        feedback = rewards(player.problem, a.action, rng)
+        one, other = player.update(one, a, feedback), twin.update(other, b, feedback)
 
 
 def _distance(one: Any, other: Any) -> float:
@@ -164,7 +170,6 @@ RANKING_BASE_CHECKS: list[Check] = [
 ]
 
 RANKING_POLICY_CHECKS: list[Check] = [
-    is_a_value,
-    *checks_of(player_of, *PLAYER_CHECKS, treats_products_as_their_flat_form),
-    *OWN_CHECKS,
+    *ANY_POLICY_CHECKS,
+    *checks_of(player_of, treats_products_as_their_flat_form),
 ]

@@ -1,4 +1,4 @@
-"""What a round is made of, for arms and for rankings alike: contexts, actions and feedback."""
+"""What a round is made of, for every kind of decision: contexts, actions and feedback."""
 
 from __future__ import annotations
 
@@ -7,73 +7,52 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.arrays import Vector
 from fairwolfe.core.contexts import Bilinear
 from fairwolfe.core.feedback import Shown, totals
+from fairwolfe.core.kinds import kind_of
 from fairwolfe.core.problem import Problem
+from fairwolfe.core.protocols import CountsExposure, Decides, Reduces
 
 __all__ = [
     "bad_contexts",
     "bad_rewards",
     "contexts",
     "counted",
+    "decides",
     "exposure_of",
-    "is_action",
     "key",
-    "ranks",
     "rewards",
     "spoil",
     "vector",
 ]
 
-_LOOKED_AT = 0.7  # of the slots
 
-
-def ranks(subject: Any) -> bool:
-    """Whether a bandit or policy, or the bandit inside it, ranks items; else it chooses an arm."""
-    return any(getattr(one, "ranks", False) for one in (subject, getattr(subject, "base", None)))
+def decides(subject: Any) -> str:
+    """The kind of decision that a bandit or policy makes."""
+    return subject.decides if isinstance(subject, Decides) else "arms"
 
 
 def exposure_of(subject: Any) -> str:
-    """Which slots it, or the bandit inside it, counts as looked at."""
-    inside = getattr(getattr(subject, "base", None), "exposure", "observed")
-    return str(getattr(subject, "exposure", inside))
+    """Which slots it, or the bandit inside it, counts as exposed."""
+    for one in (subject, subject.base if isinstance(subject, Reduces) else None):
+        if isinstance(one, CountsExposure):
+            return str(one.exposure)
+    return "observed"
 
 
 def contexts(
-    problem: Problem, rng: np.random.Generator, rounds: int, n_arms: int = 4
+    problem: Problem, rng: np.random.Generator, rounds: int, **options: Any
 ) -> Iterator[Any]:
-    """Features inside the norm that the problem states: of arms, or of all items."""
+    """Features inside the norm that the problem states."""
+    kind = kind_of(problem)
     for _ in range(rounds):
-        if problem.n_items is None:
-            yield _features(rng, n_arms, problem.dimension, problem.feature_norm)
-        elif isinstance(problem.n_features, tuple):
-            p, q = problem.n_features
-            user = _features(rng, 1, p, 1.0)[0]
-            yield Bilinear(user, _items(rng, problem.n_items, q, problem.feature_norm))
-        else:
-            yield _items(rng, problem.n_items, problem.n_features, problem.feature_norm)
+        yield kind.random_context(rng, **options)
 
 
-def _features(rng: np.random.Generator, rows: int, d: int, norm: float) -> Matrix:
-    x = rng.normal(size=(rows, d))
-    scaled: Matrix = x * (norm / np.linalg.norm(x, axis=1, keepdims=True))
-    return scaled
-
-
-def _items(rng: np.random.Generator, rows: int, d: int, norm: float) -> Matrix:
-    """Items of different norms, so that no two of them are equal before anything is known."""
-    return _features(rng, rows, d, norm) * rng.uniform(0.5, 1.0, (rows, 1))
-
-
-def rewards(problem: Problem, rng: np.random.Generator) -> Any:
-    """Feedback inside its ranges: a reward vector, or what came of a ranking slot by slot."""
-    if problem.n_slots is None:
-        return rng.uniform(problem.low, problem.high)
-    low, high = np.array(list(problem.rewards.values())).T / problem.n_slots
-    exposed = (rng.random(problem.n_slots) < _LOOKED_AT).astype(np.float64)
-    earned = rng.uniform(low, high, (problem.n_slots, low.size))
-    return Shown(exposed, earned * exposed[:, None])
+def rewards(problem: Problem, action: Any, rng: np.random.Generator) -> Any:
+    """Feedback inside its ranges."""
+    return kind_of(problem).random_feedback(action, rng)
 
 
 def counted(shown: Shown, exposure: str) -> Shown:
@@ -89,27 +68,17 @@ def counted(shown: Shown, exposure: str) -> Shown:
 
 def vector(problem: Problem, action: Any, feedback: Any, exposure: str) -> Vector:
     """The reward vector that a feedback tells of."""
-    if problem.n_items is None:
-        plain: Vector = feedback
-        return plain
-    return totals(action, counted(feedback, exposure), problem.n_items)
+    if problem.kind == "ranking":
+        return totals(action, counted(feedback, exposure), problem.n_items or 0)
+    return kind_of(problem).observe(action, feedback).reward
 
 
 def spoil(context: Any) -> None:
     """What a caller does who uses the arrays of the context again."""
-    for array in (context.user, context.items) if isinstance(context, Bilinear) else (context,):
-        array[:] = np.nan
-
-
-def is_action(problem: Problem, context: Any, action: Any) -> bool:
-    """Whether it is an arm of the context, or a ranking of different items."""
-    if problem.n_items is None:
-        return isinstance(action, (int, np.integer)) and int(action) in range(len(context))
-    if not (isinstance(action, np.ndarray) and action.dtype == np.int64):
-        return False
-    items = set(action.tolist()) if action.ndim == 1 else set()
-    fits = action.shape == (problem.n_slots,) and len(items) == action.size
-    return fits and items <= set(range(problem.n_items))
+    parts = (context.user, context.items) if isinstance(context, Bilinear) else (context,)
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            part[:] = np.nan
 
 
 def key(action: Any) -> Any:
@@ -121,6 +90,8 @@ def bad_contexts(problem: Problem, good: Any) -> dict[str, Any]:
     """Contexts that must be refused, by what is wrong with them."""
     if isinstance(good, Bilinear):
         return _bad_products(good)
+    if not isinstance(good, np.ndarray):
+        return {"no context": None, "words for a context": "a"}
     d = problem.dimension
     spoilt, endless = good.copy(), good.copy()
     spoilt[1, 0], endless[0, 1] = np.nan, np.inf
@@ -169,6 +140,8 @@ def _bad_products(good: Bilinear) -> dict[str, Any]:
 
 def bad_rewards(problem: Problem, exposure: str = "observed") -> dict[str, Any]:
     """Feedback that must be refused, by what is wrong with it."""
+    if problem.kind not in ("arms", "ranking"):
+        return {"no feedback": None, "words for feedback": "a"}
     if problem.n_slots is None:
         n = problem.n_objectives
         return {

@@ -6,6 +6,7 @@ items that are not retired, in the order of their ids.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -35,7 +36,7 @@ _MOST = 2**62  # no catalogue is longer
 
 
 class Catalogue(NamedTuple):
-    """The items of the moment: ids of those not retired, and their features if they are kept."""
+    """The current items: ids of those not retired, and their features if they are kept."""
 
     ids: Ids
     features: Array  # (q, all items ever); empty (q, 0) where every context brings them
@@ -58,6 +59,14 @@ class Candidates(NamedTuple):
     places: Ids  # where these stand among the items not retired; empty: they are all of them
     pinned: Ids  # (slots,): the row of the item that a slot must show, or -1; empty: none
     kept: bool  # whether the features are those of the catalogue
+    norm: float = math.nan  # the largest |user (x) item|
+
+    def largest(self) -> str:
+        """Which features are the largest, in words."""
+        row = int(np.abs(self.items).max(axis=0).argmax())
+        return (
+            f"the features of item {self.ids[row]} go up to {np.abs(self.items[:, row]).max():.4g}"
+        )
 
 
 def sizes(problem: Problem) -> tuple[int, int]:

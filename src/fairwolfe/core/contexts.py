@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -50,17 +51,24 @@ class Bilinear:
 class Arms(NamedTuple):
     """A context that has been checked: what policies read.
 
-    `features` is (n_arms, d), or (1, d) with `per_arm` where all arms share it.
+    `features` is (n_arms, d), or (1, d) with `per_arm` where all arms share it; `norm` the largest
+    2-norm of a row.
     """
 
     features: Array
     n_arms: int
     per_arm: bool
+    norm: float = math.nan
 
     def row(self, arm: int) -> Array:
         """The features of an arm."""
         row: Array = self.features[0 if self.per_arm else arm]
         return row
+
+    def largest(self) -> str:
+        """Which features are the largest, in words."""
+        row = int(np.abs(self.features).max(axis=1).argmax())
+        return f"the features of arm {row} go up to {np.abs(self.features[row]).max():.4g}"
 
 
 def usual(context: Any, problem: Problem) -> bool:

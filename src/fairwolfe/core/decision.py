@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import NoneType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,23 +14,35 @@ from fairwolfe.core.brief import Brief, Summary, count, few, short
 from fairwolfe.core.packing import pack, unpack
 from fairwolfe.errors import InvalidInput
 
-__all__ = ["Choice", "Decision"]
+__all__ = ["NOTHING", "Choice", "Decision", "Info"]
 
-_MOST = 2**53  # decisions of an agent
+_DIGITS = 15  # of the number of a decision: no agent makes more, and a float holds them all
+
+
+class Info(NamedTuple):
+    """What is reported of a choice, and never learnt from by the base that made it.
+
+    reasons: what made the scores of a ranking, for `explain`
+    estimate: (optimistic) of the reward vector, where it was asked for
+    outlook: what live numbers need of the actions that were not chosen, where it was asked for
+    """
+
+    reasons: Any = None
+    estimate: Any = None
+    outlook: Any = None
+
+
+NOTHING = Info()
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a base chose, with what probability (None: unknown), and what its update needs.
-
-    `seen` is what live numbers need of the actions that were not chosen, where they were asked for.
-    """
+    """What a base chose, with what probability (None: unknown), and what its update needs."""
 
     action: Action
     probability: float | None
     evidence: Any
-    reasons: Any = None  # of a ranking: what made it, for people
-    seen: Any = None  # what live numbers need of the actions that were not chosen
+    info: Info = NOTHING
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -49,16 +61,22 @@ class Decision(Brief):
     action: Action
     probability: float | None
     evidence: Any
-    reasons: Any = field(default=None, repr=False, compare=False)  # for `explain` only
+    info: Info = field(default=NOTHING, repr=False, compare=False)  # not part of its bytes
+
+    def place(self) -> tuple[str, int]:
+        """The token of the agent that made it, and its number there; -1 where it has none."""
+        token, _, digits = self.id.rpartition("-")
+        number = int(digits) if digits.isdecimal() and len(digits) <= _DIGITS else -1
+        return token, number
 
     @property
     def number(self) -> int:
         """Its place among the decisions of the agent that made it; -1 where none did."""
-        try:
-            number = int(self.id[self.id.rfind("-") + 1 :])
-        except ValueError:
-            return -1
-        return number if 0 <= number < _MOST else -1
+        return self.place()[1]
+
+    def issued(self, id: str, t: int) -> Decision:
+        """The same as an agent hands it out, under an id of its own."""
+        return Decision(id, t, self.action, self.probability, self.evidence, self.info)
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value}" for name, value in self._facts().items())
@@ -92,13 +110,14 @@ class Decision(Brief):
         `fairness` the bonus for its exposure: their sum is the score. Known where the decision was
         made, and not part of its bytes.
         """
-        if self.reasons is None:
+        reasons = self.info.reasons
+        if reasons is None:
             raise InvalidInput(
                 f"there is nothing to explain of decision {self.id!r}: only rankings say what made "
                 "them, in the process that made them"
             )
-        names = self.reasons._fields
-        rows = zip(*(column.tolist() for column in self.reasons), strict=True)
+        names = reasons._fields
+        rows = zip(*(column.tolist() for column in reasons), strict=True)
         items = np.asarray(self.action).tolist()
         return [
             {"item": item, **dict(zip(names, row, strict=True))}

@@ -28,6 +28,7 @@ __all__ = [
 
 V = TypeVar("V")
 
+_OWN = ("arms", "ranking")  # kinds that a problem has by itself
 _FEW = 16  # numbers that Python has looked at before NumPy has begun
 
 
@@ -77,6 +78,8 @@ class Problem:
     parameter_norm: D_theta, bound on the 2-norm of the true parameters
     noise: overrides the theorem's sub-Gaussian constant
     n_arms: for `PerArm` contexts, where each arm has parameters of its own: how many there are
+    kind: of decision, a name in the registry; left empty it is "ranking" where there are items,
+        else "arms"
 
     >>> problem = Problem.arms(12, {"clicks": (0, 1), "minutes": (0, 120), "cost": (0, 0.05)})
     >>> problem.n_objectives, round(problem.diameter, 3)
@@ -95,6 +98,7 @@ class Problem:
     parameter_norm: float | None = None
     noise: float | None = None
     n_arms: int | None = None
+    kind: str = ""
 
     def __post_init__(self) -> None:
         pair = isinstance(self.n_features, (tuple, list))
@@ -122,6 +126,13 @@ class Problem:
                 )
             self._set("n_items", items)
             self._set("n_slots", slots)
+        own = "arms" if self.n_items is None else "ranking"
+        if not isinstance(self.kind, str) or (self.kind in _OWN and self.kind != own):
+            raise InvalidInput(
+                f"kind is {self.kind!r} and n_items is {self.n_items}; leave kind out for arms and "
+                "rankings, or give the name of another kind of decision"
+            )
+        self._set("kind", self.kind or own)
         if self.n_arms is not None:
             self._set("n_arms", whole_number("n_arms", self.n_arms))
         self._set("rewards", self._checked_rewards())

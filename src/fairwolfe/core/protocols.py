@@ -6,25 +6,59 @@ an argument; whatever `update` will need travels in the decision.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from inspect import signature
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairwolfe.core.arrays import Action, Matrix, Vector
+from fairwolfe.core.arrays import Action, IntVector, Matrix, Vector
+from fairwolfe.core.catalogue import Catalogue
 from fairwolfe.core.decision import Choice, Decision
 from fairwolfe.core.problem import Problem
 
 __all__ = [
+    "Averages",
     "Base",
+    "Bounded",
+    "Certifies",
+    "Commits",
+    "Compiled",
+    "CountsExposure",
+    "Decides",
+    "Directs",
     "Environment",
+    "Forecasts",
+    "Foresees",
+    "Forgets",
+    "HasItems",
+    "HoldsItems",
+    "KeepsArmsApart",
+    "LearnsDirection",
+    "Meets",
+    "Mends",
+    "Mixed",
     "Objective",
     "Oracle",
     "Policy",
+    "Prepares",
+    "Pursues",
+    "Reads",
+    "Recovers",
+    "Reduces",
+    "Regresses",
+    "Repairs",
+    "Reports",
+    "Retargets",
     "ScalarPolicy",
+    "Sized",
     "Smoothing",
     "Stored",
+    "Supports",
+    "Tuned",
+    "Undirected",
+    "has",
     "keeps",
 ]
 
@@ -57,6 +91,21 @@ class Objective(Protocol):
 
     def bind(self, problem: Problem) -> Objective:
         """Names become coordinates and sizes are checked; called by `init`."""
+
+
+@runtime_checkable
+class Sized(Protocol):
+    """An objective of a fixed number of coordinates."""
+
+    size: int | None
+
+
+@runtime_checkable
+class Mixed(Protocol):
+    """An objective of the exposures of items and of user-side rewards."""
+
+    n_users: int
+    """How many user-side rewards it takes."""
 
 
 @runtime_checkable
@@ -100,9 +149,9 @@ class Base(Protocol[S]):
         """Validate and allocate."""
 
     def act(self, state: S, context: Any, direction: Vector, rng: np.random.Generator) -> Choice:
-        """Choose; only reads the state."""
+        """Choose; only reads the state. The context has been read by the kind of the problem."""
 
-    def update(self, state: S, choice: Choice, direction: Vector, feedback: Any) -> S:
+    def update(self, state: S, choice: Choice, direction: Vector, observation: Any) -> S:
         """Learn; may write into the arrays of the state that it consumes."""
 
 
@@ -159,6 +208,287 @@ class Environment(Protocol[W]):
         """The linear oracle."""
 
 
+# --- powers: what a base may have besides ---------------------------------------------------------
+
+
+@runtime_checkable
+class Decides(Protocol):
+    """A base or policy for another kind of decision than arms."""
+
+    decides: str
+    """The name of the kind."""
+
+
+@runtime_checkable
+class CountsExposure(Protocol):
+    """A ranker with a rule of its own for what counts as exposed."""
+
+    exposure: Any
+    """ "observed", "shown" or "until_last_click"."""
+
+
+@runtime_checkable
+class Undirected(Protocol):
+    """A base that may not look at the direction, so that none is computed for it."""
+
+    needs_direction: bool
+
+
+@runtime_checkable
+class LearnsDirection(Protocol):
+    """A base that may learn from the direction, which then travels in the decision."""
+
+    extended: bool
+
+
+@runtime_checkable
+class Regresses(Protocol):
+    """A base over an oracle."""
+
+    regression: Any
+
+
+@runtime_checkable
+class KeepsArmsApart(Protocol):
+    """An oracle that may treat `PerArm` contexts otherwise than their flat form."""
+
+    blocks_are_flat: bool
+
+
+@runtime_checkable
+class Tuned(Protocol):
+    """A base with a constant that depends on f."""
+
+    def tuned(self, lipschitz: float) -> Any:
+        """The same with the Lipschitz constant of f filled in, where it was left open."""
+
+
+@runtime_checkable
+class Forecasts(Protocol):
+    """A base that can tell what it expects: with `act(..., estimate=True)` the choice has
+    `info.estimate`, an (optimistic) estimate of the reward vector.
+    """
+
+    def forecasts(self) -> bool:
+        """Whether it does, with its settings."""
+
+
+@runtime_checkable
+class Certifies(Protocol):
+    """A base that takes part in live numbers: with `act(..., look=(slope, doubt))` the choice has
+    `info.outlook`, what it knows of the actions that were not chosen.
+    """
+
+    delta: float
+    """The level of its confidence widths."""
+
+    def doubt(self, problem: Problem) -> Vector:
+        """What turns estimates into upper bounds; empty where there are no widths."""
+
+    def tally(self, outlook: Any, observation: Any) -> Vector:
+        """(3,) of <slope, r>: the largest optimistic value, and what choice and direction missed;
+        empty for an outlook of somebody else.
+        """
+
+
+@runtime_checkable
+class Commits(Protocol):
+    """A base that learns, and lets the reduction settle an answer, in one uninterruptible call."""
+
+    commits: bool
+
+    def commit(
+        self, state: Any, choice: Choice, direction: Vector, observation: Any, settling: Any
+    ) -> int:
+        """`update` and `kernels.settling.settle` in one; whether a certificate is due."""
+
+
+@runtime_checkable
+class Repairs(Protocol):
+    """A base whose regression can be computed afresh from its sums."""
+
+    ridge_used: float
+
+    def repair(self, state: Any) -> float:
+        """Do it in place; how far off it was."""
+
+    def drift(self, state: Any) -> float:
+        """How far off it was the last time."""
+
+
+@runtime_checkable
+class HoldsItems(Protocol):
+    """A ranker whose items can come and go."""
+
+    def catalogue(self, state: Any) -> Catalogue:
+        """The current items."""
+
+    def with_items(self, state: Any, features: Matrix) -> Any:
+        """The state with new items, by their features (new, q)."""
+
+    def without_items(self, state: Any, ids: IntVector) -> Any:
+        """The state in which these items are not shown any more."""
+
+    def with_features(self, state: Any, features: Matrix) -> Any:
+        """The state that keeps the features (n_items, q) of its items."""
+
+    def resume(self, problem: Problem, catalogue: Catalogue) -> Any:
+        """A fresh state of the shape of one with these items."""
+
+
+@runtime_checkable
+class Compiled(Protocol):
+    """Anything that calls kernels, so that they can be made ready before the first round."""
+
+    def kernels(self, about: Any) -> Iterable[Any]:
+        """The kernels: of a base for a problem, of a policy for a state."""
+
+
+# --- powers: what a policy may have besides -------------------------------------------------------
+
+
+@runtime_checkable
+class Reads(Protocol):
+    """A policy that takes checked contexts and answers, as the kind of its state reads them."""
+
+    def kind(self, state: Any) -> Any:
+        """The kind of decision, with the current items."""
+
+
+@runtime_checkable
+class Reduces(Protocol):
+    """A policy around a base."""
+
+    base: Any
+
+
+@runtime_checkable
+class Pursues(Protocol):
+    """A policy with an objective."""
+
+    objective: Any
+
+
+@runtime_checkable
+class Retargets(Protocol):
+    """A policy whose objective can be replaced; a state carries over."""
+
+    def with_objective(self, objective: Any) -> Any:
+        """The same policy for another f."""
+
+    def renewed(self, state: Any) -> Any:
+        """The state, without what was certified of the old f."""
+
+
+@runtime_checkable
+class Forgets(Protocol):
+    """A policy whose averages may fade."""
+
+    memory: float | None
+
+
+@runtime_checkable
+class Directs(Protocol):
+    """A policy that follows a direction."""
+
+    def direction(self, state: Any, rng: np.random.Generator) -> Vector:
+        """The current one."""
+
+
+@runtime_checkable
+class Foresees(Protocol):
+    """A policy that can decide as if the estimated reward had come."""
+
+    def foresee(self, state: Any, context: Any, rng: np.random.Generator) -> tuple[Decision, Any]:
+        """A decision, and the state to decide the next one of a batch from; nothing is learnt."""
+
+
+@runtime_checkable
+class Reports(Protocol):
+    """A policy with live numbers."""
+
+    def live(self, state: Any, delta: float, trusted: bool) -> Any:
+        """How far from the best reachable value."""
+
+
+@runtime_checkable
+class Recovers(Protocol):
+    """A policy whose update is all or nothing, also where an interrupt comes."""
+
+    def commits(self, state: Any) -> bool:
+        """Whether it is, in this state; `state.t` then tells whether an answer was applied."""
+
+
+@runtime_checkable
+class Mends(Protocol):
+    """A policy that can compute what it keeps afresh."""
+
+    def repair(self, state: Any) -> float:
+        """Do it in place; how far off it was."""
+
+    def drift(self, state: Any) -> float:
+        """How far off it was the last time; 0 where nothing is kept."""
+
+    def row_limit(self, state: Any) -> float:
+        """The largest norm of a row of features that can be learnt from."""
+
+
+@runtime_checkable
+class HasItems(Protocol):
+    """A policy over items that can come and go."""
+
+    def keep_items(self, state: Any, features: Any) -> Any:
+        """The state that keeps the features of its items, so that contexts need not bring them."""
+
+    def add_items(self, state: Any, features: Matrix) -> Any:
+        """The state with more items, the last ids."""
+
+    def retire_items(self, state: Any, ids: IntVector) -> Any:
+        """The state in which these items are not shown any more, nor seen by f."""
+
+    def resume(self, problem: Problem, arrays: Mapping[str, Any]) -> Any:
+        """A fresh state of the shape of the one that these arrays were saved from."""
+
+
+@runtime_checkable
+class Averages(Protocol):
+    """A state that keeps the average of the rewards itself, and counts them."""
+
+    average: Vector
+    t: int
+
+
+@runtime_checkable
+class Meets(Protocol):
+    """A reference policy, which may know the world."""
+
+    def meet(self, world: Any) -> Any:
+        """The policy in a world."""
+
+
+@runtime_checkable
+class Prepares(Protocol):
+    """An environment that calls kernels."""
+
+    def kernels(self) -> Iterable[Any]:
+        """The kernels that its methods call."""
+
+
+@runtime_checkable
+class Bounded(Protocol):
+    """An environment that says whether its rewards stay in the ranges of the problem."""
+
+    bounded: bool
+
+
+@runtime_checkable
+class Supports(Protocol):
+    """An environment that knows the set of its reachable averages exactly."""
+
+    def support(self, world: Any, direction: Vector) -> tuple[float, Vector]:
+        """max <direction, z> over that set, and its maximiser."""
+
+
 @runtime_checkable
 class Stored(Protocol):
     """A part of a state that is no array, such as another library's model, but can be saved."""
@@ -168,6 +498,11 @@ class Stored(Protocol):
 
     def load(self, saved: NDArray[np.uint8]) -> None:
         """Become what was dumped."""
+
+
+def has(subject: Any, power: Any) -> bool:
+    """Whether a subject has a power; unlike isinstance it leaves the other methods in sight."""
+    return isinstance(subject, power)
 
 
 def keeps(subject: Any, contract: Any) -> bool:

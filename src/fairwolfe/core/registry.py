@@ -1,4 +1,6 @@
-"""Every objective, smoothing, bandit, policy and environment by name, loaded when asked for.
+"""Every objective, smoothing, bandit, policy, environment and kind of decision by name.
+
+Loaded when asked for.
 
 A class of another package joins by an entry point, such as ``fairwolfe.objectives``::
 
@@ -35,6 +37,10 @@ KINDS: dict[str, dict[str, str]] = {
         "listening": "fairwolfe.environments:Listening",
         "mehrotra": "fairwolfe.environments:Mehrotra",
         "nonlinear": "fairwolfe.environments:Nonlinear",
+    },
+    "kinds": {
+        "arms": "fairwolfe.kinds:Arms",
+        "ranking": "fairwolfe.kinds:Ranking",
     },
     "objectives": {
         "at-least": "fairwolfe.objectives:AtLeast",

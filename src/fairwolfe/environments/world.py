@@ -7,7 +7,7 @@ the plain methods of the environment call the same kernel: one formula, the same
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -90,6 +90,7 @@ class RewardProgram(NamedTuple):
         return best_at(self.best, direction, tag, features, self.params, scores)
 
 
+@runtime_checkable
 class CompiledWorld(Protocol):
     """What an environment gives besides the contract so that the compiled loop can run it.
 

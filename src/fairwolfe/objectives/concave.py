@@ -203,6 +203,11 @@ class Concave(ABC):
         """Whether `prox` exists in closed form."""
         return True
 
+    @property
+    def has_gradient(self) -> bool:
+        """Whether the gradient is exact, not taken by differences."""
+        return True
+
     def kernels(self, n: int) -> Iterator[Kernel[..., None]]:
         """What the compiled gradient for n coordinates calls."""
         yield type(self).kernel

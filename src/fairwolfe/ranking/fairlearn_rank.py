@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -14,9 +13,8 @@ from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import kernel
 from fairwolfe.ranking.kernels import RANK
-from fairwolfe.ranking.policies import RankingPolicy, alone
+from fairwolfe.ranking.policies import Baseline
 from fairwolfe.ranking.ranker import Ranker, RankState
-from fairwolfe.reduction.frank_wolfe import FrankWolfe
 
 __all__ = ["FairLearnRank"]
 
@@ -54,13 +52,12 @@ class _DeprivedFirst(Ranker):
     rule = deprived_first
     counts = True
 
-    def init(self, problem: Problem, catalogue: Catalogue | None = None) -> RankState:
-        n_items = problem.n_items if catalogue is None else catalogue.ids.size
-        self._require_room(n_items or 0, problem.n_slots or 0)
-        return super().init(problem, catalogue)
+    def resume(self, problem: Problem, catalogue: Catalogue) -> RankState:
+        self._require_room(catalogue.ids.size, problem.n_slots or 0)
+        return super().resume(problem, catalogue)
 
     def with_items(self, state: RankState, features: Matrix) -> RankState:
-        self._require_room(state.catalogue.ids.size + len(features), state.slots.shape[1])
+        self._require_room(self.catalogue(state).ids.size + len(features), state.slots.shape[1])
         return super().with_items(state, features)
 
     def _require_room(self, n_items: int, n_slots: int) -> None:
@@ -82,7 +79,7 @@ class _DeprivedFirst(Ranker):
 
 
 @dataclass(frozen=True)
-class FairLearnRank(RankingPolicy):
+class FairLearnRank(Baseline):
     """LinUCBRank under the constraint that every item is shown in a share `minimum` of rankings.
 
     Slot by slot: an item that lags behind by more than `tolerance` rankings is shown, the one that
@@ -107,7 +104,6 @@ class FairLearnRank(RankingPolicy):
     tolerance: float = 1.0
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if not 0.0 <= self.minimum <= 1.0:
             raise InvalidInput(
                 f"minimum is {self.minimum!r}; give the share of rankings that must show each "
@@ -117,12 +113,10 @@ class FairLearnRank(RankingPolicy):
             raise InvalidInput(
                 f"tolerance is {self.tolerance!r:.80}; give a number of at least 0, in rankings"
             )
+        super().__post_init__()
 
-    @cached_property
-    def shell(self) -> FrankWolfe:
-        """The averages are kept as in the reduction."""
-        ranker = _DeprivedFirst(minimum=self.minimum, tolerance=self.tolerance, **self.settings())
-        return alone(ranker)
+    def ranker(self) -> Ranker:
+        return _DeprivedFirst(minimum=self.minimum, tolerance=self.tolerance, **self.settings())
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:

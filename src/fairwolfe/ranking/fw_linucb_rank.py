@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
 
-import numpy as np
-
-from fairwolfe.core.arrays import Vector
-from fairwolfe.objectives import Concave, EqualExposure, GiniEquality, TwoSided, Welfare
+from fairwolfe.objectives import EqualExposure, GiniEquality, TwoSided, Welfare
 from fairwolfe.ranking.linucb_rank import LinUCBRank
-from fairwolfe.ranking.policies import RankingPolicy
-from fairwolfe.reduction.frank_wolfe import FrankWolfe, State
-from fairwolfe.reduction.live import Live
+from fairwolfe.ranking.ranker import Settings
+from fairwolfe.reduction.frank_wolfe import FrankWolfe
 from fairwolfe.smoothing import Moreau
 
 __all__ = ["FWLinUCBRank"]
 
 
 @dataclass(frozen=True)
-class FWLinUCBRank(RankingPolicy):
-    """``FrankWolfe(objective, LinUCBRank(...))``: each ranking maximises an optimistic estimate of
+class FWLinUCBRank(Settings, FrankWolfe):
+    """`FrankWolfe` over ``LinUCBRank(...)``: each ranking maximises an optimistic estimate of
     <g, reward>, g the gradient of f at the averages so far.
 
     An item that got little exposure has a larger g_i, which is added to its score: fairness is an
@@ -45,32 +40,14 @@ class FWLinUCBRank(RankingPolicy):
     [1]
     """
 
-    objective: Concave
+    base: Any = field(init=False, repr=False, compare=False)
     smoothing: Any = field(default=None, kw_only=True)
-    memory: float | None = field(default=None, kw_only=True)
+    iterate: Literal["observed"] = field(default="observed", init=False, repr=False)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        self.shell  # noqa: B018  bad settings are refused here
-
-    @cached_property
-    def shell(self) -> FrankWolfe:
-        """The reduction over LinUCBRank."""
-        return FrankWolfe(
-            self.objective, LinUCBRank(**self.settings()), self.smoothing, self.memory
-        )
-
-    def direction(self, state: State, rng: np.random.Generator) -> Vector:
-        """grad f_t at the averages so far."""
-        return self.shell.direction(state, rng)
-
-    def live(self, state: State, delta: float = 0.05, trusted: bool = True) -> Live:
-        """How far from the best reachable value; see docs/live.md."""
-        return self.shell.live(state, delta, trusted)
-
-    def with_objective(self, objective: Concave) -> FWLinUCBRank:
-        """The same policy for another f."""
-        return replace(self, objective=objective)
+        Settings.__post_init__(self)
+        object.__setattr__(self, "base", LinUCBRank(**self.settings()))
+        FrankWolfe.__post_init__(self)
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:

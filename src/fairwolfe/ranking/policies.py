@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
 
-import numpy as np
-
-from fairwolfe.core.decision import Decision
-from fairwolfe.core.problem import Problem
 from fairwolfe.core.protocols import Base, Policy, ScalarPolicy, keeps
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.compile import Kernel
 from fairwolfe.objectives import Concave, EqualExposure, TwoSided
 from fairwolfe.ranking.ranker import Ranker, Settings
-from fairwolfe.reduction.frank_wolfe import FrankWolfe, State
+from fairwolfe.reduction.frank_wolfe import FrankWolfe
+from fairwolfe.reduction.state import State
 from fairwolfe.smoothing import Identity
 
-__all__ = ["RankingPolicy", "alone", "as_policy"]
+__all__ = ["Baseline", "alone", "as_policy"]
 
 UTILITY = TwoSided(EqualExposure(), beta=0.0)
 """The sum of the user-side rewards: what is maximised where nothing is said of the items."""
@@ -32,7 +28,7 @@ def alone(ranker: Ranker) -> FrankWolfe:
 def as_policy(given: Any) -> Any:
     """What is given as a policy (a ranker is one `alone`), or an error that says what to give."""
     if isinstance(given, type):
-        ranks = issubclass(given, (Ranker, RankingPolicy))
+        ranks = issubclass(given, (Ranker, FrankWolfe)) and given is not FrankWolfe
         wanted = f"an instance of it, {given.__name__}(...)" if ranks else _EXAMPLE
         raise InvalidInput(f"the policy is the class {given.__name__}; give {wanted}")
     if isinstance(given, Ranker):
@@ -52,40 +48,38 @@ def as_policy(given: Any) -> Any:
 _EXAMPLE = "FrankWolfe(objective, LinUCB())"
 
 
-class RankingPolicy(Settings):
-    """A policy that is a ranker inside the reduction."""
+@dataclass(frozen=True)
+class Baseline(Settings, FrankWolfe):
+    """A ranker that follows no objective of yours: it is for the users, in its own way.
 
-    @cached_property
+    The averages, items and files are those of the reduction.
+    """
+
+    objective: Any = field(default=None, init=False, repr=False, compare=False)
+    base: Any = field(init=False, repr=False, compare=False)
+    smoothing: Any = field(default=Identity(), init=False, repr=False, compare=False)
+    memory: Any = field(default=None, init=False, repr=False, compare=False)
+    iterate: Any = field(default="observed", init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        Settings.__post_init__(self)
+        object.__setattr__(self, "base", self.ranker())
+
     @abstractmethod
-    def shell(self) -> FrankWolfe:
-        """The averages, updates and items are those of the reduction."""
+    def ranker(self) -> Ranker:
+        """What ranks."""
 
-    def init(self, problem: Problem) -> State:
-        """Bind and allocate."""
-        return self.shell.init(problem)
+    @property
+    def followed(self) -> Concave:
+        """The sum of the user-side rewards."""
+        return UTILITY
 
-    def kernels(self, state: State) -> list[Kernel[..., Any]]:
-        """What the other methods can call in a state."""
-        return self.shell.kernels(state)
+    def with_objective(self, objective: Concave) -> NoReturn:
+        """Raise: there is none to replace."""
+        raise InvalidInput(
+            f"the objective of {self!r} cannot be replaced: it follows none; make another agent"
+        )
 
-    def act(self, state: State, context: Any, rng: np.random.Generator) -> Decision:
-        """Rank; only reads the state."""
-        return self.shell.act(state, context, rng)
-
-    def foresee(
-        self, state: State, context: Any, rng: np.random.Generator
-    ) -> tuple[Decision, State]:
-        """Rank, and go on as if the estimated reward had come; nothing is learnt."""
-        return self.shell.foresee(state, context, rng)
-
-    def update(self, state: State, decision: Decision, feedback: Any) -> State:
-        """Average the reward vector in and learn from the items that were looked at."""
-        return self.shell.update(state, decision, feedback)
-
-    def repair(self, state: State) -> float:
-        """Compute what is kept of the regression afresh, in place; how far off it was."""
-        return self.shell.repair(state)
-
-    def drift(self, state: State) -> float:
-        """How far the kept inverse was off when it was last computed afresh."""
-        return self.shell.drift(state)
+    def live(self, state: State, delta: float = 0.05, trusted: bool = True) -> NoReturn:
+        """Raise: without an objective there is no best value."""
+        raise InvalidInput(f"{self!r} has no objective, so it keeps no live numbers")

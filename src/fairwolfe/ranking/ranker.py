@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from fairwolfe.core.arrays import IntVector, Matrix, Vector
 from fairwolfe.core.brief import short
-from fairwolfe.core.catalogue import Candidates, Catalogue, candidates, sizes
-from fairwolfe.core.decision import Choice
+from fairwolfe.core.catalogue import Candidates, Catalogue, sizes
+from fairwolfe.core.decision import Choice, Info
 from fairwolfe.core.feedback import Shown
+from fairwolfe.core.kinds import require_kind
 from fairwolfe.core.problem import Problem
 from fairwolfe.core.restoring import require
 from fairwolfe.errors import IncompatibleState, InvalidInput
@@ -27,17 +27,17 @@ from fairwolfe.kernels.compile import Kernel
 from fairwolfe.kernels.limits import row_limit
 from fairwolfe.kernels.linalg import refresh
 from fairwolfe.kernels.settling import REFUSED, Settling
+from fairwolfe.kinds import Ranking
+from fairwolfe.kinds.exposures import EXPOSURES, Exposure
 from fairwolfe.oracles import LinearState, Ridge
 from fairwolfe.oracles.linear_state import refuse, repair
-from fairwolfe.ranking import observation
 from fairwolfe.ranking.kernels import look_along, rank_once, take_in, take_in_and_settle
-from fairwolfe.ranking.observation import EXPOSURES, Exposure
 
 __all__ = ["RankEvidence", "RankState", "Ranker", "Reasons", "Settings"]
 
 
 _NO_LOOK = (np.empty(0), np.empty(0))
-_WITHOUT_KNOWN, _ALL = 3, 2**62  # decisions of agents of file version 1 do not say it
+_OLDEST = 4  # fields of evidence that older versions have written; the first two are as here
 
 
 def _is_plain(array: Any, shape: tuple[int, ...]) -> bool:
@@ -50,10 +50,8 @@ def _is_plain(array: Any, shape: tuple[int, ...]) -> bool:
 class RankEvidence(NamedTuple):
     """What learning from a ranking needs: the user, and the features of the items by slot."""
 
-    user: Vector
+    user: Vector  # (p,)
     rows: Matrix  # (k, q); (0, q) where the state keeps the features
-    estimate: Vector  # of the reward vector; empty if nobody asked
-    known: int  # how many items had come by then: later ones are no matter of this ranking
 
 
 class RankState(NamedTuple):
@@ -93,11 +91,6 @@ class RankState(NamedTuple):
             "slots are looked at where they are shown",
         )
 
-    @property
-    def catalogue(self) -> Catalogue:
-        """The items of the moment."""
-        return Catalogue(np.flatnonzero(self.retired == 0.0), self.features, self.retired.size)
-
 
 class Reasons(NamedTuple):
     """Why the items of a ranking stand where they do, by slot."""
@@ -128,8 +121,7 @@ class Settings:
     exposure: Exposure = "observed"
     randomize: float = 0.0
 
-    ranks: ClassVar[bool] = True
-    """It ranks items; other bandits and policies choose an arm."""
+    decides: ClassVar[str] = "ranking"
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.exploration) and self.exploration >= 0.0):
@@ -157,33 +149,34 @@ class Ranker(Settings):
     counts: ClassVar[bool] = False
     """Whether the rule looks at how often items were exposed and shown."""
 
-    @cached_property
-    def exposure_code(self) -> int:
-        """The place of `exposure` among EXPOSURES, for kernels."""
-        return EXPOSURES.index(self.exposure)
-
     def rule_params(self, problem: Problem) -> Vector:
         """What the rule's kernel takes as params."""
         return np.empty(0)
 
-    def init(self, problem: Problem, catalogue: Catalogue | None = None) -> RankState:
-        """Validate and allocate; `catalogue` says which items are left, if some are retired."""
-        if problem.n_items is None or problem.n_slots is None:
-            raise InvalidInput(
-                f"{type(self).__name__} ranks items, and the problem has arms; make it with "
-                "Problem.ranking(...)"
-            )
-        n_rewards, (_, q) = len(problem.rewards), sizes(problem)
+    def init(self, problem: Problem) -> RankState:
+        """Validate and allocate."""
+        require_kind(self.decides, problem, type(self).__name__)
+        return self.resume(problem, Catalogue.of(problem))
+
+    def resume(self, problem: Problem, catalogue: Catalogue) -> RankState:
+        """A fresh state of the shape of one with these items."""
+        n_items = catalogue.total
+        retired = np.ones(n_items)
+        retired[catalogue.ids] = 0.0
         return RankState(
             problem,
             self._params(problem),
-            Ridge(self.ridge).allocate(1, n_rewards, problem.dimension),
-            np.zeros(problem.n_items),
-            np.zeros(problem.n_items),
-            np.zeros((2, problem.n_slots)),
-            np.empty((q, 0)),
-            np.zeros(problem.n_items),
+            Ridge(self.ridge).allocate(1, len(problem.rewards), problem.dimension),
+            np.zeros(n_items),
+            np.zeros(n_items),
+            np.zeros((2, problem.n_slots or 0)),
+            np.zeros_like(catalogue.features),
+            retired,
         )
+
+    def forecasts(self) -> bool:
+        """It can estimate a reward vector."""
+        return True
 
     def _params(self, problem: Problem) -> Vector:
         """Radii of the estimates: rewards of one item have 1/slots of the range of their sum."""
@@ -205,8 +198,7 @@ class Ranker(Settings):
     def kernels(self, problem: Problem) -> tuple[Kernel[..., Any], ...]:
         """What `act` and `update` call."""
         ranking = (rank_once, type(self).rule, estimates_of(sizes(problem)[1]), look_along)
-        learning = (observation.settle, take_in_and_settle, absorb_items, refresh)
-        return *ranking, *learning
+        return *ranking, take_in_and_settle, absorb_items, refresh
 
     def act(
         self,
@@ -224,8 +216,8 @@ class Ranker(Settings):
         """
         problem = state.problem
         given = context
-        if not isinstance(context, Candidates):
-            given = candidates(context, problem, state.catalogue)
+        if type(context) is not Candidates:
+            given = Ranking(problem, self.catalogue(state)).read(context)
         n, slots = given.ids.size, problem.n_slots or 0
         g = np.ascontiguousarray(direction, dtype=np.float64)
         if g.shape != (n + len(problem.rewards),):
@@ -266,11 +258,16 @@ class Ranker(Settings):
         rows = np.empty((0, len(given.items)))
         if not given.kept:
             rows = np.ascontiguousarray(given.items.T[ranking])
-        guess = self._estimate(state, given, ranking) if estimate else np.empty(0)
-        evidence = RankEvidence(given.user.copy(), rows, guess, state.exposed.size)
-        reasons = Reasons(told[0], told[1], told[2], plain)
-        seen = None if look is None else told[3:]
-        return Choice(given.ids[ranking], probability, evidence, reasons, seen)
+        return Choice(
+            given.ids[ranking],
+            probability,
+            RankEvidence(given.user.copy(), rows),
+            Info(
+                Reasons(told[0], told[1], told[2], plain),
+                self._estimate(state, given, ranking) if estimate else None,
+                None if look is None else told[3:],
+            ),
+        )
 
     def doubt(self, problem: Problem) -> Vector:
         """What turns estimates into upper bounds; empty where exposure is guessed from clicks."""
@@ -280,16 +277,16 @@ class Ranker(Settings):
         whole[0] = 1.0  # whatever the exploration
         return whole
 
-    def tally(self, seen: Matrix, feedback: Shown) -> Vector:
+    def tally(self, outlook: Matrix, observation: Shown) -> Vector:
         """Of <slope, r>: the largest optimistic value, and what the ranking missed by the
         estimates, of the slots that were looked at.
 
         Unlike arms, what exploring missed is part of the gap to f*: exposures are shared, and what
         a greedy ranking gains along a slope f does not gain.
         """
-        if seen.shape != (2, feedback.exposed.size):
+        if outlook.shape != (2, observation.exposed.size):
             return np.empty(0)
-        top, gap = seen @ feedback.exposed
+        top, gap = outlook @ observation.exposed
         return np.array([top, gap, gap])
 
     def _estimate(self, state: RankState, given: Candidates, ranking: IntVector) -> Vector:
@@ -306,55 +303,13 @@ class Ranker(Settings):
         total[state.exposed.size :] = chance @ np.clip(each, low, high)
         return total
 
-    def check_action(self, state: RankState, action: Any) -> IntVector:
-        """The ids of a ranking; it may come from bytes that anybody wrote."""
-        items = self._items(state, action)
-        if len(set(items.tolist())) < items.size:
-            raise InvalidInput(f"the action is {short(action, 80)}; a ranking shows an item once")
-        return items
-
-    @staticmethod
-    def _items(state: RankState, action: Any) -> IntVector:
-        slots = state.slots.shape[1]
-        fits = isinstance(action, np.ndarray) and action.dtype == np.int64
-        if not fits or action.shape != (slots,):
-            raise InvalidInput(
-                f"the action is {short(action, 80)}, of another problem; rankings have {slots} ids "
-                "here"
-            )
-        return np.ascontiguousarray(action)
-
-    def reward(self, state: RankState, choice: Choice, feedback: Any) -> tuple[Shown, Vector]:
-        """What counts as exposed of the feedback, and the reward vector, by id."""
-        slots, n_rewards = state.slots.shape[1], len(state.problem.rewards)
-        given = observation.arrays(feedback, slots, n_rewards)
-        items = self._items(state, choice.action)
-        total, seen = np.zeros(state.exposed.size + n_rewards), np.empty(slots)
-        wrong = observation.settle(
-            self.exposure_code, items, given.exposed, given.rewards, seen, total
-        )
-        if wrong:
-            observation.refuse(wrong, items, given)
-        return Shown(seen, given.rewards), total
-
-    def known(self, choice: Choice) -> int:
-        """How many items had come when the ranking was made."""
-        evidence = choice.evidence
-        if isinstance(evidence, tuple) and len(evidence) == _WITHOUT_KNOWN:
-            evidence = (*evidence, _ALL)
-        fits = isinstance(evidence, tuple) and len(evidence) == len(RankEvidence._fields)
-        if not fits or type(evidence[3]) is not int or evidence[3] < 0:
-            raise InvalidInput(
-                f"the evidence of the ranking is of another policy: {short(evidence, 80)}"
-            )
-        return evidence[3]
-
     def update(
-        self, state: RankState, choice: Choice, direction: Vector, feedback: Any
+        self, state: RankState, choice: Choice, direction: Vector, observation: Any
     ) -> RankState:
-        """Learn from the items that were looked at, in place."""
-        shown = self.reward(state, choice, feedback)[0]
-        lesson = self._lesson(state, choice, shown, self.known(choice))
+        """Learn from the items that were exposed, in place."""
+        kind = Ranking(state.problem, self.catalogue(state), self.exposure)
+        shown = kind.observe(choice.action, observation).observation
+        lesson = self._lesson(state, choice, shown, state.exposed.size)
         self._judge(state, choice, take_in(*lesson))
         return state
 
@@ -365,13 +320,13 @@ class Ranker(Settings):
         state: RankState,
         choice: Choice,
         direction: Vector,
-        feedback: Shown,
+        observation: Shown,
         settling: Settling,
     ) -> int:
-        """`update` with what `reward` made of the feedback, and `settle`, in one call."""
+        """`update` with a checked observation, and `settle`, in one call."""
         at_once: Any = take_in_and_settle
-        known = settling[3]  # as `settle` has it
-        due: int = at_once(*self._lesson(state, choice, feedback, known), *settling)
+        known = settling[3]  # items from there on came after the ranking
+        due: int = at_once(*self._lesson(state, choice, observation, known), *settling)
         self._judge(state, choice, due)
         return due
 
@@ -394,13 +349,14 @@ class Ranker(Settings):
         self, state: RankState, choice: Choice, shown: Shown, known: int
     ) -> tuple[Any, ...]:
         """What `take_in` takes. Evidence may come from bytes that anybody wrote."""
-        user, rows = choice.evidence[:2]
-        problem = state.problem
+        evidence, items, problem = choice.evidence, choice.action, state.problem
+        if not isinstance(evidence, tuple) or not 2 <= len(evidence) <= _OLDEST:
+            raise self._wild(state, choice)
+        user, rows = evidence[:2]
         p, q = sizes(problem)
-        items = self._items(state, choice.action)
         if type(rows) is np.ndarray and len(rows) == 0 and state.features.shape[1]:
             rows = np.ascontiguousarray(state.features.T[items])
-        if not (_is_plain(user, (p,)) and _is_plain(rows, (items.size, q))):
+        if not (_is_plain(user, (p,)) and _is_plain(rows, (state.slots.shape[1], q))):
             raise self._wild(state, choice)
         limit = row_limit(problem, self.ridge)
         counts = (state.exposed, state.shown, state.slots)
@@ -416,6 +372,10 @@ class Ranker(Settings):
     def repair(self, state: RankState) -> float:
         """Compute the inverse and the estimates from the design afresh; how far off they were."""
         return repair(state.oracle, self.ridge)
+
+    def drift(self, state: RankState) -> float:
+        """How far off the inverse was when it was last computed afresh."""
+        return state.oracle.drift
 
     owed: ClassVar[float] = 0.0
     """The share of the rankings that an item must be shown in. One that arrives late is taken to
@@ -436,3 +396,17 @@ class Ranker(Settings):
             features=kept,
             retired=np.concatenate([state.retired, new]),
         )
+
+    def catalogue(self, state: RankState) -> Catalogue:
+        """The current items."""
+        return Catalogue(np.flatnonzero(state.retired == 0.0), state.features, state.retired.size)
+
+    def without_items(self, state: RankState, ids: IntVector) -> RankState:
+        """The state in which these items are not shown any more."""
+        retired = state.retired.copy()
+        retired[ids] = 1.0
+        return state._replace(retired=retired)
+
+    def with_features(self, state: RankState, features: Matrix) -> RankState:
+        """The state that keeps the features (n_items, q) of its items."""
+        return state._replace(features=np.ascontiguousarray(features.T))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -12,9 +11,8 @@ from fairwolfe.core.arrays import Vector
 from fairwolfe.core.problem import Problem
 from fairwolfe.kernels.compile import kernel
 from fairwolfe.ranking.kernels import RANK
-from fairwolfe.ranking.policies import RankingPolicy, alone
+from fairwolfe.ranking.policies import Baseline
 from fairwolfe.ranking.ranker import Ranker
-from fairwolfe.reduction.frank_wolfe import FrankWolfe
 
 __all__ = ["UnbiasedLinUCBRank"]
 
@@ -57,7 +55,7 @@ class _Discounted(Ranker):
 
 
 @dataclass(frozen=True)
-class UnbiasedLinUCBRank(RankingPolicy):
+class UnbiasedLinUCBRank(Baseline):
     """LinUCBRank with the width of item i multiplied by 1 - exposures_i/(mean of a slot).
 
     The factor is 1 before anything was looked at; that of a frequent item can be negative, as
@@ -74,10 +72,8 @@ class UnbiasedLinUCBRank(RankingPolicy):
 
     clip: bool = field(default=False, kw_only=True)
 
-    @cached_property
-    def shell(self) -> FrankWolfe:
-        """The averages are kept as in the reduction."""
-        return alone(_Discounted(clip=self.clip, **self.settings()))
+    def ranker(self) -> Ranker:
+        return _Discounted(clip=self.clip, **self.settings())
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:

@@ -9,120 +9,42 @@ The generic algorithm of the paper. After t rewards, with z their average:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, Self
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self
 
 import numpy as np
 
-from fairwolfe.core.arrays import IntVector, Vector
+from fairwolfe.core.arrays import IntVector, Matrix, Vector
 from fairwolfe.core.brief import short
-from fairwolfe.core.catalogue import Candidates, Catalogue, candidates
-from fairwolfe.core.contexts import arms
 from fairwolfe.core.decision import Choice, Decision
+from fairwolfe.core.kinds import Kind, kind_of, require_kind
 from fairwolfe.core.problem import Problem, all_finite
-from fairwolfe.core.protocols import Base, ScalarPolicy, keeps
-from fairwolfe.core.restoring import require, require_counts
+from fairwolfe.core.protocols import (
+    Base,
+    Compiled,
+    Decides,
+    Repairs,
+    ScalarPolicy,
+    Tuned,
+    keeps,
+)
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import Kernel
-from fairwolfe.kernels.limits import row_limit
 from fairwolfe.kernels.settling import Settling, average_in, averages, settle
 from fairwolfe.objectives import Concave, GiniWelfare, Linear
-from fairwolfe.objectives.concave import finite_vector
 from fairwolfe.objectives.leaves import Leaves
-from fairwolfe.oracles import LinearState
-from fairwolfe.reduction.live import Live, Watch
+from fairwolfe.reduction import items
+from fairwolfe.reduction.direction import follow_once
+from fairwolfe.reduction.live import Live
+from fairwolfe.reduction.state import Plan, State, Trail
 from fairwolfe.reduction.windows import Windows, turn_over
 from fairwolfe.smoothing import Identity, Moreau, Randomized, default_smoothing
-from fairwolfe.smoothing.randomized import sampled
 
-__all__ = ["FrankWolfe", "Plan", "State"]
+__all__ = ["FrankWolfe"]
 
 _NOTHING = np.empty(0)
-
-
-class Plan(NamedTuple):
-    """What a policy and a problem make together; it never changes and is not saved."""
-
-    problem: Problem
-    objective: Concave
-    smoothing: Identity | Moreau | Randomized
-    base: Any
-    forget: float
-    watch: Watch
-    catalogue: Catalogue | None = None  # of a ranking: the items of the moment
-    coordinates: IntVector | None = None  # those that f sees, where items are retired
-    row_limit: float = np.inf  # the largest norm of a row of features that can be learnt from
-    commits: bool = False  # an answer is one kernel, which no interrupt can tear
-
-    def age(self, t: int) -> int:
-        """t for the smoothing: with memory, the number of rewards that the average still holds."""
-        return t if self.forget == 0.0 else min(t, int(1.0 / self.forget))
-
-    def seen(self, vector: Vector) -> Vector:
-        """The coordinates that f sees."""
-        return vector if self.coordinates is None else vector[self.coordinates]
-
-    def aligned(self, vector: Vector, given: Candidates) -> Vector:
-        """Of a vector that f sees: the numbers of the candidates, then those of the rewards."""
-        if given.places.size == 0 or self.catalogue is None:
-            return vector
-        return np.concatenate([vector[given.places], vector[self.catalogue.ids.size :]])
-
-    def whole(self, vector: Vector) -> Vector:
-        """All coordinates, from those that f sees: 0 for the others."""
-        if self.coordinates is None:
-            return vector
-        out = np.zeros(self.problem.n_objectives)
-        out[self.coordinates] = vector
-        return out
-
-
-class State(NamedTuple):
-    """Sums of the iterate and of the rewards, over how many rounds; the base's; live numbers."""
-
-    plan: Plan
-    totals: Vector
-    earned: Vector
-    clocks: Vector
-    direction: Vector  # the running one
-    counters: Vector
-    base: Any
-    live: Windows
-
-    def restored(self) -> None:
-        """After arrays have been read from a file: refuse times that cannot be."""
-        require_counts("counters", self.counters)
-        passed = (self.clocks >= 0.0) & (self.clocks <= self.counters[0])
-        require("clocks", self.clocks, passed, "clocks run from 0 to the number of rewards")
-
-    @property
-    def t(self) -> int:
-        """The number of rewards averaged in."""
-        return int(self.counters[0])
-
-    @property
-    def iterate(self) -> Vector:
-        """z, as f sees it."""
-        return self._over(self.totals)
-
-    @property
-    def average(self) -> Vector:
-        """The average observed reward, as f sees it."""
-        return self._over(self.earned)
-
-    def _over(self, sums: Vector) -> Vector:
-        out = np.empty(sums.size)
-        averages(sums, self.clocks, out)
-        return self.plan.seen(out)
-
-
-class Trail(NamedTuple):
-    """What `update` needs of a decision, besides what the base needs."""
-
-    base: Any
-    rho: Vector | None
-    direction: Vector | None
-    live: tuple[int, Vector] | None
+_OLDEST = 4  # fields of the trail of a decision from 0.1.0 before items knew when they came
 
 
 @dataclass(frozen=True)
@@ -156,8 +78,8 @@ class FrankWolfe:
     objective: Concave
     base: Any
     smoothing: Identity | Moreau | Randomized | None = None
-    memory: float | None = None
-    iterate: Literal["observed", "optimistic"] = "observed"
+    memory: float | None = field(default=None, kw_only=True)
+    iterate: Literal["observed", "optimistic"] = field(default="observed", kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.objective, Concave):
@@ -174,180 +96,99 @@ class FrankWolfe:
         if self.iterate not in ("observed", "optimistic"):
             raise InvalidInput(f"iterate is {self.iterate!r}; give 'observed' or 'optimistic'")
 
-    def init(self, problem: Problem, catalogue: Catalogue | None = None) -> State:
-        """Bind everything to the problem (its items that are not retired) and allocate."""
-        plan = self.plan(problem, catalogue)
-        if plan.catalogue is not None and self.iterate == "optimistic":
-            raise InvalidInput(
-                "the optimistic iterate needs an estimate of exposures, and position weights are "
-                "unknown; rankings go with iterate='observed'"
-            )
-        totals, earned, clocks, direction = np.zeros((4, problem.n_objectives))
-        base = plan.base.init(problem) if catalogue is None else plan.base.init(problem, catalogue)
-        live = Windows.start(plan.watch.problem.n_objectives)
-        return State(plan, totals, earned, clocks, direction, np.zeros(1), base, live)
+    @property
+    def decides(self) -> str:
+        """The kind of decision: that of the base."""
+        return self.base.decides if isinstance(self.base, Decides) else "arms"
 
-    def kernels(self, state: State) -> list[Kernel[..., Any]]:
-        """What the other methods can call in a state, so that they are ready before the first.
+    @property
+    def followed(self) -> Concave:
+        """The function whose gradient is followed."""
+        return self.objective
 
-        See `fairwolfe.kernels.compile.ready`. A base without kernels need not have the method.
-        """
-        plan = state.plan
-        n = plan.watch.problem.n_objectives
-        own: list[Kernel[..., Any]] = [settle, averages, average_in, turn_over]
-        if isinstance(plan.smoothing, Randomized):
-            own.append(sampled)
-        if hasattr(plan.base, "kernels"):
-            own.extend(plan.base.kernels(plan.problem))
-        return [*plan.objective.kernels(n), *Leaves.kernels(plan.objective, n), *own]
+    # --- the contract -------------------------------------------------------------------------
 
-    def plan(self, problem: Problem, catalogue: Catalogue | None = None) -> Plan:
-        """Everything bound to a problem; to the items of the catalogue, where some are retired."""
-        coordinates, seen = None, problem
-        if catalogue is None and problem.n_items is not None:
-            catalogue = Catalogue.of(problem)
-        elif catalogue is not None and catalogue.ids.size < (problem.n_items or 0):
-            seen = replace(problem, n_items=catalogue.ids.size)
-            users = np.arange(problem.n_items or 0, problem.n_objectives)
-            coordinates = np.concatenate([catalogue.ids, users])
-        n = seen.n_objectives
-        objective = self.objective.bind(seen)
-        smoothing = self.smoothing or default_smoothing(objective, n)
+    def init(self, problem: Problem) -> State:
+        """Bind everything to the problem and allocate."""
+        plan = self.plan(kind_of(problem))
+        return self.fresh(plan, plan.base.init(problem))
+
+    def plan(self, kind: Kind) -> Plan:
+        """Everything bound to a kind of decision: its problem, and the items that it has left."""
+        require_kind(self.decides, kind.problem, type(self.base).__name__)
+        seen = kind.seen
+        objective = self.followed.bind(seen)
+        smoothing = self.smoothing or default_smoothing(objective, seen.n_objectives)
         base = self.base
-        if hasattr(base, "tuned"):
-            base = base.tuned(objective.lipschitz(n))
-        forget = 0.0 if self.memory is None else 1.0 - 0.5 ** (1.0 / self.memory)
-        smoothed = smoothing.bind(seen, objective)
-        watch = Watch(seen, objective, smoothed, base, forget)
-        limit = row_limit(problem, getattr(base, "ridge_used", 0.0))
-        commits = getattr(base, "commits", False)
-        seen_by = (watch, catalogue, coordinates)
-        return Plan(problem, objective, smoothed, base, forget, *seen_by, limit, commits)
+        if isinstance(base, Tuned):
+            base = base.tuned(objective.lipschitz(seen.n_objectives))
+        plan = Plan(
+            kind.fitted(base),
+            objective,
+            smoothing.bind(seen, objective),
+            base,
+            0.0 if self.memory is None else 1.0 - 0.5 ** (1.0 / self.memory),
+            self.iterate == "optimistic",
+        )
+        if plan.optimistic and kind.not_optimistic:
+            raise InvalidInput(f"{kind.not_optimistic}; use iterate='observed'")
+        if plan.optimistic and not plan.forecasts:
+            raise InvalidInput(f"{base!r} cannot estimate a reward vector; use iterate='observed'")
+        return plan
+
+    @staticmethod
+    def fresh(plan: Plan, base: Any) -> State:
+        """The state of a plan before the first reward, around a base's."""
+        totals, earned, clocks, direction = np.zeros((4, plan.kind.problem.n_objectives))
+        live = Windows.start(plan.kind.seen.n_objectives)
+        return State(plan, totals, earned, clocks, direction, np.zeros(1), base, live)
 
     def direction(self, state: State, rng: np.random.Generator) -> Vector:
         """grad f_t(z); for Randomized smoothing, its running average."""
-        if not getattr(state.plan.base, "needs_direction", True):
-            return state.direction
-        smoothing, age = state.plan.smoothing, state.plan.age(state.t)
-        z = state.iterate
-        try:
-            g = smoothing.direction(state.plan.objective, z, age, rng)
-        except InvalidInput:
-            # Rewards beyond their ranges have taken z out of the domain of f: `bind` has seen to it
-            # that the ranges are inside.
-            seen = state.plan.watch.problem
-            inside = np.clip(z, seen.low, seen.high)
-            if np.array_equal(inside, z):
-                raise
-            g = smoothing.direction(state.plan.objective, inside, age, rng)
-        if not smoothing.averaged:
-            return g
-        weight = smoothing.mix(age)
-        return (1.0 - weight) * state.plan.seen(state.direction) + weight * g
+        compass = state.plan.compass
+        return state.direction if compass is None else compass.at(state, rng)
 
     def act(self, state: State, context: Any, rng: np.random.Generator) -> Decision:
-        """Choose for the direction of the moment; only reads the state."""
-        return self._decide(state, context, rng, estimate=False)
-
-    def foresee(
-        self, state: State, context: Any, rng: np.random.Generator
-    ) -> tuple[Decision, State]:
-        """Choose, and go on as if the estimated reward had come; nothing is learnt.
-
-        Decisions that are made before any feedback can come, one after the other on such states,
-        spread over the rewards; all on one state they would repeat one direction.
-        """
-        decision = self._decide(state, context, rng, estimate=True)
-        base, rho, followed, _ = decision.evidence
-        ahead = state._replace(
-            totals=state.totals.copy(),
-            earned=state.earned.copy(),
-            clocks=state.clocks.copy(),
-            direction=state.direction if followed is None else followed,
-            counters=state.counters.copy(),
-        )
-        average_in(
-            base.estimate,
-            base.estimate,
-            state.plan.forget,
-            0,
-            0,
-            ahead.totals,
-            ahead.earned,
-            ahead.clocks,
-            ahead.counters,
-        )
-        if rho is None:  # nobody needs the estimate any more, and it may be long
-            trail = decision.evidence._replace(base=base._replace(estimate=np.empty(0)))
-            decision = replace(decision, evidence=trail)
-        return decision, ahead
+        """Choose for the current direction; only reads the state."""
+        return self._decide(state, context, rng, state.plan.optimistic)
 
     def _decide(
         self, state: State, context: Any, rng: np.random.Generator, estimate: bool
     ) -> Decision:
-        plan = state.plan
+        plan, kind = state.plan, state.plan.kind
+        given = kind.read(context)
         g = self.direction(state, rng)
-        optimistic = self.iterate == "optimistic"
-        options: dict[str, Any] = {"estimate": True} if optimistic or estimate else {}
-        look = plan.watch.look(state.live)
-        aimed = g
-        if plan.catalogue is None:
-            given: Any = arms(context, plan.problem)
+        aimed = kind.aligned(g, given)
+        slope = state.live.slope if plan.certifies else None
+        if slope is not None:
+            look = kind.aligned(slope, given), plan.watch.doubt
+            options: dict[str, Any] = (
+                {"estimate": True, "look": look} if estimate else {"look": look}
+            )
+            choice = plan.base.act(state.base, given, aimed, rng, **options)
+        elif estimate:
+            choice = plan.base.act(state.base, given, aimed, rng, estimate=True)
         else:
-            given = candidates(context, plan.problem, plan.catalogue)
-            aimed = plan.aligned(g, given)
-            look = None if look is None else (plan.aligned(look[0], given), look[1])
-        if look is not None:
-            options["look"] = look
-        choice = plan.base.act(state.base, given, aimed, rng, **options)
-        follows = plan.smoothing.averaged or getattr(plan.base, "extended", False)
+            choice = plan.base.act(state.base, given, aimed, rng)
+        info = choice.info
         trail = Trail(
             choice.evidence,
-            choice.evidence.estimate if optimistic else None,
-            plan.whole(g) if follows else None,
-            None if choice.seen is None else (state.live.serial, choice.seen),
+            info.estimate if plan.optimistic else None,
+            kind.whole(g) if plan.follows else None,
+            None if info.outlook is None else (state.live.serial, info.outlook),
+            state.totals.size,
         )
         # Given a random direction, the base's probability is not that of the action.
         probability = None if plan.smoothing.averaged else choice.probability
-        return Decision("", state.t, choice.action, probability, trail, choice.reasons)
+        return Decision("", state.t, choice.action, probability, trail, info)
 
     def update(self, state: State, decision: Decision, feedback: Any) -> State:
         """Average the reward vector in and let the base learn from it: both or neither."""
-        plan = state.plan
-        trail = decision.evidence  # a Trail, or a tuple read from bytes
-        if not isinstance(trail, tuple) or len(trail) != len(Trail._fields):
-            raise _foreign(decision)
-        evidence, rho, followed, seen = trail
+        plan, kind = state.plan, state.plan.kind
+        observation, reward, _ = kind.observe(decision.action, feedback)
+        evidence, rho, followed, outlook, first, stop = self._recalled(state, decision, reward)
         choice = Choice(decision.action, decision.probability, evidence)
-        first = stop = 0
-        if plan.catalogue is None:
-            reward = earned = finite_vector("the reward", feedback)
-            if reward.size != plan.problem.n_objectives:
-                raise InvalidInput(
-                    f"the reward has {reward.size} numbers; give {plan.problem.n_objectives}, in "
-                    f"the order {', '.join(plan.problem.rewards)}"
-                )
-        else:
-            earned, reward = plan.base.reward(state.base, choice, feedback)
-            stop = plan.problem.n_items or 0
-            # A base that learns nothing keeps nothing to say how many items there were.
-            first = min(plan.base.known(choice), stop) if plan.commits else stop
-            older = isinstance(followed, np.ndarray) and followed.ndim == 1
-            if older and followed.size < reward.size:
-                # Items were added since: what is followed for them stays as it is.
-                old = followed.size - len(plan.problem.rewards)
-                followed = np.concatenate(
-                    [followed[:old], state.direction[old:stop], followed[old:]]
-                )
-        if (rho is None) == (self.iterate == "optimistic") or (
-            followed is None and getattr(plan.base, "extended", False)
-        ):
-            raise _foreign(decision)
-        for vector in (rho, followed):
-            if vector is not None and not _fits(vector, reward):
-                raise _foreign(decision)
-        tallied = plan.watch.tally(state.live, seen, earned, decision.id)
-        g = state.direction if followed is None else followed
+        tallied = plan.watch.tally(state.live, outlook, observation, decision.id)
         settling: Settling = (
             reward,
             reward if rho is None else rho,
@@ -361,40 +202,147 @@ class FrankWolfe:
             state.clocks,
             state.counters,
             _NOTHING if tallied is None else tallied,
-            plan.seen(reward),
+            kind.sees(reward),
             -1.0 if tallied is None else float(decision.number),
             *state.live.now,
         )
+        g = state.direction if followed is None else followed
         base = state.base
         if plan.commits:
-            due = plan.base.commit(base, choice, g, earned, settling)
+            due = plan.base.commit(base, choice, g, observation, settling)
         else:
             if tallied is not None and not all_finite(tallied):
                 raise _foreign(decision)
-            base = plan.base.update(base, choice, g, earned)
+            base = plan.base.update(base, choice, g, observation)
             due = settle(*settling)
         if due:
             plan.watch.gather(state.live, state.iterate, plan.age(state.t))
         return state if base is state.base else state._replace(base=base)
 
+    @staticmethod
+    def _recalled(
+        state: State, decision: Decision, reward: Vector
+    ) -> tuple[Any, Vector | None, Vector | None, Any, int, int]:
+        """What a decision remembers, checked, since it may come from bytes that anybody wrote: the
+        evidence of the base, rho, the direction, the outlook, and which coordinates joined later.
+        """
+        plan, trail = state.plan, decision.evidence
+        if not isinstance(trail, tuple) or len(trail) not in (_OLDEST, len(Trail._fields)):
+            raise _foreign(decision)
+        evidence, rho, followed, outlook = trail[:_OLDEST]
+        size = trail[_OLDEST] if len(trail) > _OLDEST else None
+        first, stop = plan.kind.joined(None)
+        if size != reward.size and size is not None:
+            if type(size) is not int or not 0 < size < reward.size:
+                raise _foreign(decision)
+            first, stop = plan.kind.joined(size)
+        if isinstance(followed, np.ndarray) and followed.ndim == 1 and followed.size < reward.size:
+            followed = plan.kind.caught_up(followed, state.direction)
+        if (rho is None) == plan.optimistic or (followed is None and plan.extended):
+            raise _foreign(decision)
+        for vector in (rho, followed):
+            if vector is not None and not _fits(vector, reward):
+                raise _foreign(decision)
+        return evidence, rho, followed, outlook, first, stop
+
+    # --- powers -------------------------------------------------------------------------------
+
+    def kind(self, state: State) -> Kind:
+        """The kind of decision, with the current items."""
+        return state.plan.kind
+
+    def commits(self, state: State) -> bool:
+        """Whether an update is all or nothing, also where an interrupt comes."""
+        return state.plan.commits
+
+    def foresee(
+        self, state: State, context: Any, rng: np.random.Generator
+    ) -> tuple[Decision, State]:
+        """Choose, and continue as if the estimated reward had come; nothing is learnt.
+
+        Decisions that are made before any feedback can come, one after the other on such states,
+        spread over the rewards; all on one state they would repeat one direction.
+        """
+        plan = state.plan
+        if not plan.forecasts:
+            raise InvalidInput(
+                f"{plan.base!r} cannot estimate a reward vector; use act_many without advance"
+            )
+        decision = self._decide(state, context, rng, True)
+        estimate, followed = decision.info.estimate, decision.evidence.direction
+        ahead = state._replace(
+            totals=state.totals.copy(),
+            earned=state.earned.copy(),
+            clocks=state.clocks.copy(),
+            direction=state.direction if followed is None else followed,
+            counters=state.counters.copy(),
+        )
+        average_in(
+            estimate,
+            estimate,
+            plan.forget,
+            0,
+            0,
+            ahead.totals,
+            ahead.earned,
+            ahead.clocks,
+            ahead.counters,
+        )
+        return decision, ahead
+
+    def kernels(self, state: State) -> list[Kernel[..., Any]]:
+        """What the other methods can call in a state, so that they are ready before the first."""
+        plan = state.plan
+        n = plan.kind.seen.n_objectives
+        own: list[Kernel[..., Any]] = [settle, averages, average_in, turn_over, follow_once]
+        own.extend(plan.kind.kernels())
+        if isinstance(plan.base, Compiled):
+            own.extend(plan.base.kernels(plan.kind.problem))
+        return [*plan.objective.kernels(n), *Leaves.kernels(plan.objective, n), *own]
+
     def repair(self, state: State) -> float:
         """Compute what is kept of the regression afresh, in place; how far off it was."""
-        if not hasattr(state.plan.base, "repair"):
+        if not isinstance(state.plan.base, Repairs):
             raise InvalidInput(f"{state.plan.base!r} keeps nothing that could be computed afresh")
         return float(state.plan.base.repair(state.base))
 
     def drift(self, state: State) -> float:
         """How far the kept inverse was off when it was last computed afresh; 0 where none is."""
-        oracle = getattr(state.base, "oracle", None)
-        return oracle.drift if isinstance(oracle, LinearState) else 0.0
+        base = state.plan.base
+        return base.drift(state.base) if isinstance(base, Repairs) else 0.0
+
+    def row_limit(self, state: State) -> float:
+        """The largest norm of a row of features that can be learnt from."""
+        return state.plan.row_limit
 
     def live(self, state: State, delta: float = 0.05, trusted: bool = True) -> Live:
         """How far from the best reachable value; see `Live` and docs/live.md."""
         return state.plan.watch.report(state.live, state.average, state.t, delta, trusted)
 
-    def with_objective(self, objective: Concave) -> FrankWolfe:
+    def with_objective(self, objective: Concave) -> Self:
         """The same policy for another f; a state carries over, since f is not part of it."""
         return replace(self, objective=objective)
+
+    def renewed(self, state: State) -> State:
+        """The state, without what was certified of an old f."""
+        state.live.restart()
+        return state
+
+    def keep_items(self, state: State, features: Any) -> State:
+        """The state that keeps the features of its items, so that contexts need not bring them."""
+        return items.keep_items(self, state, features)
+
+    def add_items(self, state: State, features: Matrix) -> State:
+        """The state with more items, the last ids; features (new, q)."""
+        return items.add_items(self, state, features)
+
+    def retire_items(self, state: State, ids: IntVector) -> State:
+        """The state in which these items are not shown any more, nor seen by f."""
+        return items.retire_items(self, state, ids)
+
+    def resume(self, problem: Problem, arrays: Mapping[str, Any]) -> State:
+        """A fresh state of the shape of the one that these arrays were saved from."""
+        return items.resume(self, problem, arrays)
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:

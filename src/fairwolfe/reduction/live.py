@@ -11,19 +11,19 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from fairwolfe.core.arrays import Vector
-from fairwolfe.core.problem import Problem
+from fairwolfe.core.kinds import Kind
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Concave
 from fairwolfe.objectives.leaves import Leaves
 from fairwolfe.reduction.windows import Windows
-from fairwolfe.smoothing import Identity, Moreau, Randomized
+from fairwolfe.smoothing import Moreau
 
 __all__ = ["Live", "Watch"]
 
@@ -81,102 +81,55 @@ class Live:
         return f"{round(number, digits) + 0.0:,.{digits}f}"
 
 
-@dataclass(frozen=True)
 class Watch:
-    """What keeps the windows of a policy in a problem; made by `init`, it never changes."""
+    """What keeps the windows of a plan; it never changes."""
 
-    problem: Problem
-    objective: Concave
-    smoothing: Identity | Moreau | Randomized
-    base: Any
-    forget: float
-
-    def __getstate__(self) -> dict[str, Any]:
-        # What was made on the way holds addresses and scratch, which belong to this process.
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+    def __init__(self, plan: Any) -> None:
+        self.plan = plan
+        self.kind: Kind = plan.kind
+        self.objective: Concave = plan.objective
 
     @cached_property
     def leaves(self) -> Leaves:
         """f, leaf by leaf."""
-        return Leaves(self.objective, self.problem.n_objectives)
-
-    def extent(self, slope: Vector) -> tuple[float, float]:
-        """The largest <slope, z> of a reward vector z, and the range of the best of a context."""
-        low, high = self.problem.low, self.problem.high
-        slots = self.problem.n_slots
-        if slots is None:
-            top = np.maximum(slope * low, slope * high).sum()
-            return float(top), float(np.abs(slope) @ (high - low))
-        best, worst = self._by_item(slope)
-        top = np.maximum(np.sort(best)[-slots:], 0.0).sum()
-        # Every slot is filled, also where nothing good is left, and may or may not be looked at.
-        return float(top), float(top - np.minimum(np.sort(worst)[-slots:], 0.0).sum())
-
-    def _by_item(self, slope: Vector) -> tuple[Vector, Vector]:
-        """The most and the least that an item can bring to <slope, z> if it is looked at."""
-        m, slots = self.problem.n_items or 0, self.problem.n_slots or 1
-        ranges = np.array(list(self.problem.rewards.values())) / slots
-        ends = slope[m:, None] * ranges
-        return slope[:m] + ends.max(axis=1).sum(), slope[:m] + ends.min(axis=1).sum()
-
-    def corner(self, slope: Vector, z: Vector) -> Vector:
-        """A reward vector of largest <slope, z>; where the slope is 0, as it is in z."""
-        low, high = self.problem.low, self.problem.high
-        point: Vector = np.where(slope > 0.0, high, np.where(slope < 0.0, low, z))
-        if self.problem.n_slots is not None:
-            m = self.problem.n_items or 0
-            best = self._by_item(slope)[0]
-            shown = np.argsort(best)[-self.problem.n_slots :]
-            shown = shown[best[shown] > 0.0]
-            point[:m] = 0.0
-            point[shown] = 1.0
-            point[m:] *= shown.size / self.problem.n_slots
-        return point
-
-    @cached_property
-    def sees(self) -> bool:
-        """Whether the base tells what the other actions promised."""
-        return hasattr(self.base, "tally")
+        return Leaves(self.objective, self.kind.seen.n_objectives)
 
     @cached_property
     def refusal(self) -> str:
         """Why nothing is guaranteed, whatever is seen; empty if something may be."""
-        if not self.sees or not self.base.doubt(self.problem).size:
-            return f"{type(self.base).__name__} has no confidence widths here"
-        if self.forget > 0.0:
+        base, problem = self.plan.base, self.kind.seen
+        if not self.plan.certifies or not base.doubt(problem).size:
+            return f"{type(base).__name__} has no confidence widths here"
+        if self.plan.forget > 0.0:
             return "with a memory the theorems do not apply"
-        if self.problem.parameter_norm is None:
+        if problem.parameter_norm is None:
             return "the problem states no parameter_norm, on which confidence widths rest"
-        if not all(getattr(leaf, "has_gradient", True) for leaf in self.leaves.leaves):
+        if not all(leaf.has_gradient for leaf in self.leaves.leaves):
             return "the gradient of the objective is taken by differences"
         return ""
 
     @cached_property
     def doubt(self) -> Vector:
         """What turns the base's estimates into upper bounds; empty if none are asked for."""
-        doubt: Vector = np.empty(0) if self.refusal else self.base.doubt(self.problem)
+        if self.refusal:
+            return np.empty(0)
+        doubt: Vector = self.plan.base.doubt(self.kind.seen)
         return doubt
 
     # --- while decisions are made and answered ------------------------------------------------
 
-    def look(self, windows: Windows) -> tuple[Vector, Vector] | None:
-        """The slope that the base is to look along, and the doubt; None if nothing is asked."""
-        if not (self.sees and windows.measures):
-            return None
-        return windows.now.slope, self.doubt
-
-    def tally(self, windows: Windows, seen: Any, feedback: Any, what: str) -> Vector | None:
+    def tally(self, windows: Windows, seen: Any, observation: Any, what: str) -> Vector | None:
         """The numbers of an answered decision, None if it does not count; InvalidInput if forged.
 
         Those of earlier windows do not count: the certificate that they belong to is forgotten.
         """
         if seen is None:
-            return None if windows.measures else _NOTHING
+            return _NOTHING if windows.slope is None else None
         pair = isinstance(seen, tuple) and len(seen) == 2 and type(seen[0]) is int
         if pair and isinstance(seen[1], np.ndarray) and seen[1].dtype == np.float64:
             if seen[0] != windows.serial:
                 return None
-            numbers: Vector = self.base.tally(seen[1], feedback)
+            numbers: Vector = self.plan.base.tally(seen[1], observation)
             if numbers.shape == _NOTHING.shape:  # what they are is seen where they are counted
                 return numbers
         raise InvalidInput(f"the evidence of decision {what!r} is of another policy: {seen!r:.60}")
@@ -187,7 +140,8 @@ class Watch:
         # feedback is half applied, and goes on without the certificate.
         with suppress(Exception):
             windows.gather(*self.certificate(z, self._step(age)))
-        windows.advance(self.extent, 1.0 / self.forget if self.forget > 0.0 else np.inf)
+        forget = self.plan.forget
+        windows.advance(self.kind.extent, 1.0 / forget if forget > 0.0 else np.inf)
 
     def certificate(self, z: Vector, step: float) -> tuple[float, Vector]:
         """a and b with f(s) <= a + <b, s> for every s; with Moreau smoothing b is grad f_t(z)."""
@@ -198,9 +152,10 @@ class Watch:
 
     def _step(self, age: int) -> float:
         """The width of the smoothing; 0 for randomised smoothing, which is below f and no use."""
-        if not isinstance(self.smoothing, Moreau):
+        smoothing = self.plan.smoothing
+        if not isinstance(smoothing, Moreau):
             return 0.0
-        return self.smoothing.step(self.objective, self.problem.n_objectives, age)
+        return smoothing.step(self.objective, self.kind.seen.n_objectives, age)
 
     # --- what is known ------------------------------------------------------------------------
 
@@ -211,11 +166,12 @@ class Watch:
         if not 0.0 < delta < 1.0:
             raise InvalidInput(f"delta is {delta!r}; give a number between 0 and 1")
         value = float(self.objective._value(average))
-        confidence = max(1.0 - delta - getattr(self.base, "delta", 0.0), 0.0)
+        certifies = self.plan.certifies
+        confidence = max(1.0 - delta - (self.plan.base.delta if certifies else 0.0), 0.0)
         at_most = about = low = high = None
         why = self.refusal
         if windows.decisions == 0:
-            why = why if not self.sees else "too few decisions were answered"
+            why = why if not certifies else "too few decisions were answered"
         else:
             reached, ceiling = self._extremes if trusted else (np.inf, np.inf)
             middle, half = windows.estimate(self.objective, delta)
@@ -235,13 +191,11 @@ class Watch:
     @cached_property
     def _extremes(self) -> tuple[float, float]:
         """A value that f has inside the ranges of the rewards, and a bound on all: Frank-Wolfe."""
-        z = 0.5 * (self.problem.low + self.problem.high)
-        if self.problem.n_slots is not None:
-            z[: self.problem.n_items] *= self.problem.n_slots / self.problem.n_items  # type: ignore[operator]
+        z = self.kind.middle()
         reached, ceiling = -np.inf, np.inf
         for t in range(_BOX_STEPS):
             intercept, slope = self.certificate(z, self._step(t))
-            corner = self.corner(slope, z)
+            corner = self.kind.corner(slope, z)
             top = intercept + float(slope @ corner)
             ceiling = min(ceiling, top) if math.isfinite(top) else ceiling
             z = z + (corner - z) / (t + 2.0)  # never a corner, where f need not be finite

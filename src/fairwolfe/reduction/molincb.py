@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
 
@@ -10,17 +10,15 @@ import numpy as np
 
 from fairwolfe.bandits.choosing import CHOOSE, LinearBandit
 from fairwolfe.core.arrays import Matrix, Vector
-from fairwolfe.core.decision import Decision
 from fairwolfe.core.problem import Problem, real_number, whole_number
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.compile import Kernel, fma, kernel
+from fairwolfe.kernels.compile import fma, kernel
 from fairwolfe.kernels.linalg import row_products, scores
 from fairwolfe.kernels.selection import argmax, project_on_simplex
 from fairwolfe.objectives import Concave, GeneralizedGini, GiniWelfare
 from fairwolfe.objectives.concave import call_gradient
 from fairwolfe.oracles import LinearOracle, Ridge
-from fairwolfe.reduction.frank_wolfe import FrankWolfe, State
-from fairwolfe.reduction.live import Live
+from fairwolfe.reduction.frank_wolfe import FrankWolfe
 from fairwolfe.smoothing import Identity
 
 __all__ = ["MOLinCB"]
@@ -107,7 +105,7 @@ class _MixtureAscent(LinearBandit):
 
 
 @dataclass(frozen=True)
-class MOLinCB:
+class MOLinCB(FrankWolfe):
     """Each round: ascend f(M w) over mixtures w of the arms, play the arm of largest weight.
 
     M holds the estimated reward vectors of the arms (one ridge regression for all rewards). The
@@ -123,10 +121,13 @@ class MOLinCB:
     0
     """
 
-    objective: Concave
-    ridge: float = 0.1
-    steps: int = 10
-    rate: float = 1.0
+    base: Any = field(init=False, repr=False, compare=False)
+    smoothing: Any = field(default=Identity(), init=False, repr=False, compare=False)
+    memory: Any = field(default=None, init=False, repr=False, compare=False)
+    iterate: Any = field(default="observed", init=False, repr=False, compare=False)
+    ridge: float = field(default=0.1, kw_only=True)
+    steps: int = field(default=10, kw_only=True)
+    rate: float = field(default=1.0, kw_only=True)
 
     def __post_init__(self) -> None:
         steps, rate = whole_number("steps", self.steps), real_number("rate", self.rate)
@@ -136,44 +137,9 @@ class MOLinCB:
                 f"{_MOST_STEPS:,} steps and a positive rate"
             )
         Ridge(self.ridge)
-
-    @cached_property
-    def shell(self) -> FrankWolfe:
-        """The averages and updates are those of the reduction; only the choice differs."""
         rule = _MixtureAscent(self.objective, self.ridge, self.steps, self.rate)
-        return FrankWolfe(self.objective, rule, Identity())
-
-    def init(self, problem: Problem) -> State:
-        """Bind and allocate."""
-        return self.shell.init(problem)
-
-    def kernels(self, state: State) -> list[Kernel[..., Any]]:
-        """What the other methods can call in a state."""
-        return self.shell.kernels(state)
-
-    def act(self, state: State, context: Any, rng: np.random.Generator) -> Decision:
-        """Choose; only reads the state."""
-        return self.shell.act(state, context, rng)
-
-    def update(self, state: State, decision: Decision, feedback: Any) -> State:
-        """Average the reward vector in and learn from it."""
-        return self.shell.update(state, decision, feedback)
-
-    def live(self, state: State, delta: float = 0.05, trusted: bool = True) -> Live:
-        """How far from the best reachable value."""
-        return self.shell.live(state, delta, trusted)
-
-    def repair(self, state: State) -> float:
-        """Compute what is kept of the regression afresh, in place; how far off it was."""
-        return self.shell.repair(state)
-
-    def drift(self, state: State) -> float:
-        """How far the kept inverse was off when it was last computed afresh."""
-        return self.shell.drift(state)
-
-    def with_objective(self, objective: Concave) -> MOLinCB:
-        """The same policy for another f."""
-        return MOLinCB(objective, self.ridge, self.steps, self.rate)
+        object.__setattr__(self, "base", rule)
+        super().__post_init__()
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:

@@ -96,7 +96,7 @@ class Window(NamedTuple):
 
 
 class Windows(NamedTuple):
-    """The window of the moment, the one before it, and the certificates gathered for the next."""
+    """The current window, the one before it, and the certificates gathered for the next."""
 
     now: Window
     before: Window
@@ -140,13 +140,13 @@ class Windows(NamedTuple):
 
     @property
     def serial(self) -> int:
-        """The number of the window of the moment."""
+        """The number of the current window."""
         return int(self.now.numbers[SERIAL])
 
     @property
-    def measures(self) -> bool:
-        """Whether it has a certificate."""
-        return bool(self.now.numbers[PLANNED] > _FIRST)
+    def slope(self) -> Vector | None:
+        """That of the current certificate; None before there is one."""
+        return self.now.slope if self.now.numbers[PLANNED] > _FIRST else None
 
     def gather(self, intercept: float, slope: Vector) -> None:
         """Another certificate for the next window, unless it is none."""

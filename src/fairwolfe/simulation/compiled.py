@@ -13,14 +13,21 @@ import numpy as np
 
 from fairwolfe.bandits.choosing import BanditState, LinearBandit, call_choose, extended_lesson
 from fairwolfe.core.arrays import IntVector, Matrix, Vector
-from fairwolfe.environments.world import RewardProgram, call_best, call_reward
+from fairwolfe.environments.world import (
+    ArmsWorld,
+    CompiledWorld,
+    RewardProgram,
+    call_best,
+    call_reward,
+)
 from fairwolfe.kernels.compile import Kernel, kernel, ready
 from fairwolfe.kernels.linalg import STATUS
 from fairwolfe.kernels.settling import average_in
 from fairwolfe.oracles.linear_state import LinearState, call_learn
 from fairwolfe.reduction import FrankWolfe
-from fairwolfe.reduction.frank_wolfe import State
-from fairwolfe.simulation.following import FOLLOWING, Following, follow
+from fairwolfe.reduction.direction import follow
+from fairwolfe.reduction.state import State
+from fairwolfe.simulation.following import FOLLOWING, Following
 from fairwolfe.simulation.streams import Streams
 
 __all__ = ["CompiledRun", "advance"]
@@ -90,13 +97,12 @@ def advance(
     mean, reward = np.empty(n), np.empty(n)
     for s in range(steps.size):
         if gradient != 0 and not follow(
-            s,
             gradient,
             gradient_params,
             gradient_work,
-            steps,
-            mixes,
-            normals,
+            steps[s],
+            mixes[s],
+            normals[s],
             totals,
             clocks,
             running,
@@ -159,8 +165,10 @@ def advance(
 class CompiledRun:
     """One run of a policy in the world of a seed, played chunk by chunk."""
 
-    def __init__(self, policy: Any, environment: Any, world: Any, streams: Streams) -> None:
-        self.policy: FrankWolfe = getattr(policy, "shell", policy)
+    def __init__(
+        self, policy: FrankWolfe, environment: Any, world: Any, streams: Streams, truth: bool = True
+    ) -> None:
+        self.policy = policy
         self.environment = environment
         self.world = world
         self.streams = streams
@@ -181,8 +189,19 @@ class CompiledRun:
         """What the rounds call."""
         base: LinearBandit = state.plan.base
         oracle: Any = base.regression
-        answers = getattr(environment, "answers", ())
+        answers = environment.answers if isinstance(environment, ArmsWorld) else ()
         return [*Following.kernels(state), base.choose, oracle.learn, *answers, advance]
+
+    @staticmethod
+    def why_not(policy: FrankWolfe, environment: Any) -> str | None:
+        """The part that keeps a run out of this loop, or None."""
+        if not isinstance(policy.base, LinearBandit):
+            return f"the base {type(policy.base).__name__}"
+        if not isinstance(policy.base.regression.learn, Kernel):
+            return f"the oracle {type(policy.base.regression).__name__}"
+        if not isinstance(environment, CompiledWorld):
+            return f"the environment {type(environment).__name__}"
+        return None
 
     def play(self, wanted: int) -> IntVector:
         """Play at most that many rounds; their actions."""

@@ -23,12 +23,14 @@ from fairwolfe.environments.rankings import (
 from fairwolfe.kernels.bilinear import absorb_items, call_absorb, estimates_of
 from fairwolfe.kernels.compile import Kernel, kernel, ready
 from fairwolfe.kernels.linalg import STATUS
+from fairwolfe.kinds.exposures import EXPOSURES, count_exposed
 from fairwolfe.ranking import Ranker
 from fairwolfe.ranking.kernels import count_in, looked_at, rank
-from fairwolfe.ranking.observation import settle
 from fairwolfe.ranking.ranker import RankState
-from fairwolfe.reduction.frank_wolfe import FrankWolfe, State
-from fairwolfe.simulation.following import FOLLOWING, Following, follow
+from fairwolfe.reduction.direction import follow
+from fairwolfe.reduction.frank_wolfe import FrankWolfe
+from fairwolfe.reduction.state import State
+from fairwolfe.simulation.following import FOLLOWING, Following
 from fairwolfe.simulation.streams import Streams
 
 __all__ = ["CompiledRankings", "advance_rankings"]
@@ -113,13 +115,12 @@ def advance_rankings(
         tag = tags[s]
         table = tables[tag if tables.shape[0] > 1 else 0]
         if not follow(
-            s,
             gradient,
             gradient_params,
             gradient_work,
-            steps,
-            mixes,
-            normals,
+            steps[s],
+            mixes[s],
+            normals[s],
             totals,
             clocks,
             running,
@@ -152,7 +153,7 @@ def advance_rankings(
             learn_counters[STATUS] = 1.0  # raised as soon as Python is back
             return s
         observe(ranking, tag, noise[s], turned, items, weights, ranges, looked, rewards)
-        settle(exposure, ranking, looked, rewards, seen, reward)
+        count_exposed(exposure, ranking, looked, rewards, seen, reward)
         mean_of_ranking(ranking, tag, turned, items, weights, ranges, mean)
         if truth:
             best_ranking(g, tag, turned, columns, ranges, means, scores, best)
@@ -222,7 +223,7 @@ class CompiledRankings:
         self.truth = truth
         problem = environment.problem()
         self.state: State = policy.init(problem)
-        ready(self.kernels(self.state))
+        ready(self.kernels(self.state, environment))
         self.ranker: Ranker = self.state.plan.base
         self.following = Following(self.state)
         self.users, self.tables = environment.features(world)
@@ -232,9 +233,18 @@ class CompiledRankings:
         self.most = max(16, min(_CHUNK, _CHUNK_MULTIPLIES // work))
 
     @staticmethod
-    def kernels(state: State) -> list[Kernel[..., Any]]:
+    def why_not(policy: FrankWolfe, environment: Any) -> str | None:
+        """The part that keeps a run out of this loop, or None."""
+        if not isinstance(policy.base, Ranker):
+            return f"the base {type(policy.base).__name__}"
+        if not isinstance(environment, RankingWorld):
+            return f"the environment {type(environment).__name__}"
+        return None
+
+    @staticmethod
+    def kernels(state: State, environment: Any) -> list[Kernel[..., Any]]:
         """What the rounds call."""
-        rule, q = type(state.plan.base).rule, sizes(state.plan.problem)[1]
+        rule, q = type(state.plan.base).rule, sizes(state.plan.kind.problem)[1]
         parts = (rule, estimates_of(q), absorb_items, advance_rankings)
         return [*Following.kernels(state), *parts]
 
@@ -253,7 +263,7 @@ class CompiledRankings:
             estimates_of(self.tables.shape[1]).address,
             absorb_items.address,
             base.params,
-            self.ranker.exposure_code,
+            EXPOSURES.index(self.ranker.exposure),
             *base.oracle,
             base.exposed,
             base.shown,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fairwolfe.core.arrays import Vector
-from fairwolfe.reduction.frank_wolfe import Plan
+from fairwolfe.reduction.state import State
 from fairwolfe.simulation.delays import as_delay
 from fairwolfe.simulation.lateness import Lateness
 from fairwolfe.simulation.plain import PlainRun
@@ -27,9 +27,9 @@ def copied(state: Any) -> Any:
     is: a regressor keeps its fitted model where other oracles keep nothing that changes.
     """
     memo: dict[int, Any] = {}
-    plan = getattr(state, "plan", None)
-    if isinstance(plan, Plan):
-        memo = {id(plan): plan, id(plan.problem): plan.problem}
+    if isinstance(state, State):
+        plan, problem = state.plan, state.plan.kind.problem
+        memo = {id(plan): plan, id(problem): problem}
     return deepcopy(state, memo)
 
 

@@ -9,14 +9,12 @@ import numpy as np
 
 from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.errors import NumericalFailure
-from fairwolfe.kernels.compile import Kernel, kernel
-from fairwolfe.kernels.settling import averages
-from fairwolfe.objectives.concave import Program, call_gradient
-from fairwolfe.reduction.frank_wolfe import State
+from fairwolfe.kernels.compile import Kernel
+from fairwolfe.objectives.concave import Program
+from fairwolfe.reduction.state import State
 from fairwolfe.smoothing import Randomized
-from fairwolfe.smoothing.randomized import sampled
 
-__all__ = ["FOLLOWING", "Following", "Rounds", "follow"]
+__all__ = ["FOLLOWING", "Following", "Rounds"]
 
 _V = "float64[::1]"
 FOLLOWING = ("int64", _V, _V, _V, _V, "float64[:, :, ::1]", _V, _V, _V, _V, _V, "float64")
@@ -40,49 +38,19 @@ class Rounds(NamedTuple):
     forget: float
 
 
-@kernel
-def follow(
-    s: int,
-    gradient: int,
-    params: Vector,
-    work: Vector,
-    steps: Vector,
-    mixes: Vector,
-    normals: Matrix,
-    totals: Vector,
-    clocks: Vector,
-    running: Vector,
-    scratch: tuple[Vector, Vector, Vector, Vector],
-    g: Vector,
-) -> bool:
-    """The direction g of round s, and whether it is made of finite numbers."""
-    z, fresh, point, spare = scratch
-    averages(totals, clocks, z)
-    if normals.shape[1] == 0:
-        call_gradient(gradient, z, steps[s], params, work, g)
-    else:
-        sampled(gradient, z, steps[s], normals[s], params, work, point, spare, fresh)
-        for i in range(g.size):
-            g[i] = (1.0 - mixes[s]) * running[i] + mixes[s] * fresh[i]
-    bad = np.int64(0)
-    for i in range(g.size):
-        bad += 0 if np.isfinite(g[i]) else 1
-    return bool(bad == 0)
-
-
 class Following:
     """The compiled gradient of a run with its scratch, and what is drawn for it."""
 
     def __init__(self, state: State) -> None:
         plan = state.plan
         self.base: Any = plan.base
-        self.problem = plan.problem
-        self.size = plan.problem.n_objectives
+        self.problem = plan.kind.problem
+        self.size = self.problem.n_objectives
         self.gradient: Program | None = None
         self.work = np.empty(0)
         self.samples = 0
-        if getattr(self.base, "needs_direction", True):
-            self.gradient = plan.objective.program(self.size)
+        if plan.compass is not None:
+            self.gradient = plan.compass.program
             self.work = self.gradient.work()
             if isinstance(plan.smoothing, Randomized):
                 self.samples = plan.smoothing.n_samples
@@ -90,8 +58,8 @@ class Following:
     @staticmethod
     def kernels(state: State) -> Iterator[Kernel[..., None]]:
         """What gives the direction."""
-        if getattr(state.plan.base, "needs_direction", True):
-            yield from state.plan.objective.kernels(state.plan.problem.n_objectives)
+        if state.plan.compass is not None:
+            yield from state.plan.objective.kernels(state.plan.kind.problem.n_objectives)
 
     def draws(self, rng: np.random.Generator, n: int) -> tuple[Matrix, Matrix]:
         """What the policy draws in n rounds: for the direction first, then for the action."""
@@ -108,7 +76,7 @@ class Following:
         """The next rounds, as many as there are normals."""
         plan, gradient = state.plan, self.gradient
         times = np.minimum(np.arange(state.t, state.t + len(normals)), plan.age(1 << 62))
-        mixes = [plan.smoothing.mix(t) for t in times.tolist()] if self.samples else []
+        mixes = [plan.smoothing.mix(t) for t in times.tolist()]
         return Rounds(
             gradient=gradient.address if gradient else 0,
             params=gradient.params if gradient else np.empty(0),

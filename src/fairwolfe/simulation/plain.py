@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from fairwolfe.core.arrays import IntVector, Vector
-from fairwolfe.core.decision import Choice
+from fairwolfe.core.kinds import kind_of
+from fairwolfe.core.protocols import Compiled, Directs, Meets, Prepares, Reads
 from fairwolfe.kernels.compile import Kernel, ready
+from fairwolfe.reduction.state import Trail
 from fairwolfe.simulation.streams import Streams
 
 __all__ = ["PlainRun"]
@@ -20,13 +22,15 @@ class PlainRun:
     def __init__(
         self, policy: Any, environment: Any, world: Any, streams: Streams, truth: bool
     ) -> None:
-        # A reference policy may know the world.
-        self.policy = policy.meet(world) if hasattr(policy, "meet") else policy
+        self.policy = policy.meet(world) if isinstance(policy, Meets) else policy
         self.environment = environment
         self.world = world
         self.streams = streams
         problem = environment.problem()
         self.state = self.policy.init(problem)
+        reads = isinstance(self.policy, Reads)
+        self.kind = self.policy.kind(self.state) if reads else kind_of(problem)
+        self.directs = isinstance(self.policy, Directs)
         ready(self.kernels(self.policy, self.state, environment))
         self.mean_sum, self.reward_sum = np.zeros((2, problem.n_objectives))
         self.scalar = np.zeros(3)
@@ -36,8 +40,9 @@ class PlainRun:
     @staticmethod
     def kernels(policy: Any, state: Any, environment: Any) -> list[Kernel[..., Any]]:
         """What the rounds call, as far as policy and environment tell."""
-        own = policy.kernels(state) if hasattr(policy, "kernels") else ()
-        return [*own, *getattr(environment, "kernels", tuple)()]
+        own = policy.kernels(state) if isinstance(policy, Compiled) else ()
+        worlds = environment.kernels() if isinstance(environment, Prepares) else ()
+        return [*own, *worlds]
 
     def play(self, wanted: int) -> IntVector:
         """Play at most that many rounds; their actions."""
@@ -51,7 +56,7 @@ class PlainRun:
         state = self.deciding()
         decision = self.policy.act(state, context, streams.policy)
         feedback = environment.feedback(world, context, decision.action, streams.noise)
-        reward = self._reward(state, decision, feedback)
+        reward = self.kind.observe(decision.action, feedback).reward
         mean = environment.mean_reward(world, context, decision.action)
         g = self._direction(state, decision) if self.truth else None
         if g is not None:
@@ -71,20 +76,8 @@ class PlainRun:
         """What a decision came to, known when it was made; here it is learnt at once."""
         self.state = self.policy.update(self.state, decision, feedback)
 
-    def _reward(self, state: Any, decision: Any, feedback: Any) -> Vector:
-        """The reward vector; of a ranking, as the policy counts exposures."""
-        plan = getattr(state, "plan", None)
-        if plan is None or plan.catalogue is None:
-            plain: Vector = feedback
-            return plain
-        choice = Choice(decision.action, decision.probability, decision.evidence[0])
-        counted: Vector = plan.base.reward(state.base, choice, feedback)[1]
-        return counted
-
     def _direction(self, state: Any, decision: Any) -> Vector | None:
         """The direction of a decision, where the policy follows one."""
-        carried: Vector | None = getattr(decision.evidence, "direction", None)
-        shell = getattr(self.policy, "shell", self.policy)
-        if carried is None and hasattr(shell, "direction"):
-            carried = shell.direction(state, None)
-        return carried
+        if isinstance(decision.evidence, Trail) and decision.evidence.direction is not None:
+            return decision.evidence.direction
+        return self.policy.direction(state, None) if self.directs else None

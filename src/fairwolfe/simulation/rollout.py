@@ -8,15 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe.bandits.choosing import LinearBandit
 from fairwolfe.core.arrays import IntVector, Vector
-from fairwolfe.core.protocols import Environment
+from fairwolfe.core.protocols import Environment, Meets, Pursues
 from fairwolfe.core.streams import stream
-from fairwolfe.environments.rankings import RankingWorld
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import Kernel, clock
 from fairwolfe.objectives import Concave
-from fairwolfe.ranking import Ranker
 from fairwolfe.ranking.policies import as_policy
 from fairwolfe.reduction import FrankWolfe
 from fairwolfe.simulation.compiled import CompiledRun
@@ -30,6 +27,9 @@ from fairwolfe.simulation.trace import Trace, checkpoint_grid
 __all__ = ["needed", "simulate"]
 
 Progress = Callable[[int], None]
+
+LOOPS: dict[str, Any] = {"arms": CompiledRun, "ranking": CompiledRankings}
+"""The compiled loops, by the kind of decision that they play; others have the plain loop."""
 
 
 def simulate(
@@ -79,7 +79,7 @@ def simulate(
     if not isinstance(environment, Environment):
         raise InvalidInput(f"the environment is {environment!r}; see fw.environments")
     playing = as_policy(policy)
-    measured = getattr(policy, "objective", None) if objective is None else objective
+    measured = policy.objective if objective is None and isinstance(policy, Pursues) else objective
     if measured is None:
         raise InvalidInput(
             f"{type(policy).__name__} has no objective of its own; pass objective= to say what is "
@@ -95,24 +95,19 @@ def simulate(
     if compiled and part:
         raise InvalidInput(f"{part} has no compiled form; leave out compiled=True")
     fast = part is None if compiled is None else compiled
-    expected = lateness is not None or getattr(policy, "reference", False)
+    expected = lateness is not None or isinstance(policy, Meets)
     if part and compiled is None and not expected:
         warnings.warn(f"the plain loop is used, because {part} has no compiled form", stacklevel=2)
     world = environment.init(stream(seed, "world"))
+    streams = Streams.of(seed)
     run: Any
-    player: Any = policy
     if lateness is not None:
         answers = stream(seed, "service")  # a name that stays: it decides the numbers drawn
-        run = LateRun(
-            policy, environment, world, Streams.of(seed), scalar_regret, lateness, answers
-        )
-    elif not fast:
-        run = PlainRun(policy, environment, world, Streams.of(seed), scalar_regret)
-    elif isinstance(environment, RankingWorld):
-        shell = getattr(player, "shell", player)
-        run = CompiledRankings(shell, environment, world, Streams.of(seed), scalar_regret)
+        run = LateRun(policy, environment, world, streams, scalar_regret, lateness, answers)
+    elif fast:
+        run = LOOPS[environment.problem().kind](policy, environment, world, streams, scalar_regret)
     else:
-        run = CompiledRun(player, environment, world, Streams.of(seed))
+        run = PlainRun(policy, environment, world, streams, scalar_regret)
     records: list[tuple[int, Vector, Vector, Vector]] = []
     last: tuple[int, Vector, Vector, Vector] | None = None
     actions: list[IntVector] = []
@@ -159,27 +154,21 @@ def needed(
 ) -> list[Kernel[..., Any]]:
     """The kernels that `simulate` will call, as far as they are known before the world is."""
     policy = as_policy(policy)
-    if hasattr(policy, "meet"):
+    if isinstance(policy, Meets):
         return []
     state = policy.init(environment.problem())
     if lateness is not None or why_not(policy, environment):
         return PlainRun.kernels(policy, state, environment)
-    if isinstance(environment, RankingWorld):
-        return CompiledRankings.kernels(state)
-    return CompiledRun.kernels(state, environment)
+    kernels: list[Kernel[..., Any]] = LOOPS[environment.problem().kind].kernels(state, environment)
+    return kernels
 
 
 def why_not(policy: Any, environment: Any) -> str | None:
     """The part that keeps a run out of the compiled loop, or None."""
-    shell = getattr(policy, "shell", policy)
-    if not isinstance(shell, FrankWolfe):
+    if not isinstance(policy, FrankWolfe):
         return f"the policy {type(policy).__name__}"
-    if isinstance(environment, RankingWorld):
-        fits = isinstance(shell.base, Ranker)
-    else:
-        fits = isinstance(shell.base, LinearBandit)
-        if fits and not isinstance(shell.base.regression.learn, Kernel):
-            return f"the oracle {type(shell.base.regression).__name__}"
-        if not hasattr(environment, "reward_program"):
-            return f"the environment {type(environment).__name__}"
-    return None if fits else f"the base {type(shell.base).__name__}"
+    kind = environment.problem().kind
+    if kind not in LOOPS:
+        return f"the kind of decision {kind!r}"
+    part: str | None = LOOPS[kind].why_not(policy, environment)
+    return part

@@ -118,7 +118,7 @@ class Moreau:
         self, objective: Concave, z: Vector, t: int, rng: np.random.Generator | None
     ) -> Vector:
         """`gradient` at a trusted z, of an objective that `bind` has seen."""
-        return objective._smoothed(z, shrink(self._width(objective, z.size), t, self.horizon))
+        return objective._smoothed(z, self.step(objective, z.size, t))
 
     def mix(self, t: int) -> float:
         """The weight of the newest gradient in the direction: all of it."""

@@ -111,6 +111,10 @@ class Randomized:
         radius = n**0.75 if self.radius is None else self.radius
         return shrink(radius, t, self.horizon)
 
+    def step(self, objective: Concave, n: int, t: int) -> float:
+        """r_t, under the name that all smoothings have for it."""
+        return self.width(n, t)
+
     def widths(self, objective: Concave, n: int, times: IntVector) -> Vector:
         """r_t at many times at once."""
         return shrunk(n**0.75 if self.radius is None else self.radius, times, self.horizon)
@@ -121,7 +125,8 @@ class Randomized:
         """`gradient`: drawing costs more than checking."""
         return self.gradient(objective, z, t, rng)
 
-    def _normals(self, objective: Concave, n: int, rng: np.random.Generator | None) -> Matrix:
+    def normals(self, objective: Concave, n: int, rng: np.random.Generator | None) -> Matrix:
+        """What one direction draws, (n_samples, n + 2)."""
         if rng is None:
             raise InvalidInput("Randomized smoothing draws samples; pass rng, a numpy Generator")
         self._check(objective)
@@ -139,7 +144,7 @@ class Randomized:
     ) -> float:
         """An unbiased estimate of f_t(z) by n_samples values."""
         point = objective._checked(z)
-        normals = self._normals(objective, point.size, rng)
+        normals = self.normals(objective, point.size, rng)
         radius = self.width(point.size, t)
         near = np.empty(point.size)
         total = 0.0
@@ -153,7 +158,7 @@ class Randomized:
     ) -> Vector:
         """An unbiased estimate of the gradient of f_t at z."""
         point = objective._checked(z)
-        normals = self._normals(objective, point.size, rng)
+        normals = self.normals(objective, point.size, rng)
         program = objective.program(point.size)
         near, g, out = np.empty((3, point.size))
         radius = self.width(point.size, t)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +11,6 @@ from fairwolfe.core.arrays import Vector
 from fairwolfe.core.catalogue import Candidates
 from fairwolfe.core.contexts import Arms, Bilinear, PerArm
 from fairwolfe.core.decision import Choice, Decision
-from fairwolfe.core.feedback import Shown, totals
 from fairwolfe.core.problem import Problem
 from fairwolfe.core.protocols import Environment
 from fairwolfe.errors import InvalidInput
@@ -28,6 +27,11 @@ class _Oracle:
     environment: Any
     world: Any
 
+    @property
+    def decides(self) -> str:
+        kind: str = self.environment.problem().kind
+        return kind
+
     def init(self, problem: Problem) -> None:
         return None
 
@@ -41,12 +45,8 @@ class _Oracle:
             context = Bilinear(context.user, items) if pair else items
         return Choice(self.environment.best_action(self.world, context, direction), 1.0, None)
 
-    def update(self, state: None, choice: Choice, direction: Vector, feedback: Any) -> None:
+    def update(self, state: None, choice: Choice, direction: Vector, observation: Any) -> None:
         return None
-
-    def reward(self, state: None, choice: Choice, feedback: Shown) -> tuple[Shown, Vector]:
-        items = np.asarray(choice.action)
-        return feedback, totals(items, feedback, self.environment.problem().n_items)
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,6 @@ class Known:
     environment: Any
     objective: Concave
     smoothing: Any = None
-
-    reference: ClassVar[bool] = True
-    """It is allowed to know the truth, and has no compiled form."""
 
     def meet(self, world: Any) -> FrankWolfe:
         """The policy in a world of the environment."""

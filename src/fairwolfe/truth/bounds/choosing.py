@@ -10,7 +10,7 @@ import numpy as np
 from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Uniform
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.contexts import arms
-from fairwolfe.core.protocols import Environment
+from fairwolfe.core.protocols import Environment, Tuned
 from fairwolfe.core.streams import stream
 from fairwolfe.environments import Finite
 from fairwolfe.environments.rankings import RankingWorld
@@ -82,7 +82,7 @@ def of(
             "follows a running average of sampled ones; bounds.randomized is for exact gradients"
         )
     base = policy.base
-    if hasattr(base, "tuned"):
+    if isinstance(base, Tuned):
         base = base.tuned(here.objective.lipschitz(here.n))
     if policy.iterate == "optimistic":
         scalar: Any = _optimistic(here, base, horizon, tight, distance)
@@ -127,9 +127,7 @@ def _reduced(policy: Any) -> FrankWolfe:
     """The policy as a reduction over a base of small scalar regret, all-time averages."""
     if isinstance(policy, LinUCBRank):
         policy = alone(policy)
-    elif isinstance(policy, FWLinUCBRank):
-        policy = policy.shell
-    if not isinstance(policy, FrankWolfe):
+    if not isinstance(policy, FrankWolfe) or type(policy) not in (FrankWolfe, FWLinUCBRank):
         raise OutsideAssumptions(
             f"no theorem is known for {type(policy).__name__}; the bounds are about FrankWolfe "
             "over LinUCB, SquareCB or LinUCBRank"

@@ -10,11 +10,12 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 
 from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.brief import short
 from fairwolfe.core.feedback import Shown
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import kernel
 
-__all__ = ["EXPOSURES", "Exposure", "arrays", "refuse", "settle"]
+__all__ = ["EXPOSURES", "Exposure", "arrays", "count_exposed", "refuse", "refuse_twice"]
 
 Exposure = Literal["observed", "shown", "until_last_click"]
 
@@ -22,13 +23,13 @@ EXPOSURES: tuple[Exposure, ...] = ("observed", "shown", "until_last_click")
 """As the feedback says; every item shown; every item down to the last that earned something."""
 
 
-_COIN, _FINITE, _EARNED, _ITEM = 1, 2, 3, 4  # what can be wrong with a slot
+_COIN, _FINITE, _EARNED, _ITEM, _TWICE = 1, 2, 3, 4, 5  # what can be wrong with a slot
 
 
 @kernel(
     signature="int64(int64, int64[::1], float64[::1], float64[:, ::1], float64[::1], float64[::1])"
 )
-def settle(
+def count_exposed(
     exposure: int,
     items: IntVector,
     exposed: Vector,
@@ -47,6 +48,9 @@ def settle(
     for j in range(k):
         if not 0 <= items[j] < first:
             return int(k * _ITEM + j)
+        for i in range(j):
+            if items[i] == items[j]:
+                return int(k * _TWICE + j)
         if exposed[j] != 0.0 and exposed[j] != 1.0:
             return int(k * _COIN + j)
         for r in range(n_rewards):
@@ -71,7 +75,7 @@ def settle(
 
 
 def arrays(feedback: Any, n_slots: int, n_rewards: int) -> Shown:
-    """Feedback as arrays of the right sizes; what they hold is for `settle` to judge."""
+    """Feedback as arrays of the right sizes; what they hold is for `count_exposed` to judge."""
     try:
         given, earned = feedback
         exposed: Vector = np.ascontiguousarray(given, dtype=np.float64)
@@ -90,7 +94,7 @@ def arrays(feedback: Any, n_slots: int, n_rewards: int) -> Shown:
 
 
 def refuse(code: int, items: IntVector, shown: Shown) -> NoReturn:
-    """Say what `settle` found wrong."""
+    """Raise what `count_exposed` found wrong."""
     what, slot = divmod(code, len(items))
     if what == _COIN:
         raise InvalidInput(
@@ -107,4 +111,11 @@ def refuse(code: int, items: IntVector, shown: Shown) -> NoReturn:
             "looked at can earn anything (where exposure is not observed, use exposure='shown' or "
             "'until_last_click')"
         )
+    if what == _TWICE:
+        refuse_twice(items)
     raise InvalidInput(f"the ranking shows item {items[slot]}, which is none of this problem")
+
+
+def refuse_twice(items: IntVector) -> NoReturn:
+    """Raise InvalidInput for a ranking that shows an item in two slots."""
+    raise InvalidInput(f"the action is {short(items, 80)}; a ranking shows an item once")

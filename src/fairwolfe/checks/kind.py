@@ -1,0 +1,81 @@
+"""Checks of kinds of decision, and of bandits for kinds that are not built in."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+
+from fairwolfe.checks.playing import PLAYER_CHECKS, Player, checks_of, directed, same
+from fairwolfe.checks.promise import Check, is_a_value, is_refused, require
+from fairwolfe.checks.rounds import decides
+from fairwolfe.core.kinds import Answer, Kind, kind_of
+from fairwolfe.core.problem import Problem
+from fairwolfe.core.registry import load
+from fairwolfe.core.streams import stream
+
+__all__ = ["ANY_BASE_CHECKS", "KIND_CHECKS"]
+
+_ROUNDS = 20
+
+
+def has_a_problem(kind: Kind, rng: np.random.Generator) -> None:
+    """Its problem names it, and survives JSON."""
+    problem = kind.problem
+    require(problem.kind == kind.name, f"the problem is of the kind {problem.kind!r}")
+    require(Problem.from_json(problem.to_json()) == problem, "the problem changes in JSON")
+    require(type(kind_of(problem)) is type(kind), f"the registry has {kind_of(problem)!r}")
+
+
+def reads_once(kind: Kind, rng: np.random.Generator) -> None:
+    """What has been read is returned as it is; reading changes nothing that is given."""
+    for _ in range(_ROUNDS):
+        context = kind.random_context(rng)
+        before = deepcopy(context)
+        given = kind.read(context)
+        require(same(context, before), "read changed the context")
+        require(kind.read(given) is given, "a context that has been read is read again")
+        norm, most = given.norm, kind.problem.feature_norm
+        require(0.0 <= norm <= most * (1.0 + 1e-9), f"the norm is {norm}, of at most {most}")
+        for action in kind.actions(context, rng)[:5]:
+            require(kind.is_action(context, action), f"{action!r} is listed and is no action")
+            _hears(kind, action, kind.random_feedback(action, rng))
+
+
+def _hears(kind: Kind, action: Any, feedback: Any) -> None:
+    """An answer has a reward vector inside the ranges, however it is given."""
+    answer, problem = kind.observe(action, feedback), kind.problem
+    require(isinstance(answer, Answer), f"observe gives {answer!r}")
+    reward = answer.reward
+    require(reward.shape == (problem.n_objectives,), f"the reward has shape {reward.shape}")
+    inside = (problem.low - 1e-9 <= reward) & (reward <= problem.high + 1e-9)
+    require(bool(inside.all()), f"the reward {reward} is outside the ranges of the problem")
+    require(kind.observe(action, answer) is answer, "an answer is read again")
+    heard = kind.hear(action, feedback)
+    require(not heard.outside, f"inside its range: {heard.outside}")
+    require(np.array_equal(heard.reward, reward), f"hear gives {heard.reward}, not {reward}")
+
+
+def refuses_nonsense(kind: Kind, rng: np.random.Generator) -> None:
+    """Words and nothing are neither contexts nor feedback."""
+    action = kind.actions(kind.random_context(rng), rng)[0]
+    for nonsense in (None, "words", object()):
+        refused = is_refused(lambda given=nonsense: kind.read(given))  # type: ignore[misc]
+        require(refused, f"the context {nonsense!r} is not refused")
+        refused = is_refused(lambda given=nonsense: kind.hear(action, given))  # type: ignore[misc]
+        require(refused, f"the feedback {nonsense!r} is not refused")
+
+
+KIND_CHECKS: list[Check] = [has_a_problem, reads_once, refuses_nonsense]
+
+
+def _player(base: Any) -> Player:
+    """A base of another kind of decision, with a fixed direction."""
+    problem = load("kinds", decides(base)).example()  # type: ignore[attr-defined]
+    direction = stream(0, "checks", "direction").standard_normal(problem.n_objectives)
+    return directed(base, problem, direction)
+
+
+ANY_BASE_CHECKS: list[Check] = [is_a_value, *checks_of(_player, *PLAYER_CHECKS)]
+"""Of bandits for kinds of decision that are not built in."""

@@ -1,0 +1,176 @@
+"""Kinds of decision: all that differs between an arm, a ranking, and whatever else is decided.
+
+A `Kind` is bound to a problem. It reads contexts and feedback, once, where they enter; what it
+returns is a checked type that everything inside trusts. The reduction, the agent and the plain loop
+ask the kind and never what it is, so that a new kind is one class and one registry line.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.problem import Problem
+from fairwolfe.core.registry import load
+from fairwolfe.errors import InvalidInput
+
+__all__ = ["Answer", "Kind", "kind_of", "require_kind"]
+
+
+class Answer(NamedTuple):
+    """Feedback that has been checked.
+
+    observation: what a base learns from; for arms it is the reward vector
+    reward: the reward vector (n_objectives,)
+    outside: the reward that is out of its range, in words; empty if none is
+    """
+
+    observation: Any
+    reward: Vector
+    outside: str = ""
+
+
+class Kind(ABC):
+    """A kind of decision in a problem: its contexts, its actions, its feedback.
+
+    A subclass has a registry line (``kinds``), reads contexts and feedback, and says what random
+    ones look like. The rest has defaults for a fixed set of rewards.
+    """
+
+    name: ClassVar[str]
+    """By which a Problem names it."""
+
+    not_optimistic: ClassVar[str] = ""
+    """Why a reward vector cannot be estimated optimistically, if it cannot."""
+
+    problem: Problem
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+
+    @classmethod
+    @abstractmethod
+    def example(cls) -> Problem:
+        """A small problem of this kind, for the conformance checks."""
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        """Instances for the conformance checks."""
+        return (cls(cls.example()),)
+
+    # --- the gates ----------------------------------------------------------------------------
+
+    @abstractmethod
+    def read(self, context: Any, **options: Any) -> Any:
+        """The context, checked; one that has been checked is returned as it is.
+
+        What it returns has `norm`, the largest 2-norm of the features of one arm or item.
+        options: what else `Agent.act` was given, such as candidates.
+        """
+
+    @abstractmethod
+    def observe(self, action: Any, feedback: Any) -> Answer:
+        """Feedback in the form that environments give it, checked; an Answer as it is."""
+
+    def hear(self, action: Any, reward: Any, **told: Any) -> Answer:
+        """Feedback in the forms that people give it to `Agent.update`, checked.
+
+        told: what else was given, such as exposed. A reward out of its range is let through and
+        named in `outside`; one that is a million ranges away raises InvalidInput.
+        """
+        if told:
+            raise InvalidInput(f"{' and '.join(told)} are for rankings; give the reward alone")
+        return self.observe(action, reward)
+
+    # --- what f sees --------------------------------------------------------------------------
+
+    @property
+    def seen(self) -> Problem:
+        """The problem as f sees it: where items are retired, without them."""
+        return self.problem
+
+    def sees(self, vector: Vector) -> Vector:
+        """Those coordinates of a reward vector that f sees."""
+        return vector
+
+    def whole(self, vector: Vector) -> Vector:
+        """A reward vector from the coordinates that f sees; 0 for the others."""
+        return vector
+
+    def aligned(self, vector: Vector, given: Any) -> Vector:
+        """A vector that f sees, lined up with what may be chosen in a checked context."""
+        return vector
+
+    def joined(self, size: int | None) -> tuple[int, int]:
+        """(first, stop): coordinates that joined after a decision with `size` coordinates."""
+        return 0, 0
+
+    def caught_up(self, followed: Vector, running: Vector) -> Vector:
+        """A direction from a decision, with that of today for coordinates that joined since."""
+        return followed
+
+    # --- reward vectors as a set, for live numbers ----------------------------------------------
+
+    def extent(self, slope: Vector) -> tuple[float, float]:
+        """The largest <slope, z> of a reward vector z, and the range of the best of a context."""
+        low, high = self.seen.low, self.seen.high
+        top = np.maximum(slope * low, slope * high).sum()
+        return float(top), float(np.abs(slope) @ (high - low))
+
+    def corner(self, slope: Vector, z: Vector) -> Vector:
+        """A reward vector of largest <slope, z>; where the slope is 0, as it is in z."""
+        low, high = self.seen.low, self.seen.high
+        return np.where(slope > 0.0, high, np.where(slope < 0.0, low, z))
+
+    def middle(self) -> Vector:
+        """A reward vector inside the ranges."""
+        return 0.5 * (self.seen.low + self.seen.high)
+
+    # --- the rest -----------------------------------------------------------------------------
+
+    def fitted(self, base: Any) -> Self:
+        """The kind as this base wants its feedback read."""
+        return self
+
+    def kernels(self) -> Iterable[Any]:
+        """What the gates call."""
+        return ()
+
+    @abstractmethod
+    def random_context(self, rng: np.random.Generator) -> Any:
+        """A context inside what the problem states, for the conformance checks."""
+
+    @abstractmethod
+    def random_feedback(self, action: Any, rng: np.random.Generator) -> Any:
+        """Feedback inside what the problem states, for the conformance checks."""
+
+    @abstractmethod
+    def is_action(self, context: Any, action: Any) -> bool:
+        """Whether an action can be taken in a context that has not been read yet."""
+
+    def actions(self, context: Any, rng: np.random.Generator) -> list[Any]:
+        """Every action that can be taken in such a context, or some of them."""
+        raise InvalidInput(f"{type(self).__name__} does not list its actions")
+
+
+def kind_of(problem: Problem) -> Kind:
+    """The kind of decision that a problem names, bound to it."""
+    return load("kinds", problem.kind)(problem)  # type: ignore[no-any-return]
+
+
+def require_kind(name: str, problem: Problem, who: str) -> None:
+    """Raise InvalidInput where somebody decides another kind than the problem names."""
+    if problem.kind != name:
+        does = {"arms": "chooses an arm", "ranking": "ranks items"}.get(name, f"decides {name}")
+        has = {"arms": "has arms", "ranking": "has items to rank"}.get(
+            problem.kind, f"is of the kind {problem.kind!r}"
+        )
+        make = "arms(...)" if name == "arms" else "ranking(...)"
+        raise InvalidInput(
+            f"{who} {does}, and the problem {has}; make it with Problem.{make}, or use a policy "
+            "for that kind of problem"
+        )

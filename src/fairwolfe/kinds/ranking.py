@@ -1,0 +1,333 @@
+"""`Ranking`: items are shown in order; which were exposed, and what these earned, comes back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import islice, permutations
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from fairwolfe.core.arrays import IntVector, Vector
+from fairwolfe.core.brief import short
+from fairwolfe.core.catalogue import Candidates, Catalogue, candidates, id_list
+from fairwolfe.core.contexts import Bilinear
+from fairwolfe.core.feedback import Shown
+from fairwolfe.core.kinds import Answer, Kind
+from fairwolfe.core.problem import Problem, all_finite, real_array
+from fairwolfe.core.protocols import CountsExposure
+from fairwolfe.errors import InvalidInput
+from fairwolfe.kernels.compile import Kernel
+from fairwolfe.kernels.limits import any_outside, largest_square_product
+from fairwolfe.kinds.exposures import (
+    EXPOSURES,
+    Exposure,
+    arrays,
+    count_exposed,
+    refuse,
+    refuse_twice,
+)
+from fairwolfe.kinds.rewards import Rewards, finite_number, random_rows
+
+__all__ = ["Ranking"]
+
+_LISTED = 1000  # rankings: all of up to six items, some of more
+_EXPOSED = 0.7  # of the slots, in random feedback
+
+
+class Ranking(Kind):
+    """`n_slots` of the items are shown in order; the reward vector begins with their exposures.
+
+    Parameters
+    ----------
+    problem: with all items that there ever were
+    catalogue: which of them are left, and their features where these are kept; None: all are left
+    exposure: which items count as exposed: "observed", as the feedback says; "shown", all of the
+        ranking; "until_last_click", those down to the last that earned something
+
+    >>> kind = Ranking(Problem.ranking(n_items=4, n_slots=2, n_features=1))
+    >>> kind.hear(np.array([2, 0]), None, exposed=[2, 0], clicked=[0]).reward.tolist()
+    [1.0, 0.0, 1.0, 0.0, 1.0]
+    """
+
+    name: ClassVar[str] = "ranking"
+    not_optimistic: ClassVar[str] = (
+        "the optimistic iterate needs an estimate of exposures, and position weights are unknown"
+    )
+
+    def __init__(
+        self,
+        problem: Problem,
+        catalogue: Catalogue | None = None,
+        exposure: Exposure = "observed",
+    ) -> None:
+        super().__init__(problem)
+        self.catalogue = Catalogue.of(problem) if catalogue is None else catalogue
+        self.exposure = exposure
+        self.n_slots, self.n_rewards = problem.n_slots or 0, len(problem.rewards)
+        self._code = EXPOSURES.index(exposure)
+        low, high = problem.slot_ranges  # a slot earns its share of the range of the sum
+        self.rewards = Rewards(tuple(problem.rewards), low, high)
+        self._seen = problem
+        self._coordinates: IntVector | None = None
+        left, ever = self.catalogue.ids, problem.n_items or 0
+        if left.size < ever:
+            self._seen = _shrunk(problem, left.size)
+            users = np.arange(ever, problem.n_objectives)
+            self._coordinates = np.concatenate([left, users])
+
+    @classmethod
+    def example(cls) -> Problem:
+        ranges = {"clicks": (0.0, 3.0), "gain": (-1.5, 6.0)}
+        return Problem.ranking(6, 3, (2, 3), ranges, parameter_norm=1.0)
+
+    def fitted(self, base: Any) -> Self:
+        """With the base's rule of what counts as exposed."""
+        if not isinstance(base, CountsExposure) or base.exposure == self.exposure:
+            return self
+        return type(self)(self.problem, self.catalogue, base.exposure)
+
+    def holding(self, catalogue: Catalogue) -> Self:
+        """The same with other items: all that there ever were are in the catalogue."""
+        return type(self)(_shrunk(self.problem, catalogue.total), catalogue, self.exposure)
+
+    def kernels(self) -> tuple[Kernel[..., Any], ...]:
+        return largest_square_product, any_outside, count_exposed
+
+    # --- the gates ----------------------------------------------------------------------------
+
+    def read(self, context: Any, **options: Any) -> Candidates:
+        """A Bilinear context, a row of features for each item, or the user where items are kept.
+
+        options: `candidates` and `blocked`, ids; `pinned`, slot -> id.
+        """
+        if type(context) is Candidates:
+            return context
+        only = options.pop("candidates", None)
+        given = candidates(context, self.problem, self.catalogue, only=only, **options)
+        return given._replace(norm=math.sqrt(largest_square_product(given.user, given.items)))
+
+    def _items(self, action: Any) -> IntVector:
+        fits = type(action) is np.ndarray and action.dtype == np.int64
+        if not fits or action.shape != (self.n_slots,):
+            raise InvalidInput(
+                f"the action is {short(action, 80)}, of another problem; rankings have "
+                f"{self.n_slots} ids here"
+            )
+        return np.ascontiguousarray(action)
+
+    def observe(self, action: Any, feedback: Any) -> Answer:
+        """A Shown: by slot, what was exposed and what it earned."""
+        if type(feedback) is Answer:
+            return feedback
+        return self._answer(action, arrays(feedback, self.n_slots, self.n_rewards), "")
+
+    def _answer(self, action: Any, shown: Shown, outside: str) -> Answer:
+        items = self._items(action)
+        total, exposed = np.zeros(self.problem.n_objectives), np.empty(self.n_slots)
+        wrong = count_exposed(self._code, items, shown.exposed, shown.rewards, exposed, total)
+        if wrong:
+            refuse(wrong, items, shown)
+        return Answer(Shown(exposed, shown.rewards), total, outside)
+
+    def hear(self, action: Any, reward: Any, **told: Any) -> Answer:
+        """A Shown; or ids in `exposed` and `clicked`, and other rewards by name and item.
+
+        `exposed` must be given where it is observed.
+        """
+        if type(reward) is Shown and not told:
+            real_array("exposed of Shown(exposed, rewards), by slot,", reward.exposed)
+            real_array("rewards of Shown(exposed, rewards), by slot,", reward.rewards)
+            shown = reward
+        else:
+            items = self._items(action)
+            if len(set(items.tolist())) < items.size:
+                refuse_twice(items)
+            shown = self._shown(items, reward, **told)
+        given = arrays(shown, self.n_slots, self.n_rewards)
+        far = any_outside(given.rewards, self.rewards.low, self.rewards.high)
+        if far and all_finite(given.rewards):  # else the answer is refused
+            return self._answer(action, given, self.rewards.outside(given.rewards))
+        return self._answer(action, given, "")
+
+    def _shown(
+        self, items: IntVector, reward: Any, exposed: Any = None, clicked: Any = None
+    ) -> Shown:
+        names = self.rewards.names
+        if isinstance(reward, Mapping) and exposed is None and clicked is None:
+            reward = dict(reward)
+            exposed, clicked = reward.pop("exposed", None), reward.pop("clicked", None)
+        if isinstance(reward, Shown):
+            raise InvalidInput("a Shown tells of every slot; leave out exposed and clicked")
+        if not (reward is None or isinstance(reward, Mapping)):
+            raise InvalidInput(
+                f"the feedback of a ranking is {reward!r:.80}; give exposed=ids and clicked=ids, "
+                'or rewards by name and item such as {"minutes": {12: 3.5}}'
+            )
+        if self.exposure == "observed" and exposed is None:
+            raise InvalidInput(
+                "it is not said which items were looked at; give exposed=ids (none: []), or use a "
+                "policy with exposure='shown' or 'until_last_click'"
+            )
+        given = dict(reward or {})
+        if clicked is not None:
+            name = "clicks" if "clicks" in names else names[0]
+            if name in given or ("clicks" not in names and len(names) > 1):
+                raise InvalidInput(
+                    f"clicked is given, and so are rewards by name; give clicks once, and name "
+                    f"the others: {', '.join(names)}"
+                )
+            given[name] = clicked if isinstance(clicked, Mapping) else id_list("clicked", clicked)
+        self.rewards.refuse_unknown(given)
+        listed = items.tolist()
+        slots = dict(zip(listed, range(len(listed)), strict=True))
+        coins, rewards = np.zeros(len(listed)), np.zeros((len(listed), len(names)))
+        open_slots: list[int] = []
+        earning: list[int] = []
+        if exposed is not None:
+            open_slots = _slots(slots, id_list("exposed", exposed), "exposed")
+            coins[open_slots] = 1.0
+        for name, earned in given.items():
+            earning += _fill(rewards[:, names.index(name)], slots, name, earned)
+        if exposed is not None:
+            for slot in sorted(set(earning).difference(open_slots)):
+                if rewards[slot].any():
+                    raise InvalidInput(
+                        f"item {listed[slot]} earned something but is not among the exposed; only "
+                        "what was looked at can be clicked, so add it to exposed"
+                    )
+        return Shown(coins, rewards)
+
+    # --- what f sees --------------------------------------------------------------------------
+
+    @property
+    def seen(self) -> Problem:
+        """Without the retired items."""
+        return self._seen
+
+    def sees(self, vector: Vector) -> Vector:
+        return vector if self._coordinates is None else vector[self._coordinates]
+
+    def whole(self, vector: Vector) -> Vector:
+        if self._coordinates is None:
+            return vector
+        out = np.zeros(self.problem.n_objectives)
+        out[self._coordinates] = vector
+        return out
+
+    def aligned(self, vector: Vector, given: Candidates) -> Vector:
+        """The numbers of the candidates, then those of the rewards."""
+        if given.places.size == 0:
+            return vector
+        return np.concatenate([vector[given.places], vector[self.catalogue.ids.size :]])
+
+    def joined(self, size: int | None) -> tuple[int, int]:
+        """Items that came after the decision: it says nothing of them."""
+        stop = self.problem.n_items or 0
+        return (stop if size is None else min(size - self.n_rewards, stop)), stop
+
+    def caught_up(self, followed: Vector, running: Vector) -> Vector:
+        old = followed.size - self.n_rewards
+        if old >= (stop := self.problem.n_items or 0):
+            return followed
+        return np.concatenate([followed[:old], running[old:stop], followed[old:]])
+
+    # --- reward vectors as a set ----------------------------------------------------------------
+
+    def extent(self, slope: Vector) -> tuple[float, float]:
+        best, worst = self._by_item(slope)
+        top = np.maximum(np.sort(best)[-self.n_slots :], 0.0).sum()
+        # Every slot is filled, also where nothing good is left, and may or may not be exposed.
+        least = np.minimum(np.sort(worst)[-self.n_slots :], 0.0).sum()
+        return float(top), float(top - least)
+
+    def _by_item(self, slope: Vector) -> tuple[Vector, Vector]:
+        """The most and the least that an item can bring to <slope, z> if it is exposed."""
+        m = self.seen.n_items or 0
+        ranges = np.array(list(self.problem.rewards.values())) / self.n_slots
+        ends = slope[m:, None] * ranges
+        return slope[:m] + ends.max(axis=1).sum(), slope[:m] + ends.min(axis=1).sum()
+
+    def corner(self, slope: Vector, z: Vector) -> Vector:
+        point, m = super().corner(slope, z), self.seen.n_items or 0
+        best = self._by_item(slope)[0]
+        shown = np.argsort(best)[-self.n_slots :]
+        shown = shown[best[shown] > 0.0]
+        point[:m] = 0.0
+        point[shown] = 1.0
+        point[m:] *= shown.size / self.n_slots
+        return point
+
+    def middle(self) -> Vector:
+        z, m = super().middle(), self.seen.n_items or 0
+        z[:m] *= self.n_slots / m
+        return z
+
+    # --- for the conformance checks -------------------------------------------------------------
+
+    def random_context(self, rng: np.random.Generator) -> Any:
+        """Items of different norms, so that no two of them are equal before anything is known."""
+        n, norm = self.problem.n_items or 0, self.problem.feature_norm
+        pair = self.problem.n_features
+        user = random_rows(rng, 1, pair[0], 1.0)[0] if isinstance(pair, tuple) else None
+        q = pair[1] if isinstance(pair, tuple) else pair
+        items = random_rows(rng, n, q, norm) * rng.uniform(0.5, 1.0, (n, 1))
+        return items if user is None else Bilinear(user, items)
+
+    def random_feedback(self, action: Any, rng: np.random.Generator) -> Shown:
+        low, high = self.rewards.low, self.rewards.high
+        exposed = (rng.random(self.n_slots) < _EXPOSED).astype(np.float64)
+        earned = rng.uniform(low, high, (self.n_slots, low.size))
+        return Shown(exposed, earned * exposed[:, None])
+
+    def is_action(self, context: Any, action: Any) -> bool:
+        if not (isinstance(action, np.ndarray) and action.dtype == np.int64):
+            return False
+        items = set(action.tolist()) if action.ndim == 1 else set()
+        fits = action.shape == (self.n_slots,) and len(items) == action.size
+        return fits and items <= set(range(self.problem.n_items or 0))
+
+    def actions(self, context: Any, rng: np.random.Generator) -> list[Any]:
+        order = rng.permutation(self.problem.n_items or 0)
+        some = islice(permutations(order.tolist(), self.n_slots), _LISTED)
+        return [np.array(ranking, dtype=np.int64) for ranking in some]
+
+
+def _shrunk(problem: Problem, n_items: int) -> Problem:
+    return problem if n_items == problem.n_items else replace(problem, n_items=n_items)
+
+
+def _fill(column: Vector, slots: dict[int, int], name: str, earned: Any) -> list[int]:
+    """Rewards of one name: item -> number, or the items that earned 1; the slots of these."""
+    if not isinstance(earned, Mapping):
+        try:
+            ids = id_list(name, earned)
+        except InvalidInput as error:
+            item = next(iter(slots))
+            raise InvalidInput(
+                f"the reward {name!r} is {earned!r:.80}; a ranking needs {{item: number}}, "
+                f'such as {{"{name}": {{{item}: 3.0}}}}, or the ids of the items that earned 1'
+            ) from error
+        places = _slots(slots, ids, name)
+        column[places] = 1.0
+        return places
+    items = id_list(name, earned.keys())
+    places = _slots(slots, items, name)
+    for item, slot in zip(items, places, strict=True):
+        column[slot] = finite_number(f"the reward {name!r} of item {item}", earned[item])
+    return places
+
+
+def _slots(slots: dict[int, int], listed: list[int], what: str) -> list[int]:
+    for item in listed:
+        if item not in slots:
+            raise InvalidInput(
+                f"item {item} is said to be {what}, but was not shown; the ranking was "
+                f"{list(slots)}"
+            )
+    if len(set(listed)) < len(listed):
+        again = next(item for item in listed if listed.count(item) > 1)
+        raise InvalidInput(f"item {again} is given twice in {what}; give it once")
+    return [slots[item] for item in listed]

@@ -1,0 +1,143 @@
+"""The direction of a round: grad f_t at the averages, compiled, for one round or for many.
+
+One kernel gives it; the object API calls it for a round, the compiled loops call it in theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.errors import InvalidInput
+from fairwolfe.kernels.compile import kernel
+from fairwolfe.kernels.settling import averages
+from fairwolfe.objectives.concave import call_gradient
+from fairwolfe.smoothing import Randomized
+from fairwolfe.smoothing.randomized import sampled
+
+__all__ = ["Compass", "follow", "follow_once"]
+
+_V = "float64[::1]"
+_NONE: Matrix = np.empty((0, 0))
+
+
+@kernel
+def follow(
+    gradient: int,
+    params: Vector,
+    work: Vector,
+    step: float,
+    mix: float,
+    normals: Matrix,
+    totals: Vector,
+    clocks: Vector,
+    running: Vector,
+    scratch: tuple[Vector, Vector, Vector, Vector],
+    g: Vector,
+) -> bool:
+    """The direction g (n,), and whether it is made of finite numbers.
+
+    gradient: the address of f's, with its params and work; step: the width of the smoothing.
+    normals (samples, n + 2): draws of randomised smoothing, whose estimate is mixed into the
+    running direction (n,) with weight `mix`; (0, 0) for exact gradients. totals, clocks (n,).
+    """
+    z, fresh, point, spare = scratch
+    averages(totals, clocks, z)
+    if normals.shape[0] == 0:
+        call_gradient(gradient, z, step, params, work, g)
+    else:
+        sampled(gradient, z, step, normals, params, work, point, spare, fresh)
+        for i in range(g.size):
+            g[i] = (1.0 - mix) * running[i] + mix * fresh[i]
+    bad = np.int64(0)
+    for i in range(g.size):
+        bad += 0 if np.isfinite(g[i]) else 1
+    return bool(bad == 0)
+
+
+@kernel(
+    signature=f"boolean(int64, {_V}, {_V}, float64, float64, float64[:, ::1], {_V}, {_V}, {_V}, "
+    f"{_V})"
+)
+def follow_once(
+    gradient: int,
+    params: Vector,
+    work: Vector,
+    step: float,
+    mix: float,
+    normals: Matrix,
+    totals: Vector,
+    clocks: Vector,
+    running: Vector,
+    g: Vector,
+) -> bool:
+    """`follow`, called from Python."""
+    n = g.size
+    few = n if normals.shape[0] > 0 else np.int64(0)
+    scratch = (np.empty(n), np.empty(few), np.empty(few), np.empty(few))
+    return follow(gradient, params, work, step, mix, normals, totals, clocks, running, scratch, g)
+
+
+class Compass:
+    """The direction of a plan, in any of its states."""
+
+    def __init__(self, plan: Any) -> None:
+        self.plan = plan
+        self.kind = plan.kind
+        self.n = plan.kind.seen.n_objectives
+        self.program = plan.objective.program(self.n)
+        self.idle: list[Vector] = []  # scratch is lent, so that two threads never share one
+
+    def at(self, state: Any, rng: np.random.Generator) -> Vector:
+        """grad f_t(z); for randomised smoothing, its running average."""
+        plan, smoothing, program, sees = (
+            self.plan,
+            self.plan.smoothing,
+            self.program,
+            self.kind.sees,
+        )
+        age = plan.age(state.t)
+        step, mix, normals = smoothing.step(plan.objective, self.n, age), 1.0, _NONE
+        if isinstance(smoothing, Randomized):
+            mix, normals = smoothing.mix(age), smoothing.normals(plan.objective, self.n, rng)
+        try:
+            work = self.idle.pop()
+        except IndexError:
+            work = program.work()
+        g = np.empty(self.n)
+        totals, clocks, running = sees(state.totals), sees(state.clocks), sees(state.direction)
+        finite = follow_once(
+            program.address,
+            program.params,
+            work,
+            step,
+            mix,
+            normals,
+            totals,
+            clocks,
+            running,
+            g,
+        )
+        self.idle.append(work)
+        if program.failures:
+            program.raise_failures()
+        return g if finite else self._inside(state.iterate, g, age, rng)
+
+    def _inside(self, z: Vector, g: Vector, age: int, rng: np.random.Generator) -> Vector:
+        """Where g is not finite: rewards beyond their ranges may have taken z out of the domain of
+        f, and `bind` has seen to it that the ranges are inside.
+        """
+        plan, seen = self.plan, self.kind.seen
+        if plan.smoothing.averaged:
+            return g
+        follow_at: Callable[..., Vector] = plan.smoothing.direction
+        try:
+            return follow_at(plan.objective, z, age, rng)
+        except InvalidInput:
+            inside = np.clip(z, seen.low, seen.high)
+            if np.array_equal(inside, z):
+                raise
+            return follow_at(plan.objective, inside, age, rng)

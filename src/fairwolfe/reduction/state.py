@@ -1,0 +1,144 @@
+"""What the reduction keeps: a plan that never changes, and a state that does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.kinds import Kind
+from fairwolfe.core.protocols import (
+    Certifies,
+    Commits,
+    Forecasts,
+    LearnsDirection,
+    Repairs,
+    Undirected,
+)
+from fairwolfe.core.restoring import require, require_counts
+from fairwolfe.kernels.limits import row_limit
+from fairwolfe.kernels.settling import averages
+from fairwolfe.objectives import Concave
+from fairwolfe.reduction.direction import Compass
+from fairwolfe.reduction.live import Watch
+from fairwolfe.reduction.windows import Windows
+from fairwolfe.smoothing import Identity, Moreau, Randomized
+
+__all__ = ["Plan", "State", "Trail"]
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What a policy and a kind of decision make together; it never changes and is not saved.
+
+    Its powers are asked once, here: a base that has none of them keeps the contract Base alone.
+    """
+
+    kind: Kind
+    objective: Concave  # bound
+    smoothing: Identity | Moreau | Randomized  # bound
+    base: Any  # tuned
+    forget: float  # of the averages, at each reward
+    optimistic: bool  # the iterate
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What was made on the way holds addresses and scratch, which belong to this process.
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    def age(self, t: int) -> int:
+        """t for the smoothing: with memory, the number of rewards that the average still holds."""
+        return t if self.forget == 0.0 else min(t, int(1.0 / self.forget))
+
+    @cached_property
+    def compass(self) -> Compass | None:
+        """What gives the direction; None for a base that does not look at it."""
+        base = self.base
+        return None if isinstance(base, Undirected) and not base.needs_direction else Compass(self)
+
+    @cached_property
+    def watch(self) -> Watch:
+        """What keeps the live numbers."""
+        return Watch(self)
+
+    @cached_property
+    def certifies(self) -> bool:
+        """Whether the base takes part in live numbers."""
+        return isinstance(self.base, Certifies)
+
+    @cached_property
+    def forecasts(self) -> bool:
+        """Whether the base can estimate a reward vector."""
+        return isinstance(self.base, Forecasts) and self.base.forecasts()
+
+    @cached_property
+    def extended(self) -> bool:
+        """Whether the base learns from the direction."""
+        return isinstance(self.base, LearnsDirection) and self.base.extended
+
+    @cached_property
+    def follows(self) -> bool:
+        """Whether the direction travels in the decision."""
+        return self.extended or self.smoothing.averaged
+
+    @cached_property
+    def commits(self) -> bool:
+        """Whether an answer is one kernel, which no interrupt can tear."""
+        return isinstance(self.base, Commits) and self.base.commits
+
+    @cached_property
+    def row_limit(self) -> float:
+        """The largest norm of a row of features that can be learnt from."""
+        ridge = self.base.ridge_used if isinstance(self.base, Repairs) else 0.0
+        return row_limit(self.kind.problem, ridge)
+
+
+class State(NamedTuple):
+    """Sums of the iterate and of the rewards, over how many rounds; the base's; live numbers."""
+
+    plan: Plan
+    totals: Vector
+    earned: Vector
+    clocks: Vector
+    direction: Vector  # the running one
+    counters: Vector
+    base: Any
+    live: Windows
+
+    def restored(self) -> None:
+        """After arrays have been read from a file: refuse times that cannot be."""
+        require_counts("counters", self.counters)
+        passed = (self.clocks >= 0.0) & (self.clocks <= self.counters[0])
+        require("clocks", self.clocks, passed, "clocks run from 0 to the number of rewards")
+
+    @property
+    def t(self) -> int:
+        """The number of rewards averaged in."""
+        return int(self.counters[0])
+
+    @property
+    def iterate(self) -> Vector:
+        """z, as f sees it."""
+        return self._over(self.totals)
+
+    @property
+    def average(self) -> Vector:
+        """The average observed reward, as f sees it."""
+        return self._over(self.earned)
+
+    def _over(self, sums: Vector) -> Vector:
+        out = np.empty(sums.size)
+        averages(sums, self.clocks, out)
+        return self.plan.kind.sees(out)
+
+
+class Trail(NamedTuple):
+    """What `update` needs of a decision, besides what the base needs."""
+
+    base: Any
+    rho: Vector | None = None  # the optimistic estimate, where that is averaged
+    direction: Vector | None = None  # where it is followed or learnt from
+    live: tuple[int, Any] | None = None  # the window of live numbers, and the outlook
+    size: int | None = None  # how many coordinates the reward had
