@@ -11,7 +11,7 @@ import numpy as np
 
 from fairwolfe.bandits.choosing import CHOOSE, BanditState, LinearBandit
 from fairwolfe.bandits.optimism import add_bonus, add_extended_bonus, shared_doubt
-from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
 from fairwolfe.kernels.compile import Kernel, kernel
@@ -26,8 +26,8 @@ __all__ = ["LinUCB"]
 @kernel(signature=CHOOSE)
 def linucb(
     direction: Vector,
-    theta: Matrix,
-    inverse: Matrix,
+    theta: Cube,
+    inverse: Cube,
     counters: Vector,
     features: Matrix,
     per_arm: bool,
@@ -58,8 +58,8 @@ def linucb(
 @kernel(signature=CHOOSE)
 def linucb_extended(
     direction: Vector,
-    theta: Matrix,
-    inverse: Matrix,
+    theta: Cube,
+    inverse: Cube,
     counters: Vector,
     features: Matrix,
     per_arm: bool,

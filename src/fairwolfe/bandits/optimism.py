@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.problem import Problem
 from fairwolfe.kernels.compile import fma, function_at, kernel
 from fairwolfe.kernels.linalg import LOG_DET, combine_rows, scores, widths
@@ -38,7 +38,7 @@ def shared_doubt(problem: Problem, ridge: float, delta: float, exploration: floa
 @kernel
 def add_bonus(
     direction: Vector,
-    inverse: Matrix,
+    inverse: Cube,
     counters: Vector,
     features: Matrix,
     per_arm: bool,
@@ -62,7 +62,7 @@ def add_bonus(
 @kernel
 def add_extended_bonus(
     direction: Vector,
-    inverse: Matrix,
+    inverse: Cube,
     counters: Vector,
     features: Matrix,
     params: Vector,
@@ -106,8 +106,8 @@ call_look = function_at(LOOK)
 def outlook(
     slope: Vector,
     direction: Vector,
-    theta: Matrix,
-    inverse: Matrix,
+    theta: Cube,
+    inverse: Cube,
     counters: Vector,
     features: Matrix,
     per_arm: bool,
@@ -124,8 +124,8 @@ def outlook(
 def optimistic_outlook(
     slope: Vector,
     direction: Vector,
-    theta: Matrix,
-    inverse: Matrix,
+    theta: Cube,
+    inverse: Cube,
     counters: Vector,
     features: Matrix,
     per_arm: bool,
@@ -144,8 +144,8 @@ def optimistic_outlook(
 def extended_outlook(
     slope: Vector,
     direction: Vector,
-    theta: Matrix,
-    inverse: Matrix,
+    theta: Cube,
+    inverse: Cube,
     counters: Vector,
     features: Matrix,
     per_arm: bool,
@@ -165,7 +165,7 @@ def extended_outlook(
 def _compare(
     slope: Vector,
     direction: Vector,
-    theta: Matrix,
+    theta: Cube,
     features: Matrix,
     per_arm: bool,
     arm: int,

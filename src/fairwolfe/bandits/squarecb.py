@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 
 from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, one_uniform
-from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
 from fairwolfe.kernels.compile import Kernel, kernel
@@ -52,7 +52,7 @@ def theorem_rate(params: Vector, n_arms: int, t: float) -> float:
 @kernel
 def sample(
     gamma: float,
-    theta: Matrix,
+    theta: Cube,
     features: Matrix,
     per_arm: bool,
     draws: Vector,
@@ -75,8 +75,8 @@ def sample(
 @kernel(signature=CHOOSE)
 def squarecb(
     direction: Vector,
-    theta: Matrix,
-    inverse: Matrix,
+    theta: Cube,
+    inverse: Cube,
     counters: Vector,
     features: Matrix,
     per_arm: bool,
@@ -94,8 +94,8 @@ def squarecb(
 @kernel(signature=CHOOSE)
 def squarecb_theorem(
     direction: Vector,
-    theta: Matrix,
-    inverse: Matrix,
+    theta: Cube,
+    inverse: Cube,
     counters: Vector,
     features: Matrix,
     per_arm: bool,

@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 
 from fairwolfe.bandits.choosing import CHOOSE, LinearBandit
-from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import fma, kernel
@@ -25,8 +25,8 @@ __all__ = ["Thompson"]
 @kernel(signature=CHOOSE)
 def thompson(
     direction: Vector,
-    theta: Matrix,
-    inverse: Matrix,
+    theta: Cube,
+    inverse: Cube,
     counters: Vector,
     features: Matrix,
     per_arm: bool,

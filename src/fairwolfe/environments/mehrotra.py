@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 from scipy.special import log_ndtr
 
-from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.problem import Problem, whole_number
 from fairwolfe.environments.world import BEST, REWARD, ArmsWorld, RewardProgram
 from fairwolfe.kernels.compile import fma, kernel
@@ -141,7 +141,7 @@ class Mehrotra(ArmsWorld[Matrix]):
 
     def draw_contexts(
         self, world: Matrix, rng: np.random.Generator, n: int
-    ) -> tuple[Matrix, IntVector]:
+    ) -> tuple[Cube, IntVector]:
         """Features (n, n_arms, n_features) from as many standard normals; tags 0."""
         d = self.n_features
         features = rng.standard_normal((n, self.n_arms, d))

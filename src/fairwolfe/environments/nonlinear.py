@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.problem import Problem, real_number, whole_number
 from fairwolfe.environments.world import BEST, REWARD, ArmsWorld, RewardProgram
 from fairwolfe.errors import InvalidInput
@@ -85,8 +85,8 @@ def _spread(rng: np.random.Generator, n: int, d: int) -> Matrix:
 class NonlinearWorld(NamedTuple):
     """What a seed draws: the contexts that are met, their mean rewards, and the ideal points."""
 
-    features: Matrix  # (contexts, arms, d)
-    means: Matrix  # (contexts, arms, D)
+    features: Cube  # (contexts, arms, d)
+    means: Cube  # (contexts, arms, D)
     params: Vector
 
 
@@ -166,7 +166,7 @@ class Nonlinear(ArmsWorld[NonlinearWorld]):
 
     def draw_contexts(
         self, world: NonlinearWorld, rng: np.random.Generator, n: int
-    ) -> tuple[Matrix, IntVector]:
+    ) -> tuple[Cube, IntVector]:
         """Copies of the features of contexts of the list, from one uniform draw a round; tags 0."""
         places = (rng.random(n) * self.n_contexts).astype(np.int64)
         return world.features[places], np.zeros(n, dtype=np.int64)

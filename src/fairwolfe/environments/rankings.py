@@ -10,8 +10,9 @@ from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.feedback import Shown
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput
@@ -68,7 +69,7 @@ def observe(
     action: IntVector,
     user: int,
     uniforms: Vector,
-    turned: Matrix,
+    turned: Cube,
     items: Matrix,
     weights: Matrix,
     ranges: Matrix,
@@ -92,7 +93,7 @@ def observe(
 def mean_of_ranking(
     action: IntVector,
     user: int,
-    turned: Matrix,
+    turned: Cube,
     items: Matrix,
     weights: Matrix,
     ranges: Matrix,
@@ -114,7 +115,7 @@ def mean_of_ranking(
 def best_ranking(
     direction: Vector,
     user: int,
-    turned: Matrix,
+    turned: Cube,
     columns: Matrix,
     ranges: Matrix,
     means: Vector,
@@ -140,7 +141,7 @@ def best_ranking(
 def support_of_rankings(
     direction: Vector,
     shares: Vector,
-    turned: Matrix,
+    turned: Cube,
     items: Matrix,
     columns: Matrix,
     weights: Matrix,
@@ -168,10 +169,10 @@ def support_of_rankings(
 class RankingArrays(NamedTuple):
     """A world with rankings as arrays: the mean of reward r is <turned[r, user], items[i]>."""
 
-    users: Matrix  # the contexts, user after user
+    users: NDArray[np.float64]  # what tells them apart: (users, p), or (users, items, d)
     items: Matrix  # (m, q)
     columns: Matrix  # (q, m), the items transposed
-    turned: Matrix  # (R, users, q)
+    turned: Cube  # (R, users, q)
     weights: Matrix  # of the slots, (1, k) or (users, k)
     ranges: Matrix  # of the rewards of one item, (R, 2)
     shares: Vector  # how likely each user is
@@ -180,9 +181,9 @@ class RankingArrays(NamedTuple):
     @classmethod
     def of(
         cls,
-        users: Matrix,
+        users: NDArray[np.float64],
         items: Matrix,
-        turned: Matrix,
+        turned: Cube,
         weights: Matrix,
         ranges: Matrix,
         shares: Vector,
@@ -243,11 +244,11 @@ class RankingWorld(ABC):
         """The context of a round with this user."""
 
     @abstractmethod
-    def features(self, world: RankingArrays) -> tuple[Matrix, Matrix]:
+    def features(self, world: RankingArrays) -> tuple[Matrix, Cube]:
         """What a policy sees of the contexts: users (n, p), and items (1 or n, q, m) as columns."""
 
     @abstractmethod
-    def _user_of(self, world: RankingArrays, context: Any) -> Vector:
+    def _user_of(self, world: RankingArrays, context: Any) -> NDArray[np.float64]:
         """The part of a checked context by which its user is known."""
 
     @property

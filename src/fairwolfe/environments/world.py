@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.contexts import arms
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput
@@ -99,7 +99,7 @@ class CompiledWorld(Protocol):
 
     def draw_contexts(
         self, world: object, rng: np.random.Generator, n: int
-    ) -> tuple[Matrix, IntVector]:
+    ) -> tuple[Cube, IntVector]:
         """Features (n, K, d), and the tags (n,) by which the kernels know the contexts."""
 
     def draw_noise(self, rng: np.random.Generator, n: int) -> Matrix:
@@ -132,7 +132,7 @@ class ArmsWorld(ABC, Generic[W]):
         """Draw a world."""
 
     @abstractmethod
-    def draw_contexts(self, world: W, rng: np.random.Generator, n: int) -> tuple[Matrix, IntVector]:
+    def draw_contexts(self, world: W, rng: np.random.Generator, n: int) -> tuple[Cube, IntVector]:
         """Features (n, K, d) and tags (n,) of n rounds."""
 
     @abstractmethod

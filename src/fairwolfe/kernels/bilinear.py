@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.kernels.compile import Kernel, distinct, fma, function_at, kernel
 from fairwolfe.kernels.linalg import (
     LOG_DET,
@@ -209,10 +209,10 @@ def absorb_items(
     rows: Matrix,
     rewards: Matrix,
     contracted: Matrix,
-    gram: Matrix,
-    inverse: Matrix,
-    theta: Matrix,
-    moment: Matrix,
+    gram: Cube,
+    inverse: Cube,
+    theta: Cube,
+    moment: Cube,
     params: Vector,
     counters: Vector,
 ) -> None:
@@ -242,10 +242,10 @@ def _absorb(
     rows: Matrix,
     rewards: Matrix,
     contracted: Matrix,
-    gram: Matrix,
-    inverse: Matrix,
-    theta: Matrix,
-    moment: Matrix,
+    gram: Cube,
+    inverse: Cube,
+    theta: Cube,
+    moment: Cube,
     counters: Vector,
 ) -> bool:
     """False, and nothing is written, where the result would not be numbers."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.kernels.compile import distinct, fma, kernel
 
 __all__ = [
@@ -80,7 +80,7 @@ def row_products(rows: Matrix, x: Vector, out: Vector) -> None:
 
 
 @kernel(signature="void(float64[::1], float64[:, :, ::1], float64[:, ::1], boolean, float64[::1])")
-def scores(direction: Vector, theta: Matrix, features: Matrix, per_arm: bool, out: Vector) -> None:
+def scores(direction: Vector, theta: Cube, features: Matrix, per_arm: bool, out: Vector) -> None:
     """out[a] = <direction, theta x_a>: the estimated scalar reward of each arm."""
     combined = np.empty(theta.shape[2])
     if per_arm:
@@ -97,7 +97,7 @@ def scores(direction: Vector, theta: Matrix, features: Matrix, per_arm: bool, ou
     "float64[:, ::1])"
 )
 def predictions(
-    theta: Matrix, features: Matrix, per_arm: bool, low: Vector, high: Vector, out: Matrix
+    theta: Cube, features: Matrix, per_arm: bool, low: Vector, high: Vector, out: Matrix
 ) -> None:
     """out[a] = theta x_a, every output projected on its range (infinite: left alone)."""
     for a in range(out.shape[0]):
@@ -106,7 +106,7 @@ def predictions(
 
 @kernel
 def predict(
-    theta: Matrix, features: Matrix, per_arm: bool, arm: int, low: Vector, high: Vector, out: Vector
+    theta: Cube, features: Matrix, per_arm: bool, arm: int, low: Vector, high: Vector, out: Vector
 ) -> None:
     """The same for one arm."""
     block, row = (arm, 0) if per_arm else (0, arm)
@@ -118,7 +118,7 @@ def predict(
 
 
 @kernel(signature="void(float64[:, :, ::1], float64[:, ::1], boolean, float64[::1])")
-def widths(inverse: Matrix, features: Matrix, per_arm: bool, out: Vector) -> None:
+def widths(inverse: Cube, features: Matrix, per_arm: bool, out: Vector) -> None:
     """out[a] = |x_a| in the norm of the inverse design."""
     n, d = out.size, inverse.shape[1]
     if per_arm:
@@ -238,7 +238,7 @@ def _apply(
     "float64[:, :, ::1], float64, float64[::1])"
 )
 def refresh(
-    gram: Matrix, inverse: Matrix, theta: Matrix, moment: Matrix, ridge: float, counters: Vector
+    gram: Cube, inverse: Cube, theta: Cube, moment: Cube, ridge: float, counters: Vector
 ) -> None:
     """Recompute V^-1, theta and ln det V/det V_0 from V; note how far the kept inverse was off.
 

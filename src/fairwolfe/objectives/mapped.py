@@ -64,7 +64,7 @@ class _OfMap(Concave):
         """M, made once."""
 
     @cached_property
-    def map(self) -> sparse.csr_array[Any]:
+    def map(self) -> sparse.csr_array[Any, Any]:  # by scipy's stubs M z has the axes of M
         """M: a row for each input of f, a column for each reward."""
         return self._matrix()
 

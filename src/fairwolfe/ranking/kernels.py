@@ -7,9 +7,8 @@ for many.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.arrays import Cube, IntMatrix, IntVector, Matrix, Vector
 from fairwolfe.kernels.bilinear import (
     call_absorb,
     call_estimates,
@@ -57,8 +56,8 @@ _EXPLORATION, _LEVEL, _RANDOMIZE, _HEAD = 0, 1, 2, 3
 def rank(
     user: Vector,
     items: Matrix,
-    theta: Matrix,
-    inverse: Matrix,
+    theta: Cube,
+    inverse: Cube,
     counters: Vector,
     direction: Vector,
     exposed: Vector,
@@ -104,7 +103,7 @@ def _estimate(
     estimates: int,
     user: Vector,
     items: Matrix,
-    theta: Matrix,
+    theta: Cube,
     contracted: Matrix,
     counters: Vector,
     weights: Vector,
@@ -143,7 +142,7 @@ def look_along(
     estimates: int,
     user: Vector,
     items: Matrix,
-    theta: Matrix,
+    theta: Cube,
     contracted: Matrix,
     counters: Vector,
     slope: Vector,
@@ -265,8 +264,8 @@ def _explain(
 def rank_once(
     user: Vector,
     items: Matrix,
-    theta: Matrix,
-    inverse: Matrix,
+    theta: Cube,
+    inverse: Cube,
     counters: Vector,
     direction: Vector,
     exposed: Vector,
@@ -281,7 +280,7 @@ def rank_once(
     slope: Vector,
     doubt: Vector,
     ranges: Matrix,
-    places: NDArray[np.int64],
+    places: IntMatrix,
     told: Matrix,
 ) -> float:
     """`rank` and what is told of it: one call from Python for all. NaN if the state is useless.
@@ -356,10 +355,10 @@ def take_in(
     exposed: Vector,
     shown: Vector,
     slots: Matrix,
-    gram: Matrix,
-    inverse: Matrix,
-    theta: Matrix,
-    moment: Matrix,
+    gram: Cube,
+    inverse: Cube,
+    theta: Cube,
+    moment: Cube,
     params: Vector,
     counters: Vector,
 ) -> int:
@@ -409,10 +408,10 @@ def take_in_and_settle(
     exposed: Vector,
     shown: Vector,
     slots: Matrix,
-    gram: Matrix,
-    inverse: Matrix,
-    theta: Matrix,
-    moment: Matrix,
+    gram: Cube,
+    inverse: Cube,
+    theta: Cube,
+    moment: Cube,
     params: Vector,
     oracle_counters: Vector,
     reward: Vector,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.environments.world import call_best, call_reward
 from fairwolfe.kernels.compile import kernel
 from fairwolfe.objectives import Concave
@@ -27,7 +27,7 @@ def best_means(
     best: int,
     reward: int,
     params: Vector,
-    features: Matrix,
+    features: Cube,
     tags: IntVector,
     directions: Matrix,
     which: IntVector,

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.arrays import Cube, IntCube, IntVector, Matrix, Vector
 from fairwolfe.environments.rankings import RankingArrays, best_ranking, item_mean
 from fairwolfe.kernels.compile import fma, kernel
 from fairwolfe.objectives import Concave
@@ -61,7 +61,7 @@ def _height(ranking: IntVector, earned: Vector, slope: Vector, weights: Vector) 
 def _earn(
     ranking: IntVector,
     user: int,
-    turned: Matrix,
+    turned: Cube,
     items: Matrix,
     weights: Vector,
     ranges: Matrix,
@@ -117,14 +117,14 @@ def sweep(
     bend: Vector,
     y: Vector,
     shares: Vector,
-    turned: Matrix,
+    turned: Cube,
     items: Matrix,
     columns: Matrix,
     weights: Matrix,
     ranges: Matrix,
-    rankings: IntVector,
+    rankings: IntCube,
     masses: Matrix,
-    earned: Matrix,
+    earned: Cube,
 ) -> float:
     """A step for each of the users; y follows. Returns how much best rankings would have brought.
 
@@ -216,9 +216,9 @@ def sweep(
 def average_of(
     shares: Vector,
     weights: Matrix,
-    rankings: IntVector,
+    rankings: IntCube,
     masses: Matrix,
-    earned: Matrix,
+    earned: Cube,
     out: Vector,
 ) -> None:
     """The average reward vector of all users; masses are first made to sum to 1 again."""
@@ -243,13 +243,13 @@ def average_of(
 
 @kernel(signature=f"void({_C}, {_M}, {_M}, {_M}, {_RANKINGS}, {_M}, {_C})")
 def take_turns(
-    turned: Matrix,
+    turned: Cube,
     items: Matrix,
     weights: Matrix,
     ranges: Matrix,
-    rankings: IntVector,
+    rankings: IntCube,
     masses: Matrix,
-    earned: Matrix,
+    earned: Cube,
 ) -> None:
     """One ranking for each user, such that the items take turns: all are shown about as often."""
     m, k = len(items), rankings.shape[2]
