@@ -33,7 +33,11 @@ def epsilon_greedy(
     out: Vector,
     report: Vector,
 ) -> int:
-    """params: epsilon; lows; highs."""
+    """params: epsilon; lows; highs.
+
+    direction (rewards,), theta (blocks, rewards, features), features (arms or 1, features),
+    draws (1,), out (arms,), report (1 or 1 + rewards,). inverse, counters: not used.
+    """
     n = direction.size
     scores(direction, theta, features, per_arm, out)
     probabilities = np.empty(out.size)

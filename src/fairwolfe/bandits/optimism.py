@@ -46,7 +46,11 @@ def add_bonus(
     out: Vector,
     width: Vector,
 ) -> None:
-    """out[a] += (sum_i |g_i| alpha_i) width[a], width[a] = |x_a|_{V^-1}."""
+    """out[a] += (sum_i |g_i| alpha_i) width[a], width[a] = |x_a|_{V^-1}.
+
+    direction (rewards,), inverse (blocks, features, features), counters (5,),
+    features (arms or 1, features), params (2 + 2 rewards or more,), out, width (arms,).
+    """
     n = direction.size
     noise, prior = params[2 : 2 + n], params[2 + n : 2 + 2 * n]
     root = np.sqrt(params[1] + counters[LOG_DET])
@@ -72,6 +76,9 @@ def add_extended_bonus(
 
     |g (x) x| in the norm of V^-1 is |x| in that of M = (g (x) I)' V^-1 (g (x) I): one contraction
     to d x d a round, then the widths cost K d^2.
+
+    With e = rewards features: direction (rewards,), inverse (1, e, e), counters (5,),
+    features (arms, features), params (4 or more,), out (arms,).
     """
     n, d = direction.size, features.shape[1]
     contracted = np.empty((1, d, d))
@@ -115,7 +122,11 @@ def outlook(
     doubt: Vector,
     out: Vector,
 ) -> None:
-    """In a shared model, where there is no doubt."""
+    """In a shared model, where there is no doubt.
+
+    slope, direction (rewards,), theta (blocks, rewards, features), features (arms or 1, features),
+    out (3,). inverse, counters, doubt: not used.
+    """
     values = np.empty(theta.shape[0] if per_arm else features.shape[0])
     _compare(slope, direction, theta, features, per_arm, arm, values, out)
 
@@ -133,7 +144,12 @@ def optimistic_outlook(
     doubt: Vector,
     out: Vector,
 ) -> None:
-    """In a shared model."""
+    """In a shared model.
+
+    slope, direction (rewards,), theta (blocks, rewards, features),
+    inverse (blocks, features, features), counters (5,), features (arms or 1, features),
+    doubt (2 + 2 rewards,), out (3,).
+    """
     values = np.empty(theta.shape[0] if per_arm else features.shape[0])
     _compare(slope, direction, theta, features, per_arm, arm, values, out)
     add_bonus(slope, inverse, counters, features, per_arm, doubt, values, np.empty(values.size))
@@ -153,7 +169,11 @@ def extended_outlook(
     doubt: Vector,
     out: Vector,
 ) -> None:
-    """In an extended model, whose oracle always has widths."""
+    """In an extended model, whose oracle always has widths.
+
+    With e = rewards features: slope, direction (rewards,), theta (1, 1, e), inverse (1, e, e),
+    counters (5,), features (arms, features), doubt (4,), out (3,).
+    """
     values = np.empty(features.shape[0])
     estimates = theta[0, 0].reshape((1, direction.size, features.shape[1]))
     _compare(slope, direction, estimates, features, False, arm, values, out)
@@ -172,7 +192,11 @@ def _compare(
     values: Vector,
     out: Vector,
 ) -> None:
-    """The estimates of <slope, r> as values, and the second and the third number of an outlook."""
+    """The estimates of <slope, r> as values, and the second and the third number of an outlook.
+
+    slope, direction (rewards,), theta (blocks, rewards, features), features (arms or 1, features),
+    values (arms,), out (3,).
+    """
     scores(direction, theta, features, per_arm, values)
     greedy = argmax(values)
     scores(slope, theta, features, per_arm, values)

@@ -31,7 +31,11 @@ def uniform_choice(
     out: Vector,
     report: Vector,
 ) -> int:
-    """params: lows; highs."""
+    """params: lows; highs.
+
+    direction (rewards,), theta (blocks, rewards, features), features (arms or 1, features),
+    draws (1,), out (arms,), report (1 or 1 + rewards,). inverse, counters: not used.
+    """
     n = direction.size
     arm = min(int(draws[0] * out.size), out.size - 1)
     for a in range(out.size):

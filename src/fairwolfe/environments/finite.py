@@ -32,7 +32,10 @@ def table_reward(
     mean: Vector,
     reward: Vector,
 ) -> None:
-    """params: kind of noise, its standard deviation, then the means (contexts, arms, rewards)."""
+    """params: kind of noise, its standard deviation, then the means (contexts, arms, rewards).
+
+    features (arms, features), noise (rewards or 0,), mean, reward (rewards,).
+    """
     kind, deviation = params[0], params[1]
     n = mean.size
     place = 2 + (tag * features.shape[0] + arm) * n
@@ -50,7 +53,10 @@ def table_reward(
 def table_best(
     direction: Vector, tag: int, features: Matrix, params: Vector, scores: Vector
 ) -> int:
-    """The arm of largest <g, mean>."""
+    """The arm of largest <g, mean>.
+
+    direction (rewards,), features (arms, features), scores (arms,). params: as in `table_reward`.
+    """
     n = direction.size
     for a in range(scores.size):
         place = 2 + (tag * scores.size + a) * n

@@ -33,7 +33,10 @@ def linear_reward(
     mean: Vector,
     reward: Vector,
 ) -> None:
-    """Reward theta x with a standard deviation of a tenth of it. params: theta by rows."""
+    """Reward theta x with a standard deviation of a tenth of it. params: theta by rows.
+
+    features (arms, features), noise, mean, reward (rewards,).
+    """
     d = features.shape[1]
     for i in range(mean.size):
         total = 0.0
@@ -47,7 +50,10 @@ def linear_reward(
 def linear_best(
     direction: Vector, tag: int, features: Matrix, params: Vector, scores: Vector
 ) -> int:
-    """The arm of largest <theta' g, x>."""
+    """The arm of largest <theta' g, x>.
+
+    direction (rewards,), features (arms, features), params (rewards features,), scores (arms,).
+    """
     n, d = direction.size, features.shape[1]
     turned = np.empty(d)  # theta' g
     combine_rows(direction, params.reshape((n, d)), turned)

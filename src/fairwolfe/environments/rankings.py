@@ -34,7 +34,7 @@ _V, _M, _C = "float64[::1]", "float64[:, ::1]", "float64[:, :, ::1]"
 
 @kernel
 def item_mean(turned: Vector, item: Vector, low: float, high: float) -> float:
-    """<turned, item>, clipped to the range of the reward."""
+    """<turned, item>, clipped to the range of the reward. turned, item (q,)."""
     total = 0.0
     for j in range(turned.size):
         total = fma(turned[j], item[j], total)
@@ -46,6 +46,8 @@ def item_means(turned: Vector, columns: Matrix, out: Vector) -> None:
     """<turned, item> of every item, not clipped; columns: the items, transposed.
 
     The same bits as one item at a time: each sum is taken in the order of the factors.
+
+    turned (q,), columns (q, n_items), out (n_items,).
     """
     distinct()
     q, m = columns.shape
@@ -76,7 +78,11 @@ def observe(
     exposed: Vector,
     rewards: Matrix,
 ) -> None:
-    """What comes of a ranking. uniforms: k for the exposures, then k R for the rewards by slot."""
+    """What comes of a ranking. uniforms: k for the exposures, then k R for the rewards by slot.
+
+    action, exposed (slots,), uniforms (slots + slots rewards,), turned (rewards, users, q),
+    items (n_items, q), weights (1 or users, slots), ranges (rewards, 2), rewards (slots, rewards).
+    """
     k, n = rewards.shape
     row = user if len(weights) > 1 else np.int64(0)
     for j in range(k):
@@ -99,7 +105,11 @@ def mean_of_ranking(
     ranges: Matrix,
     out: Vector,
 ) -> None:
-    """The expected reward vector: exposures of the items, then the user-side rewards."""
+    """The expected reward vector: exposures of the items, then the user-side rewards.
+
+    action (slots,), turned (rewards, users, q), items (n_items, q), weights (1 or users, slots),
+    ranges (rewards, 2), out (n_items + rewards,).
+    """
     m, n = len(items), len(turned)
     row = user if len(weights) > 1 else np.int64(0)
     out[:] = 0.0
@@ -125,6 +135,9 @@ def best_ranking(
     """The items of largest g_i + sum_r g_r mean_r(i), largest first; means and scores: scratch.
 
     Position weights do not increase, so that sorting by score is optimal (Proposition 4).
+
+    direction (n_items + rewards,), turned (rewards, users, q), columns (q, n_items),
+    ranges (rewards, 2), means, scores (n_items,), out (slots,).
     """
     m = columns.shape[1]
     for i in range(m):
@@ -148,7 +161,11 @@ def support_of_rankings(
     ranges: Matrix,
     out: Vector,
 ) -> float:
-    """sum_u share_u <g, mean of u's best ranking>, and that mean reward vector in `out`."""
+    """sum_u share_u <g, mean of u's best ranking>, and that mean reward vector in `out`.
+
+    direction, out (n_items + rewards,), shares (users,), turned (rewards, users, q),
+    items (n_items, q), columns (q, n_items), weights (1 or users, slots), ranges (rewards, 2).
+    """
     m, k = len(items), weights.shape[1]
     means, scores, best = np.empty(m), np.empty(m), np.empty(k, np.int64)
     out[:] = 0.0

@@ -33,6 +33,10 @@ def gradient_learn(
     """params: rate, then the radius of each reward's ball; moment[:, i, 0]: sums of squares.
 
     Refused, and nothing is written, where these would leave the range of floats.
+
+    x (features,), reward (rewards,), gram, inverse (blocks, 0, 0),
+    theta (blocks, rewards, features), moment (blocks, rewards, 1), params (1 + rewards,),
+    counters (5,).
     """
     counters[STATUS] = 0.0
     square, doubt = 0.0, 0.0

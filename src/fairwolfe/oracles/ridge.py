@@ -32,6 +32,9 @@ def ridge_learn(
 ) -> None:
     """One observation; params: the penalty. Refreshed exactly now and then, and where the kept
     inverse cannot take it; what cannot be taken even then is refused, and nothing has changed.
+
+    x (features,), reward (rewards,), gram, inverse (blocks, features, features), theta,
+    moment (blocks, rewards, features), params (1,), counters (5,).
     """
     counters[STATUS] = 0.0
     for attempt in range(2):

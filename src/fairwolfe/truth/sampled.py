@@ -34,7 +34,11 @@ def best_means(
     noise: Vector,
     out: Matrix,
 ) -> None:
-    """The mean rewards of the best arm of every context, for the direction that `which` names."""
+    """The mean rewards of the best arm of every context, for the direction that `which` names.
+
+    params: of the world. features (contexts, arms, features), tags, which (contexts,),
+    directions (directions, rewards), noise (draws,), out (contexts, rewards).
+    """
     scores, spare = np.empty(features.shape[1]), np.empty(out.shape[1])
     for i in range(out.shape[0]):
         arm = call_best(best, directions[which[i]], tags[i], features[i], params, scores)
