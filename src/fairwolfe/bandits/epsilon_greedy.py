@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 
 from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, one_uniform
-from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import kernel
@@ -23,8 +23,8 @@ __all__ = ["EpsilonGreedy"]
 @kernel(signature=CHOOSE)
 def epsilon_greedy(
     direction: Vector,
-    theta: Matrix,
-    inverse: Matrix,
+    theta: Cube,
+    inverse: Cube,
     counters: Vector,
     features: Matrix,
     per_arm: bool,
@@ -33,7 +33,11 @@ def epsilon_greedy(
     out: Vector,
     report: Vector,
 ) -> int:
-    """params: epsilon; lows; highs."""
+    """params: epsilon; lows; highs.
+
+    direction (rewards,), theta (blocks, rewards, features), features (arms or 1, features),
+    draws (1,), out (arms,), report (1 or 1 + rewards,). inverse, counters: not used.
+    """
     n = direction.size
     scores(direction, theta, features, per_arm, out)
     probabilities = np.empty(out.size)

@@ -11,7 +11,7 @@ import numpy as np
 
 from fairwolfe.bandits.choosing import CHOOSE, BanditState, LinearBandit
 from fairwolfe.bandits.optimism import add_bonus, add_extended_bonus, shared_doubt
-from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
 from fairwolfe.kernels.compile import Kernel, kernel
@@ -26,8 +26,8 @@ __all__ = ["LinUCB"]
 @kernel(signature=CHOOSE)
 def linucb(
     direction: Vector,
-    theta: Matrix,
-    inverse: Matrix,
+    theta: Cube,
+    inverse: Cube,
     counters: Vector,
     features: Matrix,
     per_arm: bool,
@@ -36,7 +36,12 @@ def linucb(
     out: Vector,
     report: Vector,
 ) -> int:
-    """params: exploration, 2 ln(1/delta_1); R_i; sqrt(ridge) D_theta_i; lows; highs."""
+    """params: exploration, 2 ln(1/delta_1); R_i; sqrt(ridge) D_theta_i; lows; highs.
+
+    direction (rewards,), theta (blocks, rewards, features), inverse (blocks, features, features),
+    counters (5,), features (arms or 1, features), draws (0,), out (arms,),
+    report (1 or 1 + rewards,).
+    """
     n = direction.size
     width = np.empty(out.size)
     scores(direction, theta, features, per_arm, out)
@@ -58,8 +63,8 @@ def linucb(
 @kernel(signature=CHOOSE)
 def linucb_extended(
     direction: Vector,
-    theta: Matrix,
-    inverse: Matrix,
+    theta: Cube,
+    inverse: Cube,
     counters: Vector,
     features: Matrix,
     per_arm: bool,
@@ -68,7 +73,11 @@ def linucb_extended(
     out: Vector,
     report: Vector,
 ) -> int:
-    """params: exploration, 2 ln(1/delta_1), R, sqrt(ridge) D_theta; lows; highs."""
+    """params: exploration, 2 ln(1/delta_1), R, sqrt(ridge) D_theta; lows; highs.
+
+    With e = rewards features: direction (rewards,), theta (1, 1, e), inverse (1, e, e),
+    counters (5,), features (arms, features), draws (0,), out (arms,), report (1 or 1 + rewards,).
+    """
     n, d = direction.size, features.shape[1]
     parameters = theta[0, 0].reshape((1, n, d))
     scores(direction, parameters, features, False, out)

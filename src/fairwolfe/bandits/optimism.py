@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.problem import Problem
 from fairwolfe.kernels.compile import fma, function_at, kernel
 from fairwolfe.kernels.linalg import LOG_DET, combine_rows, scores, widths
@@ -38,7 +38,7 @@ def shared_doubt(problem: Problem, ridge: float, delta: float, exploration: floa
 @kernel
 def add_bonus(
     direction: Vector,
-    inverse: Matrix,
+    inverse: Cube,
     counters: Vector,
     features: Matrix,
     per_arm: bool,
@@ -46,7 +46,11 @@ def add_bonus(
     out: Vector,
     width: Vector,
 ) -> None:
-    """out[a] += (sum_i |g_i| alpha_i) width[a], width[a] = |x_a|_{V^-1}."""
+    """out[a] += (sum_i |g_i| alpha_i) width[a], width[a] = |x_a|_{V^-1}.
+
+    direction (rewards,), inverse (blocks, features, features), counters (5,),
+    features (arms or 1, features), params (2 + 2 rewards or more,), out, width (arms,).
+    """
     n = direction.size
     noise, prior = params[2 : 2 + n], params[2 + n : 2 + 2 * n]
     root = np.sqrt(params[1] + counters[LOG_DET])
@@ -62,7 +66,7 @@ def add_bonus(
 @kernel
 def add_extended_bonus(
     direction: Vector,
-    inverse: Matrix,
+    inverse: Cube,
     counters: Vector,
     features: Matrix,
     params: Vector,
@@ -72,6 +76,9 @@ def add_extended_bonus(
 
     |g (x) x| in the norm of V^-1 is |x| in that of M = (g (x) I)' V^-1 (g (x) I): one contraction
     to d x d a round, then the widths cost K d^2.
+
+    With e = rewards features: direction (rewards,), inverse (1, e, e), counters (5,),
+    features (arms, features), params (4 or more,), out (arms,).
     """
     n, d = direction.size, features.shape[1]
     contracted = np.empty((1, d, d))
@@ -106,8 +113,8 @@ call_look = function_at(LOOK)
 def outlook(
     slope: Vector,
     direction: Vector,
-    theta: Matrix,
-    inverse: Matrix,
+    theta: Cube,
+    inverse: Cube,
     counters: Vector,
     features: Matrix,
     per_arm: bool,
@@ -115,7 +122,11 @@ def outlook(
     doubt: Vector,
     out: Vector,
 ) -> None:
-    """In a shared model, where there is no doubt."""
+    """In a shared model, where there is no doubt.
+
+    slope, direction (rewards,), theta (blocks, rewards, features), features (arms or 1, features),
+    out (3,). inverse, counters, doubt: not used.
+    """
     values = np.empty(theta.shape[0] if per_arm else features.shape[0])
     _compare(slope, direction, theta, features, per_arm, arm, values, out)
 
@@ -124,8 +135,8 @@ def outlook(
 def optimistic_outlook(
     slope: Vector,
     direction: Vector,
-    theta: Matrix,
-    inverse: Matrix,
+    theta: Cube,
+    inverse: Cube,
     counters: Vector,
     features: Matrix,
     per_arm: bool,
@@ -133,7 +144,12 @@ def optimistic_outlook(
     doubt: Vector,
     out: Vector,
 ) -> None:
-    """In a shared model."""
+    """In a shared model.
+
+    slope, direction (rewards,), theta (blocks, rewards, features),
+    inverse (blocks, features, features), counters (5,), features (arms or 1, features),
+    doubt (2 + 2 rewards,), out (3,).
+    """
     values = np.empty(theta.shape[0] if per_arm else features.shape[0])
     _compare(slope, direction, theta, features, per_arm, arm, values, out)
     add_bonus(slope, inverse, counters, features, per_arm, doubt, values, np.empty(values.size))
@@ -144,8 +160,8 @@ def optimistic_outlook(
 def extended_outlook(
     slope: Vector,
     direction: Vector,
-    theta: Matrix,
-    inverse: Matrix,
+    theta: Cube,
+    inverse: Cube,
     counters: Vector,
     features: Matrix,
     per_arm: bool,
@@ -153,7 +169,11 @@ def extended_outlook(
     doubt: Vector,
     out: Vector,
 ) -> None:
-    """In an extended model, whose oracle always has widths."""
+    """In an extended model, whose oracle always has widths.
+
+    With e = rewards features: slope, direction (rewards,), theta (1, 1, e), inverse (1, e, e),
+    counters (5,), features (arms, features), doubt (4,), out (3,).
+    """
     values = np.empty(features.shape[0])
     estimates = theta[0, 0].reshape((1, direction.size, features.shape[1]))
     _compare(slope, direction, estimates, features, False, arm, values, out)
@@ -165,14 +185,18 @@ def extended_outlook(
 def _compare(
     slope: Vector,
     direction: Vector,
-    theta: Matrix,
+    theta: Cube,
     features: Matrix,
     per_arm: bool,
     arm: int,
     values: Vector,
     out: Vector,
 ) -> None:
-    """The estimates of <slope, r> as values, and the second and the third number of an outlook."""
+    """The estimates of <slope, r> as values, and the second and the third number of an outlook.
+
+    slope, direction (rewards,), theta (blocks, rewards, features), features (arms or 1, features),
+    values (arms,), out (3,).
+    """
     scores(direction, theta, features, per_arm, values)
     greedy = argmax(values)
     scores(slope, theta, features, per_arm, values)

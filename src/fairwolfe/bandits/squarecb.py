@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 
 from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, one_uniform
-from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
 from fairwolfe.kernels.compile import Kernel, kernel
@@ -25,7 +25,10 @@ _HEAD = 9  # numbers before the ranges in the params of the rule
 
 @kernel
 def gap_probabilities(values: Vector, gamma: float, out: Vector) -> int:
-    """out[a] = 1/(K + gamma (best - value_a)), the rest to the best arm, which is returned."""
+    """out[a] = 1/(K + gamma (best - value_a)), the rest to the best arm, which is returned.
+
+    values, out (arms,).
+    """
     best = argmax(values)
     rest = 1.0
     for a in range(values.size):
@@ -38,7 +41,10 @@ def gap_probabilities(values: Vector, gamma: float, out: Vector) -> int:
 
 @kernel
 def theorem_rate(params: Vector, n_arms: int, t: float) -> float:
-    """gamma_t of the theorem: fixed for a horizon, or the anytime preset."""
+    """gamma_t of the theorem: fixed for a horizon, or the anytime preset.
+
+    params: as in `squarecb_theorem`.
+    """
     slope, diameter, delta, horizon = params[1], params[2], params[3], params[4]
     s = horizon if horizon > 0.0 else t
     regret = params[5] + params[6] * np.log1p(params[7] * s) + params[8] * np.sqrt(s)
@@ -52,7 +58,7 @@ def theorem_rate(params: Vector, n_arms: int, t: float) -> float:
 @kernel
 def sample(
     gamma: float,
-    theta: Matrix,
+    theta: Cube,
     features: Matrix,
     per_arm: bool,
     draws: Vector,
@@ -60,7 +66,11 @@ def sample(
     out: Vector,
     report: Vector,
 ) -> int:
-    """An arm from the scores, and what is reported of it."""
+    """An arm from the scores, and what is reported of it.
+
+    theta (blocks, rewards, features), features (arms or 1, features), draws (1,), out (arms,),
+    report (1 or 1 + rewards,). params: as in `squarecb`.
+    """
     n = theta.shape[1]
     low, high = params[_HEAD : _HEAD + n], params[_HEAD + n : _HEAD + 2 * n]
     probabilities = np.empty(out.size)
@@ -75,8 +85,8 @@ def sample(
 @kernel(signature=CHOOSE)
 def squarecb(
     direction: Vector,
-    theta: Matrix,
-    inverse: Matrix,
+    theta: Cube,
+    inverse: Cube,
     counters: Vector,
     features: Matrix,
     per_arm: bool,
@@ -85,7 +95,11 @@ def squarecb(
     out: Vector,
     report: Vector,
 ) -> int:
-    """gamma_t = gamma0 sqrt t; params: gamma0, eight unused; lows; highs."""
+    """gamma_t = gamma0 sqrt t; params: gamma0, eight unused; lows; highs.
+
+    direction (rewards,), theta (blocks, rewards, features), features (arms or 1, features),
+    counters (2 or 5,), draws (1,), out (arms,), report (1 or 1 + rewards,). inverse: not used.
+    """
     scores(direction, theta, features, per_arm, out)
     gamma = params[0] * np.sqrt(counters[UPDATES] + 1.0)
     return sample(gamma, theta, features, per_arm, draws, params, out, report)
@@ -94,8 +108,8 @@ def squarecb(
 @kernel(signature=CHOOSE)
 def squarecb_theorem(
     direction: Vector,
-    theta: Matrix,
-    inverse: Matrix,
+    theta: Cube,
+    inverse: Cube,
     counters: Vector,
     features: Matrix,
     per_arm: bool,
@@ -107,6 +121,9 @@ def squarecb_theorem(
     """params: 0, L, D_K, delta, horizon (0: none), the four numbers of R(t); lows; highs.
 
     The theorem's predictions are projected on the set of possible rewards.
+
+    direction (rewards,), theta (blocks, rewards, features), features (arms or 1, features),
+    counters (2 or 5,), draws (1,), out (arms,), report (1 or 1 + rewards,). inverse: not used.
     """
     n = direction.size
     low, high = params[_HEAD : _HEAD + n], params[_HEAD + n : _HEAD + 2 * n]

@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 
 from fairwolfe.bandits.choosing import CHOOSE, LinearBandit
-from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import fma, kernel
@@ -25,8 +25,8 @@ __all__ = ["Thompson"]
 @kernel(signature=CHOOSE)
 def thompson(
     direction: Vector,
-    theta: Matrix,
-    inverse: Matrix,
+    theta: Cube,
+    inverse: Cube,
     counters: Vector,
     features: Matrix,
     per_arm: bool,
@@ -39,6 +39,10 @@ def thompson(
 
     <g, theta> has mean sum_i g_i theta_i and covariance (sum_i g_i^2 R_i^2) V^-1, the rewards
     being independent: one draw of d numbers stands for D of them.
+
+    direction (rewards,), theta (blocks, rewards, features), inverse (blocks, features, features),
+    counters (5,), features (arms or 1, features), draws (blocks features,), out (arms,),
+    report (1 or 1 + rewards,).
     """
     n, d = direction.size, theta.shape[2]
     spread = 0.0

@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 
 from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, one_uniform
-from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.problem import Problem
 from fairwolfe.kernels.compile import kernel
 from fairwolfe.kernels.linalg import predict
@@ -21,8 +21,8 @@ __all__ = ["Uniform"]
 @kernel(signature=CHOOSE)
 def uniform_choice(
     direction: Vector,
-    theta: Matrix,
-    inverse: Matrix,
+    theta: Cube,
+    inverse: Cube,
     counters: Vector,
     features: Matrix,
     per_arm: bool,
@@ -31,7 +31,11 @@ def uniform_choice(
     out: Vector,
     report: Vector,
 ) -> int:
-    """params: lows; highs."""
+    """params: lows; highs.
+
+    direction (rewards,), theta (blocks, rewards, features), features (arms or 1, features),
+    draws (1,), out (arms,), report (1 or 1 + rewards,). inverse, counters: not used.
+    """
     n = direction.size
     arm = min(int(draws[0] * out.size), out.size - 1)
     for a in range(out.size):

@@ -70,7 +70,7 @@ def _demo_music(out: Path, as_json: bool) -> None:
 
 
 def _compared(subject: Any, columns: dict[str, str], out: Path, as_json: bool) -> None:
-    """Play the policies of a module of the lab, and show what it found."""
+    """Play the policies of a module of `demos`, and show what it found."""
     with progress_bar() as progress:
         task = progress.add_task("playing", total=subject.ROUNDS)
         shown = subject.run(progress=lambda n: progress.update(task, advance=n))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-__all__ = ["Action", "Cube", "IntMatrix", "IntVector", "Matrix", "Vector"]
+__all__ = ["Action", "Cube", "IntCube", "IntMatrix", "IntVector", "Matrix", "Vector"]
 
-Vector: TypeAlias = NDArray[np.float64]
-Matrix: TypeAlias = NDArray[np.float64]
-Cube: TypeAlias = NDArray[np.float64]
-IntVector: TypeAlias = NDArray[np.int64]
-IntMatrix: TypeAlias = NDArray[np.int64]
+Vector: TypeAlias = np.ndarray[tuple[int], np.dtype[np.float64]]
+Matrix: TypeAlias = np.ndarray[tuple[int, int], np.dtype[np.float64]]
+Cube: TypeAlias = np.ndarray[tuple[int, int, int], np.dtype[np.float64]]
+IntVector: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
+IntMatrix: TypeAlias = np.ndarray[tuple[int, int], np.dtype[np.int64]]
+IntCube: TypeAlias = np.ndarray[tuple[int, int, int], np.dtype[np.int64]]
 Action: TypeAlias = int | IntVector

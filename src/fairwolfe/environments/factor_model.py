@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.contexts import Bilinear
 from fairwolfe.core.problem import Frozen, Problem, whole_number
 from fairwolfe.data.factorise import extremes
@@ -157,7 +157,7 @@ class FactorModel(RankingWorld):
         return self.n_factors or 0, self.n_factors or 0
 
     @cached_property
-    def _thetas(self) -> Matrix:
+    def _thetas(self) -> Cube:
         """(R, p, q)."""
         if self.rewards is None:
             return np.eye(self._factors[0])[None]
@@ -240,7 +240,7 @@ class FactorModel(RankingWorld):
         """The user's factors beside those of all items, which are shared and not copied."""
         return Bilinear(world.users[user], world.items)
 
-    def features(self, world: RankingArrays) -> tuple[Matrix, Matrix]:
+    def features(self, world: RankingArrays) -> tuple[Matrix, Cube]:
         """The factors of the users, and those of the items, the same for all of them."""
         return world.users, world.columns[None]
 
@@ -276,8 +276,8 @@ def _table(name: str, values: Any) -> Table:
 
 
 def _affine(
-    users: Matrix, items: Matrix, thetas: Matrix, ranges: Matrix, found: Matrix
-) -> tuple[Matrix, Matrix, Matrix]:
+    users: Matrix, items: Matrix, thetas: Cube, ranges: Matrix, found: Matrix
+) -> tuple[Matrix, Matrix, Cube]:
     """Factors with a constant appended, so that every mean is slope (u' Theta v) + constant.
 
     The map takes the smallest interval that holds the range and the means onto the range. So the

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.problem import Problem
 from fairwolfe.environments.world import BEST, REWARD, ArmsWorld, RewardProgram
 from fairwolfe.errors import InvalidInput
@@ -32,7 +32,10 @@ def table_reward(
     mean: Vector,
     reward: Vector,
 ) -> None:
-    """params: kind of noise, its standard deviation, then the means (contexts, arms, rewards)."""
+    """params: kind of noise, its standard deviation, then the means (contexts, arms, rewards).
+
+    features (arms, features), noise (rewards or 0,), mean, reward (rewards,).
+    """
     kind, deviation = params[0], params[1]
     n = mean.size
     place = 2 + (tag * features.shape[0] + arm) * n
@@ -50,7 +53,10 @@ def table_reward(
 def table_best(
     direction: Vector, tag: int, features: Matrix, params: Vector, scores: Vector
 ) -> int:
-    """The arm of largest <g, mean>."""
+    """The arm of largest <g, mean>.
+
+    direction (rewards,), features (arms, features), scores (arms,). params: as in `table_reward`.
+    """
     n = direction.size
     for a in range(scores.size):
         place = 2 + (tag * scores.size + a) * n
@@ -64,13 +70,13 @@ def table_best(
 class FiniteWorld(NamedTuple):
     """The tables of a `Finite` environment as arrays."""
 
-    features: Matrix  # (contexts, arms, d)
-    means: Matrix  # (contexts, arms, D)
+    features: Cube  # (contexts, arms, d)
+    means: Cube  # (contexts, arms, D)
     cumulative: Vector  # of the probabilities, (contexts,)
     params: Vector
 
 
-Table = Sequence[Sequence[Sequence[float]]] | Matrix
+Table = Sequence[Sequence[Sequence[float]]] | Cube
 
 
 @dataclass(frozen=True)
@@ -224,7 +230,7 @@ class Finite(ArmsWorld[FiniteWorld]):
 
     def draw_contexts(
         self, world: FiniteWorld, rng: np.random.Generator, n: int
-    ) -> tuple[Matrix, IntVector]:
+    ) -> tuple[Cube, IntVector]:
         """Copies of the features, and which context each is, from one uniform draw a round."""
         tags = np.searchsorted(world.cumulative, rng.random(n), side="right").astype(np.int64)
         return world.features[tags], tags

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.contexts import arms
 from fairwolfe.core.problem import Problem
 from fairwolfe.environments import position_weights as slots
@@ -45,7 +45,7 @@ class FiniteRanking(RankingWorld):
     0.79334
     """
 
-    contexts: Sequence[Sequence[Sequence[float]]] | Matrix | Table
+    contexts: Sequence[Sequence[Sequence[float]]] | Cube | Table
     theta: Sequence[float] | Vector | Table
     position_weights: Sequence[float] | Sequence[Sequence[float]] | Matrix | Table
 
@@ -125,11 +125,11 @@ class FiniteRanking(RankingWorld):
         features: Matrix = world.users[user].copy()
         return features
 
-    def features(self, world: RankingArrays) -> tuple[Matrix, Matrix]:
+    def features(self, world: RankingArrays) -> tuple[Matrix, Cube]:
         """No features of users, and those of the items by context."""
         return np.ones((len(world.users), 1)), np.ascontiguousarray(np.swapaxes(world.users, 1, 2))
 
-    def _user_of(self, world: RankingArrays, context: Any) -> Vector:
+    def _user_of(self, world: RankingArrays, context: Any) -> Matrix:
         return arms(context, self._problem).features
 
     @classmethod

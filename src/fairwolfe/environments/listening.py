@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.contexts import Bilinear
 from fairwolfe.core.problem import Problem, real_number, whole_number
 from fairwolfe.data.factorise import Factors, Settings, factorise, scaled
@@ -52,7 +52,7 @@ class Factored(RankingWorld):
         """The user's factors beside those of all items."""
         return self.model.show(world, user)
 
-    def features(self, world: RankingArrays) -> tuple[Matrix, Matrix]:
+    def features(self, world: RankingArrays) -> tuple[Matrix, Cube]:
         """The factors of the users, and those of the items."""
         return self.model.features(world)
 

@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 from scipy.special import log_ndtr
 
-from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.problem import Problem, whole_number
 from fairwolfe.environments.world import BEST, REWARD, ArmsWorld, RewardProgram
 from fairwolfe.kernels.compile import fma, kernel
@@ -33,7 +33,10 @@ def linear_reward(
     mean: Vector,
     reward: Vector,
 ) -> None:
-    """Reward theta x with a standard deviation of a tenth of it. params: theta by rows."""
+    """Reward theta x with a standard deviation of a tenth of it. params: theta by rows.
+
+    features (arms, features), noise, mean, reward (rewards,).
+    """
     d = features.shape[1]
     for i in range(mean.size):
         total = 0.0
@@ -47,7 +50,10 @@ def linear_reward(
 def linear_best(
     direction: Vector, tag: int, features: Matrix, params: Vector, scores: Vector
 ) -> int:
-    """The arm of largest <theta' g, x>."""
+    """The arm of largest <theta' g, x>.
+
+    direction (rewards,), features (arms, features), params (rewards features,), scores (arms,).
+    """
     n, d = direction.size, features.shape[1]
     turned = np.empty(d)  # theta' g
     combine_rows(direction, params.reshape((n, d)), turned)
@@ -141,7 +147,7 @@ class Mehrotra(ArmsWorld[Matrix]):
 
     def draw_contexts(
         self, world: Matrix, rng: np.random.Generator, n: int
-    ) -> tuple[Matrix, IntVector]:
+    ) -> tuple[Cube, IntVector]:
         """Features (n, n_arms, n_features) from as many standard normals; tags 0."""
         d = self.n_features
         features = rng.standard_normal((n, self.n_arms, d))

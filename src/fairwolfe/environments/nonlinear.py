@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.problem import Problem, real_number, whole_number
 from fairwolfe.environments.world import BEST, REWARD, ArmsWorld, RewardProgram
 from fairwolfe.errors import InvalidInput
@@ -26,6 +26,8 @@ def closeness(x: Vector, params: Vector, reward: int) -> float:
     """exp(-|x - c_i|^2/(2 width^2)). params: 1/(2 width^2), then the ideal points by rows.
 
     The first feature is 1 and has no part in the distance.
+
+    x (features,), params (1 + rewards (features - 1),).
     """
     d = x.size - 1
     point = params[1 + reward * d : 1 + (reward + 1) * d]
@@ -46,7 +48,10 @@ def nonlinear_reward(
     mean: Vector,
     reward: Vector,
 ) -> None:
-    """Bernoulli rewards from uniform noise."""
+    """Bernoulli rewards from uniform noise.
+
+    features (arms, features), noise, mean, reward (rewards,). params: as in `closeness`.
+    """
     for i in range(mean.size):
         mean[i] = closeness(features[arm], params, i)
         reward[i] = 1.0 if noise[i] < mean[i] else 0.0
@@ -56,7 +61,10 @@ def nonlinear_reward(
 def nonlinear_best(
     direction: Vector, tag: int, features: Matrix, params: Vector, scores: Vector
 ) -> int:
-    """The arm of largest <g, mean>."""
+    """The arm of largest <g, mean>.
+
+    direction (rewards,), features (arms, features), scores (arms,). params: as in `closeness`.
+    """
     for a in range(scores.size):
         total = 0.0
         for i in range(direction.size):
@@ -67,7 +75,10 @@ def nonlinear_best(
 
 @kernel(signature="void(float64[:, ::1], float64[::1], float64[:, ::1])")
 def closeness_of_all(rows: Matrix, params: Vector, out: Matrix) -> None:
-    """out[a, i] = the mean of reward i for the features rows_a."""
+    """out[a, i] = the mean of reward i for the features rows_a.
+
+    rows (n, features), out (n, rewards). params: as in `closeness`.
+    """
     for a in range(out.shape[0]):
         for i in range(out.shape[1]):
             out[a, i] = closeness(rows[a], params, i)
@@ -85,8 +96,8 @@ def _spread(rng: np.random.Generator, n: int, d: int) -> Matrix:
 class NonlinearWorld(NamedTuple):
     """What a seed draws: the contexts that are met, their mean rewards, and the ideal points."""
 
-    features: Matrix  # (contexts, arms, d)
-    means: Matrix  # (contexts, arms, D)
+    features: Cube  # (contexts, arms, d)
+    means: Cube  # (contexts, arms, D)
     params: Vector
 
 
@@ -166,7 +177,7 @@ class Nonlinear(ArmsWorld[NonlinearWorld]):
 
     def draw_contexts(
         self, world: NonlinearWorld, rng: np.random.Generator, n: int
-    ) -> tuple[Matrix, IntVector]:
+    ) -> tuple[Cube, IntVector]:
         """Copies of the features of contexts of the list, from one uniform draw a round; tags 0."""
         places = (rng.random(n) * self.n_contexts).astype(np.int64)
         return world.features[places], np.zeros(n, dtype=np.int64)

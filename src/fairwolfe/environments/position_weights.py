@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fairwolfe.core.arrays import Matrix
 from fairwolfe.core.problem import whole_number
 from fairwolfe.errors import InvalidInput
 
@@ -39,7 +40,7 @@ def body(n_slots: int) -> tuple[float, ...]:
     return tuple(math.log(2.0) / (1.0 + math.log(j)) for j in range(1, k + 1))
 
 
-def checked(weights: Any, n_users: int, n_items: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+def checked(weights: Any, n_users: int, n_items: int) -> Matrix:
     """Weights as a table of one row for all users, or of one for each; refused if not sensible."""
     try:
         table = np.atleast_2d(np.array(weights, dtype=np.float64, order="C"))

@@ -10,8 +10,9 @@ from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.feedback import Shown
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput
@@ -33,7 +34,7 @@ _V, _M, _C = "float64[::1]", "float64[:, ::1]", "float64[:, :, ::1]"
 
 @kernel
 def item_mean(turned: Vector, item: Vector, low: float, high: float) -> float:
-    """<turned, item>, clipped to the range of the reward."""
+    """<turned, item>, clipped to the range of the reward. turned, item (q,)."""
     total = 0.0
     for j in range(turned.size):
         total = fma(turned[j], item[j], total)
@@ -45,6 +46,8 @@ def item_means(turned: Vector, columns: Matrix, out: Vector) -> None:
     """<turned, item> of every item, not clipped; columns: the items, transposed.
 
     The same bits as one item at a time: each sum is taken in the order of the factors.
+
+    turned (q,), columns (q, n_items), out (n_items,).
     """
     distinct()
     q, m = columns.shape
@@ -68,14 +71,18 @@ def observe(
     action: IntVector,
     user: int,
     uniforms: Vector,
-    turned: Matrix,
+    turned: Cube,
     items: Matrix,
     weights: Matrix,
     ranges: Matrix,
     exposed: Vector,
     rewards: Matrix,
 ) -> None:
-    """What comes of a ranking. uniforms: k for the exposures, then k R for the rewards by slot."""
+    """What comes of a ranking. uniforms: k for the exposures, then k R for the rewards by slot.
+
+    action, exposed (slots,), uniforms (slots + slots rewards,), turned (rewards, users, q),
+    items (n_items, q), weights (1 or users, slots), ranges (rewards, 2), rewards (slots, rewards).
+    """
     k, n = rewards.shape
     row = user if len(weights) > 1 else np.int64(0)
     for j in range(k):
@@ -92,13 +99,17 @@ def observe(
 def mean_of_ranking(
     action: IntVector,
     user: int,
-    turned: Matrix,
+    turned: Cube,
     items: Matrix,
     weights: Matrix,
     ranges: Matrix,
     out: Vector,
 ) -> None:
-    """The expected reward vector: exposures of the items, then the user-side rewards."""
+    """The expected reward vector: exposures of the items, then the user-side rewards.
+
+    action (slots,), turned (rewards, users, q), items (n_items, q), weights (1 or users, slots),
+    ranges (rewards, 2), out (n_items + rewards,).
+    """
     m, n = len(items), len(turned)
     row = user if len(weights) > 1 else np.int64(0)
     out[:] = 0.0
@@ -114,7 +125,7 @@ def mean_of_ranking(
 def best_ranking(
     direction: Vector,
     user: int,
-    turned: Matrix,
+    turned: Cube,
     columns: Matrix,
     ranges: Matrix,
     means: Vector,
@@ -124,6 +135,9 @@ def best_ranking(
     """The items of largest g_i + sum_r g_r mean_r(i), largest first; means and scores: scratch.
 
     Position weights do not increase, so that sorting by score is optimal (Proposition 4).
+
+    direction (n_items + rewards,), turned (rewards, users, q), columns (q, n_items),
+    ranges (rewards, 2), means, scores (n_items,), out (slots,).
     """
     m = columns.shape[1]
     for i in range(m):
@@ -140,14 +154,18 @@ def best_ranking(
 def support_of_rankings(
     direction: Vector,
     shares: Vector,
-    turned: Matrix,
+    turned: Cube,
     items: Matrix,
     columns: Matrix,
     weights: Matrix,
     ranges: Matrix,
     out: Vector,
 ) -> float:
-    """sum_u share_u <g, mean of u's best ranking>, and that mean reward vector in `out`."""
+    """sum_u share_u <g, mean of u's best ranking>, and that mean reward vector in `out`.
+
+    direction, out (n_items + rewards,), shares (users,), turned (rewards, users, q),
+    items (n_items, q), columns (q, n_items), weights (1 or users, slots), ranges (rewards, 2).
+    """
     m, k = len(items), weights.shape[1]
     means, scores, best = np.empty(m), np.empty(m), np.empty(k, np.int64)
     out[:] = 0.0
@@ -168,10 +186,10 @@ def support_of_rankings(
 class RankingArrays(NamedTuple):
     """A world with rankings as arrays: the mean of reward r is <turned[r, user], items[i]>."""
 
-    users: Matrix  # the contexts, user after user
+    users: NDArray[np.float64]  # what tells them apart: (users, p), or (users, items, d)
     items: Matrix  # (m, q)
     columns: Matrix  # (q, m), the items transposed
-    turned: Matrix  # (R, users, q)
+    turned: Cube  # (R, users, q)
     weights: Matrix  # of the slots, (1, k) or (users, k)
     ranges: Matrix  # of the rewards of one item, (R, 2)
     shares: Vector  # how likely each user is
@@ -180,9 +198,9 @@ class RankingArrays(NamedTuple):
     @classmethod
     def of(
         cls,
-        users: Matrix,
+        users: NDArray[np.float64],
         items: Matrix,
-        turned: Matrix,
+        turned: Cube,
         weights: Matrix,
         ranges: Matrix,
         shares: Vector,
@@ -243,11 +261,11 @@ class RankingWorld(ABC):
         """The context of a round with this user."""
 
     @abstractmethod
-    def features(self, world: RankingArrays) -> tuple[Matrix, Matrix]:
+    def features(self, world: RankingArrays) -> tuple[Matrix, Cube]:
         """What a policy sees of the contexts: users (n, p), and items (1 or n, q, m) as columns."""
 
     @abstractmethod
-    def _user_of(self, world: RankingArrays, context: Any) -> Vector:
+    def _user_of(self, world: RankingArrays, context: Any) -> NDArray[np.float64]:
         """The part of a checked context by which its user is known."""
 
     @property

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, runtim
 
 import numpy as np
 
-from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.contexts import arms
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput
@@ -57,7 +57,10 @@ def reward_at(
     mean: Vector,
     reward: Vector,
 ) -> None:
-    """Call the rewards that stand at an address from Python."""
+    """Call the rewards that stand at an address from Python.
+
+    features (arms, features), noise (draws,), mean, reward (rewards,). params: of the world.
+    """
     call_reward(address, arm, tag, features, noise, params, mean, reward)
 
 
@@ -65,7 +68,10 @@ def reward_at(
 def best_at(
     address: int, direction: Vector, tag: int, features: Matrix, params: Vector, scores: Vector
 ) -> int:
-    """Call the linear oracle that stands at an address from Python."""
+    """Call the linear oracle that stands at an address from Python.
+
+    direction (rewards,), features (arms, features), scores (arms,). params: of the world.
+    """
     return int(call_best(address, direction, tag, features, params, scores))
 
 
@@ -100,7 +106,7 @@ class CompiledWorld(Protocol):
 
     def draw_contexts(
         self, world: object, rng: np.random.Generator, n: int
-    ) -> tuple[Matrix, IntVector]:
+    ) -> tuple[Cube, IntVector]:
         """Features (n, K, d), and the tags (n,) by which the kernels know the contexts."""
 
     def draw_noise(self, rng: np.random.Generator, n: int) -> Matrix:
@@ -133,7 +139,7 @@ class ArmsWorld(ABC, Generic[W]):
         """Draw a world."""
 
     @abstractmethod
-    def draw_contexts(self, world: W, rng: np.random.Generator, n: int) -> tuple[Matrix, IntVector]:
+    def draw_contexts(self, world: W, rng: np.random.Generator, n: int) -> tuple[Cube, IntVector]:
         """Features (n, K, d) and tags (n,) of n rounds."""
 
     @abstractmethod

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.kernels.compile import Kernel, distinct, fma, function_at, kernel
 from fairwolfe.kernels.linalg import (
     LOG_DET,
@@ -38,7 +38,10 @@ __all__ = [
 
 @kernel
 def contract_user(user: Vector, inverse: Matrix, out: Matrix) -> None:
-    """B = (u (x) I)' V^-1, (q, d): V^-1 seen as p rows of length q d, summed with weights u."""
+    """B = (u (x) I)' V^-1: V^-1 seen as p rows of length q d, summed with weights u.
+
+    user (p,), inverse (p q, p q), out (q, p q).
+    """
     distinct()
     p, q, d = user.size, out.shape[0], out.shape[1]
     rows = inverse.reshape((p, q * d))
@@ -52,7 +55,7 @@ def contract_user(user: Vector, inverse: Matrix, out: Matrix) -> None:
 
 @kernel
 def contract_twice(user: Vector, contracted: Matrix, out: Matrix) -> None:
-    """C = B (u (x) I), (q, q)."""
+    """C = B (u (x) I). user (p,), contracted (q, p q), out (q, q)."""
     distinct()
     q = out.shape[0]
     for b in range(q):
@@ -65,7 +68,10 @@ def contract_twice(user: Vector, contracted: Matrix, out: Matrix) -> None:
 
 @kernel
 def turn_parameters(user: Vector, theta: Matrix, out: Matrix) -> None:
-    """theta_r seen from the user, (R, q): the estimate of reward r of item i is <out_r, item_i>."""
+    """theta_r seen from the user: the estimate of reward r of item i is <out_r, item_i>.
+
+    user (p,), theta (rewards, p q), out (rewards, q).
+    """
     q = out.shape[1]
     for r in range(out.shape[0]):
         for e in range(q):
@@ -96,6 +102,10 @@ def _estimates(
     value: Vector,
     width: Vector,
 ) -> None:
+    """The sums of ESTIMATES, unrolled for q = len(size).
+
+    turned (q,), metric (q, q), items (q, n), value, width (n,).
+    """
     distinct()
     for i in range(value.size):
         mean, square = 0.0, 0.0
@@ -113,7 +123,10 @@ def _estimates(
 def _row_by_row(
     turned: Vector, metric: Matrix, items: Matrix, inner: Vector, value: Vector, width: Vector
 ) -> None:
-    """The same sums for sizes that the compiler does not unroll: one row of items at a time."""
+    """The same sums for sizes that the compiler does not unroll: one row of items at a time.
+
+    turned (q,), metric (q, q), items (q, n), inner, value, width (n,).
+    """
     distinct()
     n = value.size
     for i in range(n):
@@ -133,46 +146,55 @@ def _row_by_row(
 
 @kernel(signature=ESTIMATES)
 def _of_one(turned: Vector, metric: Matrix, items: Matrix, value: Vector, width: Vector) -> None:
+    """turned (1,), metric (1, 1), items (1, n), value, width (n,)."""
     _estimates((0,), turned, metric, items, value, width)
 
 
 @kernel(signature=ESTIMATES)
 def _of_two(turned: Vector, metric: Matrix, items: Matrix, value: Vector, width: Vector) -> None:
+    """turned (2,), metric (2, 2), items (2, n), value, width (n,)."""
     _estimates((0, 0), turned, metric, items, value, width)
 
 
 @kernel(signature=ESTIMATES)
 def _of_three(turned: Vector, metric: Matrix, items: Matrix, value: Vector, width: Vector) -> None:
+    """turned (3,), metric (3, 3), items (3, n), value, width (n,)."""
     _estimates((0, 0, 0), turned, metric, items, value, width)
 
 
 @kernel(signature=ESTIMATES)
 def _of_four(turned: Vector, metric: Matrix, items: Matrix, value: Vector, width: Vector) -> None:
+    """turned (4,), metric (4, 4), items (4, n), value, width (n,)."""
     _estimates((0, 0, 0, 0), turned, metric, items, value, width)
 
 
 @kernel(signature=ESTIMATES)
 def _of_five(turned: Vector, metric: Matrix, items: Matrix, value: Vector, width: Vector) -> None:
+    """turned (5,), metric (5, 5), items (5, n), value, width (n,)."""
     _estimates((0, 0, 0, 0, 0), turned, metric, items, value, width)
 
 
 @kernel(signature=ESTIMATES)
 def _of_six(turned: Vector, metric: Matrix, items: Matrix, value: Vector, width: Vector) -> None:
+    """turned (6,), metric (6, 6), items (6, n), value, width (n,)."""
     _estimates((0, 0, 0, 0, 0, 0), turned, metric, items, value, width)
 
 
 @kernel(signature=ESTIMATES)
 def _of_eight(turned: Vector, metric: Matrix, items: Matrix, value: Vector, width: Vector) -> None:
+    """turned (8,), metric (8, 8), items (8, n), value, width (n,)."""
     _estimates((0, 0, 0, 0, 0, 0, 0, 0), turned, metric, items, value, width)
 
 
 @kernel(signature=ESTIMATES)
 def _of_ten(turned: Vector, metric: Matrix, items: Matrix, value: Vector, width: Vector) -> None:
+    """turned (10,), metric (10, 10), items (10, n), value, width (n,)."""
     _estimates((0, 0, 0, 0, 0, 0, 0, 0, 0, 0), turned, metric, items, value, width)
 
 
 @kernel(signature=ESTIMATES)
 def _of_eleven(turned: Vector, metric: Matrix, items: Matrix, value: Vector, width: Vector) -> None:
+    """turned (11,), metric (11, 11), items (11, n), value, width (n,)."""
     _estimates((0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), turned, metric, items, value, width)
 
 
@@ -180,6 +202,7 @@ def _of_eleven(turned: Vector, metric: Matrix, items: Matrix, value: Vector, wid
 def _of_any_size(
     turned: Vector, metric: Matrix, items: Matrix, value: Vector, width: Vector
 ) -> None:
+    """turned (q,), metric (q, q), items (q, n), value, width (n,)."""
     _row_by_row(turned, metric, items, np.empty(items.shape[1]), value, width)
 
 
@@ -209,20 +232,23 @@ def absorb_items(
     rows: Matrix,
     rewards: Matrix,
     contracted: Matrix,
-    gram: Matrix,
-    inverse: Matrix,
-    theta: Matrix,
-    moment: Matrix,
+    gram: Cube,
+    inverse: Cube,
+    theta: Cube,
+    moment: Cube,
     params: Vector,
     counters: Vector,
 ) -> None:
-    """The regression takes the r items of a round, rows (r, q), with their rewards (r, R).
+    """The regression takes the r items of a round, with their rewards.
 
     M = I + rows C rows' = L L', Y = (L^-1 rows) B; then V^-1 -= Y'Y (exactly symmetric),
     ln det V += ln det M and theta_r += Y' L^-1 (reward_r - estimate_r). One pass over V^-1 whatever
     r is. contracted: B of the user; params: the penalty. Refreshed exactly now and then, and where
     the kept inverse cannot take it; what cannot be taken even then is refused (by its status), and
     nothing has changed.
+
+    user (p,), rows (r, q), rewards (r, R), contracted (q, d), gram, inverse (1, d, d), theta,
+    moment (1, R, d), params (1,), counters (5,).
     """
     counters[STATUS] = 0.0
     for attempt in range(2):
@@ -242,13 +268,17 @@ def _absorb(
     rows: Matrix,
     rewards: Matrix,
     contracted: Matrix,
-    gram: Matrix,
-    inverse: Matrix,
-    theta: Matrix,
-    moment: Matrix,
+    gram: Cube,
+    inverse: Cube,
+    theta: Cube,
+    moment: Cube,
     counters: Vector,
 ) -> bool:
-    """False, and nothing is written, where the result would not be numbers."""
+    """False, and nothing is written, where the result would not be numbers.
+
+    user (p,), rows (r, q), rewards (r, R), contracted (q, d), gram, inverse (1, d, d), theta,
+    moment (1, R, d), counters (5,).
+    """
     r, q = rows.shape
     n_rewards, d = theta.shape[1], inverse.shape[1]
     if r > 0:
@@ -310,7 +340,7 @@ def _absorb(
 
 @kernel
 def _spread(half: Matrix, contracted: Matrix, out: Matrix) -> None:
-    """Y = (L^-1 rows) B."""
+    """Y = (L^-1 rows) B. half (r, q), contracted (q, d), out (r, d)."""
     distinct()
     for k in range(out.shape[0]):
         for j in range(out.shape[1]):
@@ -322,7 +352,7 @@ def _spread(half: Matrix, contracted: Matrix, out: Matrix) -> None:
 
 @kernel
 def _subtract(spread: Matrix, inverse: Matrix) -> int:
-    """inverse -= Y'Y for the first few rows of Y; how many."""
+    """inverse -= Y'Y for the first few rows of Y; how many. spread (r, d), inverse (d, d)."""
     r = spread.shape[0]
     if r == 1:
         return _subtract_rows((0,), spread, inverse)
@@ -339,6 +369,10 @@ def _subtract(spread: Matrix, inverse: Matrix) -> int:
 
 @kernel
 def _subtract_rows(size: tuple[int, ...], spread: Matrix, inverse: Matrix) -> int:
+    """inverse -= Y'Y for the first len(size) rows of Y; how many.
+
+    spread (r, d), inverse (d, d).
+    """
     distinct()
     d = inverse.shape[0]
     for i in range(d):
@@ -353,7 +387,10 @@ def _subtract_rows(size: tuple[int, ...], spread: Matrix, inverse: Matrix) -> in
 
 @kernel
 def _remember(user: Vector, rows: Matrix, rewards: Matrix, gram: Matrix, moment: Matrix) -> None:
-    """V += sum x x' = u u' (x) sum v v', and the moments, for the exact refresh."""
+    """V += sum x x' = u u' (x) sum v v', and the moments, for the exact refresh.
+
+    user (p,), rows (r, q), rewards (r, R), gram (p q, p q), moment (R, p q).
+    """
     distinct()
     p, (r, q) = user.size, rows.shape
     square = np.empty((q, q))

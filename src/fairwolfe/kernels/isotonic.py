@@ -25,7 +25,9 @@ _SIGN = np.uint64(1 << 63)
 def sort_kept(z: Vector, order: IntVector, spare: IntVector, keys: Vector, other: Vector) -> None:
     """Make `order` an ascending order of z, and `keys` the sorted z, starting from that order.
 
-    `order` must be a permutation; `spare` and `other` are scratch of the same length.
+    `order` must be a permutation; `spare` and `other` are scratch.
+
+    z, order, spare, keys, other (n,).
     """
     for j in range(z.size):
         keys[j] = z[order[j]]
@@ -39,7 +41,10 @@ def sort_kept(z: Vector, order: IntVector, spare: IntVector, keys: Vector, other
 
 @kernel
 def _insertion_sort(keys: Vector, order: IntVector) -> bool:
-    """Sort keys, ascending, with their order; False where it was given up halfway."""
+    """Sort keys, ascending, with their order; False where it was given up halfway.
+
+    keys, order (n,).
+    """
     distinct()
     n = keys.size
     moves = np.int64(0)
@@ -68,6 +73,8 @@ def _radix_sort(
     """Sort keys, ascending, with their order, by the bytes of their bits, in O(n) for any order.
 
     Bytes below `first` (0 is the least) are not looked at, so the result is exact for 0 only.
+
+    keys, order, other, spare (n,).
     """
     distinct()
     n = keys.size
@@ -128,6 +135,8 @@ def pooled_gradient(
     gradient is mean_B(w) + (mean_B(z) - z)/step, where means of z are kept as the excess over the
     block's smallest value: no difference of large numbers, and the order of ties cannot matter.
     A NaN or an infinity makes the gradient NaN.
+
+    sorted_z, order, starts, excess, out (n,), prefix (n + 1,).
     """
     n = sorted_z.size
     blocks = np.int64(0)

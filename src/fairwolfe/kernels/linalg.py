@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.kernels.compile import distinct, fma, kernel
 
 __all__ = [
@@ -43,7 +43,7 @@ REFRESH_EVERY = 10_000
 
 @kernel(signature="void(float64, float64[::1], float64[::1])")
 def add_scaled(scale: float, x: Vector, out: Vector) -> None:
-    """out += scale x; the two arrays must not overlap."""
+    """out += scale x; the two arrays must not overlap. x, out (n,)."""
     distinct()
     for i in range(x.size):
         out[i] = fma(scale, x[i], out[i])
@@ -51,7 +51,7 @@ def add_scaled(scale: float, x: Vector, out: Vector) -> None:
 
 @kernel
 def combine_rows(weights: Vector, rows: Matrix, out: Vector) -> None:
-    """out = sum_i weights_i rows_i."""
+    """out = sum_i weights_i rows_i. weights (n,), rows (n, d), out (d,)."""
     for j in range(out.size):
         out[j] = 0.0
     for i in range(weights.size):
@@ -61,7 +61,10 @@ def combine_rows(weights: Vector, rows: Matrix, out: Vector) -> None:
 
 @kernel
 def row_products(rows: Matrix, x: Vector, out: Vector) -> None:
-    """out[a] = <rows_a, x>, four rows at a time: a single sum waits for its own additions."""
+    """out[a] = <rows_a, x>, four rows at a time: a single sum waits for its own additions.
+
+    rows (n, d), x (d,), out (n,).
+    """
     n, d = rows.shape
     whole = n - n % 4
     for a in range(0, whole, 4):
@@ -80,8 +83,12 @@ def row_products(rows: Matrix, x: Vector, out: Vector) -> None:
 
 
 @kernel(signature="void(float64[::1], float64[:, :, ::1], float64[:, ::1], boolean, float64[::1])")
-def scores(direction: Vector, theta: Matrix, features: Matrix, per_arm: bool, out: Vector) -> None:
-    """out[a] = <direction, theta x_a>: the estimated scalar reward of each arm."""
+def scores(direction: Vector, theta: Cube, features: Matrix, per_arm: bool, out: Vector) -> None:
+    """out[a] = <direction, theta x_a>: the estimated scalar reward of each arm.
+
+    direction (rewards,), theta (blocks, rewards, features), features (arms or 1, features),
+    out (arms,).
+    """
     combined = np.empty(theta.shape[2])
     if per_arm:
         for a in range(out.size):
@@ -97,18 +104,25 @@ def scores(direction: Vector, theta: Matrix, features: Matrix, per_arm: bool, ou
     "float64[:, ::1])"
 )
 def predictions(
-    theta: Matrix, features: Matrix, per_arm: bool, low: Vector, high: Vector, out: Matrix
+    theta: Cube, features: Matrix, per_arm: bool, low: Vector, high: Vector, out: Matrix
 ) -> None:
-    """out[a] = theta x_a, every output projected on its range (infinite: left alone)."""
+    """out[a] = theta x_a, every output projected on its range (infinite: left alone).
+
+    theta (blocks, rewards, features), features (arms or 1, features), low, high (rewards,),
+    out (arms, rewards).
+    """
     for a in range(out.shape[0]):
         predict(theta, features, per_arm, a, low, high, out[a])
 
 
 @kernel
 def predict(
-    theta: Matrix, features: Matrix, per_arm: bool, arm: int, low: Vector, high: Vector, out: Vector
+    theta: Cube, features: Matrix, per_arm: bool, arm: int, low: Vector, high: Vector, out: Vector
 ) -> None:
-    """The same for one arm."""
+    """The same for one arm.
+
+    theta (blocks, rewards, features), features (arms or 1, features), low, high, out (rewards,).
+    """
     block, row = (arm, 0) if per_arm else (0, arm)
     for i in range(out.size):
         total = 0.0
@@ -118,8 +132,11 @@ def predict(
 
 
 @kernel(signature="void(float64[:, :, ::1], float64[:, ::1], boolean, float64[::1])")
-def widths(inverse: Matrix, features: Matrix, per_arm: bool, out: Vector) -> None:
-    """out[a] = |x_a| in the norm of the inverse design."""
+def widths(inverse: Cube, features: Matrix, per_arm: bool, out: Vector) -> None:
+    """out[a] = |x_a| in the norm of the inverse design.
+
+    inverse (blocks, features, features), features (arms or 1, features), out (arms,).
+    """
     n, d = out.size, inverse.shape[1]
     if per_arm:
         for a in range(n):
@@ -135,6 +152,7 @@ def widths(inverse: Matrix, features: Matrix, per_arm: bool, out: Vector) -> Non
 
 @kernel
 def _form(matrix: Matrix, x: Vector) -> float:
+    """x' matrix x. matrix (d, d), x (d,)."""
     total = 0.0
     for i in range(x.size):
         inner = 0.0
@@ -146,6 +164,10 @@ def _form(matrix: Matrix, x: Vector) -> float:
 
 @kernel
 def _forms(matrix: Matrix, turned: Matrix, inner: Vector, out: Vector) -> None:
+    """out[a] = |x_a| in the norm of the matrix; turned: the x_a as columns.
+
+    matrix (d, d), turned (d, arms), inner, out (arms,).
+    """
     distinct()
     d, n = turned.shape
     for a in range(n):
@@ -172,13 +194,16 @@ def absorb(
     moment: Matrix,
     counters: Vector,
 ) -> bool:
-    """Ridge regression takes an observation: features (d,), rewards (D,).
+    """Ridge regression takes an observation.
 
     False, and nothing is written, where the result would not be numbers.
 
     With A = V^-1: m = 1 + x' A x, y = A x/sqrt m; then A -= y y' (exactly symmetric),
     ln det V += ln m, and theta += (reward - theta x)/sqrt m y'. V itself is kept too, for the exact
     refresh.
+
+    x (features,), reward (rewards,), gram, inverse (features, features), theta,
+    moment (rewards, features), counters (5,).
     """
     distinct()
     d, n = x.size, reward.size
@@ -221,6 +246,11 @@ def _apply(
     theta: Matrix,
     moment: Matrix,
 ) -> None:
+    """What `absorb` writes; turned: y; error: (reward - theta x)/sqrt m.
+
+    x, turned (features,), reward, error (rewards,), gram, inverse (features, features), theta,
+    moment (rewards, features).
+    """
     distinct()
     d = x.size
     for i in range(d):
@@ -238,13 +268,16 @@ def _apply(
     "float64[:, :, ::1], float64, float64[::1])"
 )
 def refresh(
-    gram: Matrix, inverse: Matrix, theta: Matrix, moment: Matrix, ridge: float, counters: Vector
+    gram: Cube, inverse: Cube, theta: Cube, moment: Cube, ridge: float, counters: Vector
 ) -> None:
     """Recompute V^-1, theta and ln det V/det V_0 from V; note how far the kept inverse was off.
 
     The drift is max |A_ij - A'_ij| / sqrt(A_ii A_jj). Where rounding has left V not positive
     definite, its diagonal is lifted until it is: by the unit of rounding first, then by ten times
     as much, and so on. Status 1 says that V is not made of numbers; its block is left as it was.
+
+    gram, inverse (blocks, features, features), theta, moment (blocks, rewards, features),
+    counters (5,).
     """
     distinct()
     blocks, d = gram.shape[0], gram.shape[1]
@@ -286,7 +319,10 @@ def refresh(
 
 @kernel
 def _factor(matrix: Matrix, lower: Matrix) -> bool:
-    """`cholesky`, of the matrix with its diagonal lifted, in place, by as little as it takes."""
+    """`cholesky`, of the matrix with its diagonal lifted, in place, by as little as it takes.
+
+    matrix, lower (d, d).
+    """
     if cholesky(matrix, lower):
         return True
     largest, doubt = 0.0, 0.0
@@ -308,7 +344,10 @@ def _factor(matrix: Matrix, lower: Matrix) -> bool:
 
 @kernel
 def cholesky(matrix: Matrix, lower: Matrix) -> bool:
-    """lower lower' = matrix; False where it is not positive definite (or not a number)."""
+    """lower lower' = matrix; False where it is not positive definite (or not a number).
+
+    matrix, lower (d, d).
+    """
     for i in range(matrix.shape[0]):
         for j in range(i + 1):
             total = matrix[i, j]

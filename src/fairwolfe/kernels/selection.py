@@ -12,7 +12,7 @@ __all__ = ["argmax", "draw", "project_on_simplex", "top_k"]
 
 @kernel
 def argmax(values: Vector) -> int:
-    """The place of the largest value, the first of equals."""
+    """The place of the largest value, the first of equals. values (n,)."""
     best = np.int64(0)
     for a in range(1, values.size):
         if values[a] > values[best]:
@@ -25,6 +25,8 @@ def top_k(scores: Vector, k: int, out: IntVector) -> None:
     """The places of the k largest scores, largest first, equals in their order; k <= size.
 
     Bounded insertion: most scores fail the comparison with the k-th so far and cost nothing else.
+
+    scores (n,), out (k,).
     """
     bar = -np.inf
     filled = np.int64(0)
@@ -47,7 +49,7 @@ def top_k(scores: Vector, k: int, out: IntVector) -> None:
 
 @kernel(signature="int64(float64[::1], float64)")
 def draw(probabilities: Vector, uniform: float) -> int:
-    """The place that a uniform number in [0, 1) falls on."""
+    """The place that a uniform number in [0, 1) falls on. probabilities (n,)."""
     total = 0.0
     last = np.int64(0)
     for a in range(probabilities.size):
@@ -67,6 +69,8 @@ def project_on_simplex(weights: Vector, spare: Vector) -> None:
     large: so one pass gathers a first shift, and those after it drop what the shift makes negative
     and find the next one from the rest, until nothing is dropped. Numbers are taken relative to
     the largest, which always stays, so the sums do not cancel.
+
+    weights, spare (n,).
     """
     best = argmax(weights)
     top = weights[best]

@@ -35,7 +35,10 @@ _HEADER = 8  # numbers per part in `params`: see Combination._params
 
 @kernel(signature=GRADIENT)
 def combined(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -> None:
-    """Sum over parts of c grad f_(c step)(z[where]): the smoothing of c f is c f_(c step)."""
+    """Sum over parts of c grad f_(c step)(z[where]): the smoothing of c f is c f_(c step).
+
+    z, out (n,). params: see Combination._params; work: scratch of the parts.
+    """
     for i in range(out.size):
         out[i] = 0.0
     for k in range(np.int64(params[0])):

@@ -32,7 +32,10 @@ call_gradient = function_at(GRADIENT)
 def gradient_at(
     address: int, z: Vector, step: float, params: Vector, work: Vector, out: Vector
 ) -> None:
-    """Call the gradient that stands at an address: how Python reaches the compiled gradients."""
+    """Call the gradient that stands at an address: how Python reaches the compiled gradients.
+
+    z, out (n,). params, work: those of the gradient.
+    """
     call_gradient(address, z, step, params, work, out)
 
 

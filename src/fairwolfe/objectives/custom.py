@@ -27,7 +27,10 @@ _CUBE_ROOT = float(np.finfo(np.float64).eps ** (1.0 / 3.0))  # best step of a ce
 
 @kernel(signature=GRADIENT)
 def custom(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -> None:
-    """params: the address of a C function that calls back into Python."""
+    """params: the address of a C function that calls back into Python.
+
+    z, out (n,). work: not used.
+    """
     call_back(int(params[0]), z, out)
 
 

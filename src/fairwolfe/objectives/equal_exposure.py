@@ -15,7 +15,7 @@ __all__ = ["EqualExposure"]
 
 @kernel(signature=GRADIENT)
 def equal_exposure(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -> None:
-    """-min(1/n, |Cz|/step) Cz/|Cz|, and 0 at equality."""
+    """-min(1/n, |Cz|/step) Cz/|Cz|, and 0 at equality. z, out (n,). params, work: not used."""
     n = z.size
     mean = 0.0
     equal = True

@@ -20,7 +20,10 @@ __all__ = ["GeneralizedGini", "GiniEquality", "GiniWelfare", "Minimum"]
 
 @kernel(signature=GRADIENT)
 def generalized_gini(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -> None:
-    """params: prefix sums of the weights (n + 1); work: a flag, the kept order, scratch."""
+    """params: prefix sums of the weights; work: a flag, the kept order, scratch.
+
+    z, out (n,), params (n + 1,), work (4 n + 1,).
+    """
     n = z.size
     order = work[1 : n + 1].view(np.int64)
     spare = work[n + 1 : 2 * n + 1].view(np.int64)

@@ -27,6 +27,8 @@ _HEADER = 8  # numbers per leaf in the params of `stacked`
 def stacked(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -> None:
     """c_i grad f_i block by block, each smoothed with its own width. params: number of leaves; for
     each its address, c, width, start, size, first and one past the last of its params, scratch.
+
+    z, out (n,). work: scratch of the leaves.
     """
     for k in range(np.int64(params[0])):
         head = params[1 + _HEADER * k : 1 + _HEADER * (k + 1)]

@@ -19,7 +19,7 @@ __all__ = ["Linear"]
 
 @kernel(signature=GRADIENT)
 def linear(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -> None:
-    """The gradient w, whatever the smoothing."""
+    """The gradient w, whatever the smoothing. z, params, out (n,). work: not used."""
     for i in range(z.size):
         out[i] = params[i]
 

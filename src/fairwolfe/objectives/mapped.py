@@ -32,6 +32,8 @@ _DENSE_ROWS = 1000  # a Gram matrix of this size still takes well under a second
 def mapped(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -> None:
     """M' grad f_step(M z). params: address, rows, then M by rows: where each row begins (rows + 1),
     columns, values; then the params of f. work: M z, the inner gradient, the work of f.
+
+    z, out (n,).
     """
     address, rows = np.int64(params[0]), np.int64(params[1])
     begins = params[2 : 3 + rows]
@@ -64,7 +66,7 @@ class _OfMap(Concave):
         """M, made once."""
 
     @cached_property
-    def map(self) -> sparse.csr_array[Any]:
+    def map(self) -> sparse.csr_array[Any, Any]:  # by scipy's stubs M z has the axes of M
         """M: a row for each input of f, a column for each reward."""
         return self._matrix()
 

@@ -19,7 +19,10 @@ __all__ = ["AtLeast", "AtMost"]
 
 @kernel(signature=GRADIENT)
 def threshold(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -> None:
-    """params: penalty, sign (+1 floor, -1 ceiling), levels. The slope is clipped to the penalty."""
+    """params: penalty, sign (+1 floor, -1 ceiling), levels. The slope is clipped to the penalty.
+
+    z, out (n,), params (2 + n,). work: not used.
+    """
     penalty, sign = params[0], params[1]
     for i in range(z.size):
         missing = sign * (params[2 + i] - z[i])

@@ -73,6 +73,8 @@ def root_welfare(z: Vector, step: float, offset: float, out: Vector) -> None:
     With z in units of (step/2)^(2/3) the root is a function of z alone. The start is good to 0.4 %
     for z >= 0 and to 2.1 % for z < 0, by fitted coefficients, and each of Newton's four steps
     squares that. There is no branch, so several coordinates are worked on at once.
+
+    z, out (n,).
     """
     unit = (0.5 * step) ** (1.0 / 3.0)
     square, per_square = unit * unit, 1.0 / (unit * unit)
@@ -97,6 +99,8 @@ def welfare(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -
     The prox is the y >= 0 with y - z = step alpha y^(alpha - 1), and the gradient g is
     alpha y^(alpha - 1). For z < 0 it is g - |z|/step = y/step with y = (alpha/g)^(1/(1 - alpha)),
     an equation of the same form, with another power.
+
+    z, out (n,), params (2,). work: not used.
     """
     alpha, offset = params[0], params[1]
     if alpha == 1.0:
@@ -124,7 +128,10 @@ def welfare(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -
 
 @kernel(signature=GRADIENT)
 def nash(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -> None:
-    """params: offset. The gradient is 1/prox, each branch without cancellation."""
+    """params: offset. The gradient is 1/prox, each branch without cancellation.
+
+    z, out (n,), params (1,). work: not used.
+    """
     for i in range(z.size):
         x = z[i] + params[0]
         if step == 0.0:

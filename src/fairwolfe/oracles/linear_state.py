@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
-from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.contexts import Arms
 from fairwolfe.core.problem import Problem
 from fairwolfe.core.restoring import require, require_counts
@@ -43,22 +43,22 @@ class Estimates(NamedTuple):
     `features` holds the x_a; they are those of the context where the oracle is linear.
     """
 
-    theta: Matrix
-    inverse: Matrix
-    counters: Vector
-    features: Matrix
+    theta: Cube  # (blocks, rewards, features)
+    inverse: Cube  # (blocks, features, features)
+    counters: Vector  # (5,)
+    features: Matrix  # (arms, features), one row if per_arm
     per_arm: bool
 
 
 class LinearState(NamedTuple):
     """Estimates theta (blocks, D, d), and what the oracle keeps to improve them."""
 
-    gram: Matrix
-    inverse: Matrix
-    theta: Matrix
-    moment: Matrix
+    gram: Cube  # (blocks, features, features)
+    inverse: Cube  # the same
+    theta: Cube  # (blocks, rewards, features)
+    moment: Cube  # the same
     params: Vector
-    counters: Vector
+    counters: Vector  # (5,)
 
     def estimates(self, given: Arms) -> Estimates:
         """The parameters as they are, for the features as they are."""

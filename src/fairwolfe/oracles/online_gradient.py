@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.arrays import Cube, Vector
 from fairwolfe.core.problem import Problem
 from fairwolfe.core.restoring import need
 from fairwolfe.errors import InvalidInput
@@ -23,16 +23,20 @@ def gradient_learn(
     block: int,
     x: Vector,
     reward: Vector,
-    gram: Matrix,
-    inverse: Matrix,
-    theta: Matrix,
-    moment: Matrix,
+    gram: Cube,
+    inverse: Cube,
+    theta: Cube,
+    moment: Cube,
     params: Vector,
     counters: Vector,
 ) -> None:
     """params: rate, then the radius of each reward's ball; moment[:, i, 0]: sums of squares.
 
     Refused, and nothing is written, where these would leave the range of floats.
+
+    x (features,), reward (rewards,), gram, inverse (blocks, 0, 0),
+    theta (blocks, rewards, features), moment (blocks, rewards, 1), params (1 + rewards,),
+    counters (5,).
     """
     counters[STATUS] = 0.0
     square, doubt = 0.0, 0.0

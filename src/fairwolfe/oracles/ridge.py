@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.arrays import Cube, Vector
 from fairwolfe.core.problem import Problem
 from fairwolfe.core.restoring import need
 from fairwolfe.errors import InvalidInput
@@ -23,15 +23,18 @@ def ridge_learn(
     block: int,
     x: Vector,
     reward: Vector,
-    gram: Matrix,
-    inverse: Matrix,
-    theta: Matrix,
-    moment: Matrix,
+    gram: Cube,
+    inverse: Cube,
+    theta: Cube,
+    moment: Cube,
     params: Vector,
     counters: Vector,
 ) -> None:
     """One observation; params: the penalty. Refreshed exactly now and then, and where the kept
     inverse cannot take it; what cannot be taken even then is refused, and nothing has changed.
+
+    x (features,), reward (rewards,), gram, inverse (blocks, features, features), theta,
+    moment (blocks, rewards, features), params (1,), counters (5,).
     """
     counters[STATUS] = 0.0
     for attempt in range(2):

@@ -1,15 +1,14 @@
 """The kernels of rankings: from estimates to a ranking, and from what it earned to what is learnt.
 
 One signature for the rules; `act` and `update` call the kernels for one round, the compiled loop
-for many.
+for many. Users have p features, items q, their products d = p q.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.arrays import Cube, IntMatrix, IntVector, Matrix, Vector
 from fairwolfe.kernels.bilinear import (
     call_absorb,
     call_estimates,
@@ -57,8 +56,8 @@ _EXPLORATION, _LEVEL, _RANDOMIZE, _HEAD = 0, 1, 2, 3
 def rank(
     user: Vector,
     items: Matrix,
-    theta: Matrix,
-    inverse: Matrix,
+    theta: Cube,
+    inverse: Cube,
     counters: Vector,
     direction: Vector,
     exposed: Vector,
@@ -80,6 +79,10 @@ def rank(
     rule, estimates: addresses. params: exploration, 2 ln(1/delta_1), chance of a swap; R_r;
     sqrt(ridge) D_theta_r; the rule's. `contracted`, `value`, `width` and `scores` are filled on the
     way, `width` with the bonus in it.
+
+    user (p,), items (q, candidates), theta (1, rewards, d), inverse (1, d, d), counters (5,),
+    contracted (q, d); direction (candidates + rewards,), exposed, shown, value, width,
+    scores (candidates,), ranking (slots,), pinned (slots or 0,), draws (1 + slots // 2 or 0,).
     """
     n, n_rewards = scores.size, theta.shape[1]
     contract_user(user, inverse[0], contracted)
@@ -104,7 +107,7 @@ def _estimate(
     estimates: int,
     user: Vector,
     items: Matrix,
-    theta: Matrix,
+    theta: Cube,
     contracted: Matrix,
     counters: Vector,
     weights: Vector,
@@ -112,7 +115,11 @@ def _estimate(
     value: Vector,
     width: Vector,
 ) -> float:
-    """value_i = sum_r weights_r theta_r.x_i and width_i = |x_i|; what the widths are worth."""
+    """value_i = sum_r weights_r theta_r.x_i and width_i = |x_i|; what the widths are worth.
+
+    user (p,), items (q, candidates), theta (1, rewards, d), contracted (q, d), counters (5,),
+    weights (rewards,), value, width (candidates,). params: as in `rank`.
+    """
     n_rewards, q = theta.shape[1], items.shape[0]
     metric, turned, combined = np.empty((q, q)), np.empty((n_rewards, q)), np.empty(q)
     contract_twice(user, contracted, metric)
@@ -143,7 +150,7 @@ def look_along(
     estimates: int,
     user: Vector,
     items: Matrix,
-    theta: Matrix,
+    theta: Cube,
     contracted: Matrix,
     counters: Vector,
     slope: Vector,
@@ -154,6 +161,10 @@ def look_along(
 ) -> None:
     """By slot, of <slope, r> where it is looked at: the largest optimistic scores (0 without
     doubt), and by how much the ranking is below the largest estimates. ranges: of a slot's rewards.
+
+    user (p,), items (q, candidates), theta (1, rewards, d), contracted (q, d), counters (5,),
+    slope (candidates + rewards,), ranking (slots,), doubt (3 + 2 rewards or 0,),
+    ranges (2, rewards), seen (2, slots).
     """
     n, k = items.shape[1], ranking.size
     most = 0.0
@@ -184,7 +195,10 @@ def look_along(
 
 @kernel
 def _around(pinned: IntVector, scores: Vector, ranking: IntVector) -> None:
-    """The best of the others in the slots that are free."""
+    """The best of the others in the slots that are free.
+
+    pinned, ranking (slots,), scores (candidates,).
+    """
     others = np.empty(scores.size)
     for i in range(scores.size):
         others[i] = scores[i]
@@ -212,6 +226,8 @@ def _swapped(chance: float, draws: Vector, pinned: IntVector, ranking: IntVector
 
     Which of the two is drawn first. A ranking with a swap comes from one of them only, the ranking
     without any from both, so its probability is known exactly.
+
+    draws (1 + slots // 2,), pinned (slots or 0,), ranking (slots,).
     """
     if chance == 0.0:
         return 1.0
@@ -242,7 +258,11 @@ def _explain(
     fairness: Vector,
     plain_rank: IntVector,
 ) -> None:
-    """The parts of the scores by slot, and the ranks that the first two parts alone would give."""
+    """The parts of the scores by slot, and the ranks that the first two parts alone would give.
+
+    value, bonus, scores (candidates,); ranking, own_value, own_bonus, fairness,
+    plain_rank (slots,).
+    """
     plain = np.empty(value.size)
     for i in range(value.size):
         plain[i] = value[i] + bonus[i]
@@ -265,8 +285,8 @@ def _explain(
 def rank_once(
     user: Vector,
     items: Matrix,
-    theta: Matrix,
-    inverse: Matrix,
+    theta: Cube,
+    inverse: Cube,
     counters: Vector,
     direction: Vector,
     exposed: Vector,
@@ -281,13 +301,16 @@ def rank_once(
     slope: Vector,
     doubt: Vector,
     ranges: Matrix,
-    places: NDArray[np.int64],
+    places: IntMatrix,
     told: Matrix,
 ) -> float:
     """`rank` and what is told of it: one call from Python for all. NaN if the state is useless.
 
     places: the ranking; the ranks without fairness. told, by slot: the parts of the scores (3); if
     there is a `look`, what is seen along the slope (2).
+
+    user (p,), items (q, candidates), theta (1, rewards, d), inverse (1, d, d), places (2, slots),
+    told (3 or 5, slots); the others as in `rank` and `look_along`.
     """
     n, ranking = items.shape[1], places[0]
     contracted = np.empty((items.shape[0], theta.shape[2]))
@@ -356,16 +379,20 @@ def take_in(
     exposed: Vector,
     shown: Vector,
     slots: Matrix,
-    gram: Matrix,
-    inverse: Matrix,
-    theta: Matrix,
-    moment: Matrix,
+    gram: Cube,
+    inverse: Cube,
+    theta: Cube,
+    moment: Cube,
     params: Vector,
     counters: Vector,
 ) -> int:
     """Learn from the items of a ranking that were looked at, and count it; REFUSED: neither.
 
     absorb: the address of `absorb_items`; limit: of |user (x) row|^2, else WILD.
+
+    items, seen (slots,), user (p,), rows (slots, q), rewards (slots, rewards), exposed,
+    shown (n_items,), slots (2, slots), gram, inverse (1, d, d), theta, moment (1, rewards, d),
+    params (1,), counters (5,).
     """
     square = 0.0
     for a in range(user.size):
@@ -409,10 +436,10 @@ def take_in_and_settle(
     exposed: Vector,
     shown: Vector,
     slots: Matrix,
-    gram: Matrix,
-    inverse: Matrix,
-    theta: Matrix,
-    moment: Matrix,
+    gram: Cube,
+    inverse: Cube,
+    theta: Cube,
+    moment: Cube,
     params: Vector,
     oracle_counters: Vector,
     reward: Vector,
@@ -433,7 +460,12 @@ def take_in_and_settle(
     slope: Vector,
     rewards: Vector,
 ) -> int:
-    """`take_in`, then `settle`: one call, so that an interrupt finds both done or neither."""
+    """`take_in`, then `settle`: one call, so that an interrupt finds both done or neither.
+
+    slots_seen (slots,), slots_rewards (slots, rewards), rows (slots, q), slots (2, slots), gram,
+    inverse (1, d, d), theta, moment (1, rewards, d), oracle_counters (5,); the others as in the
+    two.
+    """
     doubt = 0.0  # a NaN or an infinity among these is one in the sum
     for i in range(tallied.size):
         doubt += tallied[i]
@@ -484,7 +516,10 @@ def take_in_and_settle(
 
 @kernel
 def looked_at(rows: Matrix, seen: Vector, rewards: Matrix, looked: Matrix, targets: Matrix) -> int:
-    """The rows and rewards of the items that were looked at, and how many."""
+    """The rows and rewards of the items that were looked at, and how many.
+
+    rows, looked (slots, q), seen (slots,), rewards, targets (slots, rewards).
+    """
     r = np.int64(0)
     for j in range(seen.size):
         if seen[j] > 0.0:
@@ -508,6 +543,8 @@ def count_in(
 ) -> None:
     """Count a ranking. Items from `known` on came after it, and are taken to have been shown in a
     share `owed` of what was decided before: a ranking of that time changes nothing for them.
+
+    items, seen (slots,), exposed, shown (n_items,), slots (2, slots).
     """
     for j in range(items.size):
         exposed[items[j]] += seen[j]

@@ -68,6 +68,8 @@ def turn_over(
 ) -> None:
     """A complete window becomes the one before; the next has the mean of the certificates gathered,
     if there are any.
+
+    now, before (SIZE,), slope, rewards, before_slope, before_rewards (n,), gathered (2 + n,).
     """
     if now[PLANNED] > _FIRST:
         for i in range(now.size):

@@ -26,6 +26,8 @@ def in_ball(normals: Vector, z: Vector, radius: float, out: Vector) -> None:
     """A point of the ball around z from n + 2 normal draws.
 
     The first n coordinates of a uniform point of the sphere in R^(n + 2) are uniform in the ball.
+
+    normals (n + 2,), z, out (n,).
     """
     square = 0.0
     for i in range(normals.size):
@@ -50,7 +52,10 @@ def sampled(
     g: Vector,
     out: Vector,
 ) -> None:
-    """Mean of the supergradients at points of the ball, one for each row of normals."""
+    """Mean of the supergradients at points of the ball, one for each row of normals.
+
+    z, point, g, out (n,), normals (samples, n + 2). params, work: of the gradient at the address.
+    """
     for i in range(out.size):
         out[i] = 0.0
     for s in range(normals.shape[0]):

@@ -61,6 +61,9 @@ def correct(
 
     Accelerated projected gradient with restarts. By concavity the gradients at both ends of a step
     prove enough ascent, so that no value is needed to find the curvature, kept in bend[0].
+
+    vertices (vertices, n), shift (n,), weights (vertices,), bend (1,). params, work: of the
+    gradient.
     """
     n, size = vertices.shape
     here, ahead, spare = weights.copy(), weights.copy(), np.empty(n)
@@ -112,7 +115,11 @@ def _scores(
     g: Vector,
     out: Vector,
 ) -> None:
-    """<g, vertex> for each vertex, with g the gradient at the weighted mean of the vertices."""
+    """<g, vertex> for each vertex, with g the gradient at the weighted mean of the vertices.
+
+    vertices (vertices, n), shift, y, g (n,), weights, out (vertices,). params, work: of the
+    gradient.
+    """
     n, size = vertices.shape
     for i in range(size):
         y[i] = -shift[i]

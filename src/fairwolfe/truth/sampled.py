@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.environments.world import call_best, call_reward
 from fairwolfe.kernels.compile import kernel
 from fairwolfe.objectives import Concave
@@ -27,14 +27,18 @@ def best_means(
     best: int,
     reward: int,
     params: Vector,
-    features: Matrix,
+    features: Cube,
     tags: IntVector,
     directions: Matrix,
     which: IntVector,
     noise: Vector,
     out: Matrix,
 ) -> None:
-    """The mean rewards of the best arm of every context, for the direction that `which` names."""
+    """The mean rewards of the best arm of every context, for the direction that `which` names.
+
+    params: of the world. features (contexts, arms, features), tags, which (contexts,),
+    directions (directions, rewards), noise (draws,), out (contexts, rewards).
+    """
     scores, spare = np.empty(features.shape[1]), np.empty(out.shape[1])
     for i in range(out.shape[0]):
         arm = call_best(best, directions[which[i]], tags[i], features[i], params, scores)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.arrays import Cube, IntCube, IntVector, Matrix, Vector
 from fairwolfe.environments.rankings import RankingArrays, best_ranking, item_mean
 from fairwolfe.kernels.compile import fma, kernel
 from fairwolfe.objectives import Concave
@@ -47,7 +47,10 @@ _RANKINGS = "int64[:, :, ::1]"
 
 @kernel
 def _height(ranking: IntVector, earned: Vector, slope: Vector, weights: Vector) -> float:
-    """<slope, mean reward of a ranking>."""
+    """<slope, mean reward of a ranking>.
+
+    ranking, weights (slots,), earned (rewards,), slope (n_items + rewards,).
+    """
     total = 0.0
     for j in range(ranking.size):
         total = fma(weights[j], slope[ranking[j]], total)
@@ -61,13 +64,17 @@ def _height(ranking: IntVector, earned: Vector, slope: Vector, weights: Vector) 
 def _earn(
     ranking: IntVector,
     user: int,
-    turned: Matrix,
+    turned: Cube,
     items: Matrix,
     weights: Vector,
     ranges: Matrix,
     out: Vector,
 ) -> None:
-    """The mean user-side rewards of a ranking."""
+    """The mean user-side rewards of a ranking.
+
+    ranking, weights (slots,), turned (rewards, users, q), items (n_items, q), ranges (rewards, 2),
+    out (rewards,).
+    """
     for r in range(out.size):
         out[r] = 0.0
         for j in range(ranking.size):
@@ -86,7 +93,11 @@ def _image(
     moved: IntVector,
     moves: Vector,
 ) -> int:
-    """The rows of A s that move when s[places] changes, how much, and how many; total: zeros."""
+    """The rows of A s that move when s[places] changes, how much, and how many; total: zeros.
+
+    places, changes (changes,), starts (columns of A + 1,), rows, entries (entries,), total, moved,
+    moves (rows of A,).
+    """
     for j in range(places.size):
         for e in range(starts[places[j]], starts[places[j] + 1]):
             total[rows[e]] = fma(entries[e], changes[j], total[rows[e]])
@@ -117,18 +128,24 @@ def sweep(
     bend: Vector,
     y: Vector,
     shares: Vector,
-    turned: Matrix,
+    turned: Cube,
     items: Matrix,
     columns: Matrix,
     weights: Matrix,
     ranges: Matrix,
-    rankings: IntVector,
+    rankings: IntCube,
     masses: Matrix,
-    earned: Matrix,
+    earned: Cube,
 ) -> float:
     """A step for each of the users; y follows. Returns how much best rankings would have brought.
 
     starts, rows, entries: the columns of A in y = A s; bend: a bound on the curvature by rows.
+
+    users (steps,), starts (n_items + rewards + 1,), rows, entries (entries,), shift, bend,
+    y (rows of A,), shares (users,), turned (rewards, users, q), items (n_items, q),
+    columns (q, n_items), weights (1 or users, slots), ranges (rewards, 2),
+    rankings (users, kept, slots), masses (users, kept), earned (users, kept, rewards). params,
+    work: of the gradient.
     """
     m, n = len(items), len(turned)
     kept, k = rankings.shape[1], rankings.shape[2]
@@ -216,12 +233,16 @@ def sweep(
 def average_of(
     shares: Vector,
     weights: Matrix,
-    rankings: IntVector,
+    rankings: IntCube,
     masses: Matrix,
-    earned: Matrix,
+    earned: Cube,
     out: Vector,
 ) -> None:
-    """The average reward vector of all users; masses are first made to sum to 1 again."""
+    """The average reward vector of all users; masses are first made to sum to 1 again.
+
+    shares (users,), weights (1 or users, slots), rankings (users, kept, slots),
+    masses (users, kept), earned (users, kept, rewards), out (n_items + rewards,).
+    """
     n = earned.shape[2]
     n_items = out.size - n
     for i in range(out.size):
@@ -243,15 +264,20 @@ def average_of(
 
 @kernel(signature=f"void({_C}, {_M}, {_M}, {_M}, {_RANKINGS}, {_M}, {_C})")
 def take_turns(
-    turned: Matrix,
+    turned: Cube,
     items: Matrix,
     weights: Matrix,
     ranges: Matrix,
-    rankings: IntVector,
+    rankings: IntCube,
     masses: Matrix,
-    earned: Matrix,
+    earned: Cube,
 ) -> None:
-    """One ranking for each user, such that the items take turns: all are shown about as often."""
+    """One ranking for each user, such that the items take turns: all are shown about as often.
+
+    turned (rewards, users, q), items (n_items, q), weights (1 or users, slots),
+    ranges (rewards, 2), rankings (users, kept, slots), masses (users, kept),
+    earned (users, kept, rewards).
+    """
     m, k = len(items), rankings.shape[2]
     for u in range(len(rankings)):
         for j in range(k):

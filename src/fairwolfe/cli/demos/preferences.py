@@ -60,6 +60,8 @@ def frank_wolfe(
 
     The direction at an average of t rewards is the gradient of f smoothed by width/sqrt(t + 1);
     the next reward enters the average with weight 1/(t + 1). path[0] counts as one reward.
+
+    vertices (vertices, n), path (steps + 1, n). params, work: of the gradient at the address.
     """
     n = path.shape[1]
     direction = np.empty(n)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fairwolfe.core.arrays import IntVector, Vector
+from fairwolfe.core.arrays import IntMatrix, IntVector, Vector
 from fairwolfe.core.problem import real_number
 from fairwolfe.errors import InvalidInput
 
@@ -51,7 +52,7 @@ def kendall_distance(one: Any, other: Any, penalty: float = 0.0) -> Any:
     return np.concatenate(parts)
 
 
-def _distances(one: IntVector, other: IntVector, p: float) -> Vector:
+def _distances(one: IntMatrix, other: IntMatrix, p: float) -> Vector:
     """Distances row by row; what is in one list only has the same place after all of the other."""
     k, m = one.shape[1], other.shape[1]
     same = one[:, :, None] == other[:, None, :]
@@ -68,13 +69,13 @@ def _distances(one: IntVector, other: IntVector, p: float) -> Vector:
     return found
 
 
-def _inversions(places: IntVector) -> IntVector:
+def _inversions(places: IntMatrix) -> IntVector:
     later = np.triu(np.ones((places.shape[1],) * 2, dtype=bool), 1)
     found: IntVector = ((places[:, :, None] > places[:, None, :]) & later).sum(axis=(1, 2))
     return found
 
 
-def _rankings(name: str, values: Any) -> IntVector:
+def _rankings(name: str, values: Any) -> NDArray[np.int64]:
     try:
         given = np.asarray(values)
     except ValueError as error:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.arrays import IntMatrix, IntVector, Matrix, Vector
 from fairwolfe.core.streams import stream
 from fairwolfe.environments.rankings import RankingArrays, RankingWorld, best_ranking
 from fairwolfe.errors import InvalidInput
@@ -31,7 +31,7 @@ class ShownToUsers:
     """Mean expected exposure of the items in a user's rounds, (users, items); 0 without any."""
     preferences: Matrix
     """Expected reward of an item that is looked at, (users, items)."""
-    rankings: IntVector
+    rankings: IntMatrix
     """The ranking of each user that earns most, (users, slots): the one without fairness."""
     kendall: Vector
     """Mean Kendall distance of a user's rankings to that, (users,); 0 without any round."""
@@ -100,7 +100,7 @@ def _preferences(world: RankingArrays) -> Matrix:
     return total
 
 
-def _best(world: RankingArrays) -> IntVector:
+def _best(world: RankingArrays) -> IntMatrix:
     m, n_rewards = len(world.items), len(world.turned)
     direction = np.concatenate([np.zeros(m), np.ones(n_rewards)])
     means, scores = np.empty((2, m))

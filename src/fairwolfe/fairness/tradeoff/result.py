@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.brief import Brief, Summary, count
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput
@@ -87,7 +87,7 @@ class TradeOff(Brief):
         """The betas or floors of a policy."""
         return self.floors if policy == FLOOR else self.betas
 
-    def curve(self, policy: str) -> Matrix:
+    def curve(self, policy: str) -> Cube:
         """(Gini index, utility) for every seed and setting of a policy, (seeds, settings, 2)."""
         m = self.problem.n_items
         found = [

@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fairwolfe.core.arrays import Vector
 from fairwolfe.core.problem import Problem, whole_number
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
 from fairwolfe.objectives import Concave
@@ -17,6 +16,7 @@ from fairwolfe.smoothing import Identity, Moreau, Randomized
 from fairwolfe.truth.bounds.assumptions import (
     Setting,
     T,
+    Times,
     azuma_sum,
     like,
     parameter_norm,
@@ -84,13 +84,13 @@ def linucb_scalar(
 
 def pseudo_regret(
     here: Setting,
-    t: Vector,
+    t: Times,
     model: Model,
     ridge: float,
     base_delta: float,
     exploration: float,
     tight: bool,
-) -> Vector:
+) -> Times:
     """The sum of max_a <g, mu a> - <g, mu a_t>, with probability 1 - delta'/2."""
     problem, slope = here.problem, here.lipschitz
     norm = parameter_norm(_arms(problem), "Assumption 6")
@@ -119,7 +119,7 @@ def pseudo_regret(
     # the larger of both times min(width, 1), whose squares sum to at most 2 ln(det V/det V_0).
     steps = np.maximum((1.0 + exploration) * alphas, np.multiply.outer(gaps, every))
     widths = np.sqrt((2.0 if tight else 4.0) * t * log_det)
-    total: Vector = weight * np.sqrt((steps**2).sum(axis=0)) * widths
+    total: Times = weight * np.sqrt((steps**2).sum(axis=0)) * widths
     return total
 
 
@@ -307,7 +307,7 @@ def table_squarecb(
     return like(horizon, here.lipschitz * np.sqrt(whole_number("n_arms", n_arms) * inner / t))
 
 
-def _oracle_regret(problem: Problem, oracle: Any, t: Vector) -> Vector:
+def _oracle_regret(problem: Problem, oracle: Any, t: Times) -> Times:
     """R(t) of the oracle."""
     regression = Ridge() if oracle is None else oracle
     if not hasattr(regression, "regret_bound"):
@@ -317,7 +317,7 @@ def _oracle_regret(problem: Problem, oracle: Any, t: Vector) -> Vector:
         )
     parameter_norm(_arms(problem), "Assumption 7 (realisability)")
     bound = regression.regret_bound(problem)
-    total: Vector = (
+    total: Times = (
         bound.constant + bound.factor * np.log1p(bound.rate * t) + bound.root * np.sqrt(t)
     )
     return total

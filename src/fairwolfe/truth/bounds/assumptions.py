@@ -6,6 +6,7 @@ import math
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.problem import Problem
@@ -17,6 +18,7 @@ __all__ = [
     "Regret",
     "Setting",
     "T",
+    "Times",
     "azuma_sum",
     "checked_number",
     "like",
@@ -30,6 +32,9 @@ __all__ = [
 
 T = TypeVar("T", float, Vector)
 """A number of rounds and the bound for it, or many of both."""
+
+Times: TypeAlias = NDArray[np.float64]
+"""Numbers of rounds, or what holds at them: of shape () for one, (n,) for several."""
 
 Regret: TypeAlias = float | Vector
 """The scalar regret of a base at each of these numbers of rounds."""
@@ -117,14 +122,14 @@ def linear(given: Any, assumption: str) -> None:
         )
 
 
-def azuma_sum(reach: float, t: Vector, delta: float, tight: bool) -> Vector:
+def azuma_sum(reach: float, t: Times, delta: float, tight: bool) -> Times:
     """Azuma: T differences in intervals of length `reach` sum to at most this, or |.| <= reach."""
     return reach * np.sqrt((0.5 if tight else 2.0) * t * math.log(1.0 / delta))
 
 
-def times(horizon: Any) -> Vector:
+def times(horizon: Any) -> Times:
     """Numbers of rounds as an array of floats, at least 1."""
-    t: Vector = np.asarray(horizon, dtype=np.float64)
+    t = np.asarray(horizon, dtype=np.float64)
     if not (t.size and np.isfinite(t).all() and t.min() >= 1.0):
         raise InvalidInput(f"horizon is {horizon!r}; give a number of rounds of at least 1")
     return t

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe.core.arrays import Vector
 from fairwolfe.errors import OutsideAssumptions
 from fairwolfe.objectives import Concave
 from fairwolfe.objectives.concave import positive
@@ -15,6 +14,7 @@ from fairwolfe.smoothing import Identity, Moreau, Randomized
 from fairwolfe.truth.bounds.assumptions import (
     Setting,
     T,
+    Times,
     azuma_sum,
     like,
     linear,
@@ -72,7 +72,7 @@ def linucb_rank_scalar(
     factor, spread = (u / math.log1p(u), math.sqrt(u)) if tight or u > 1.0 else (2.0, 1.0)
     shown = azuma_sum(spread, t, failure, tight) + np.sqrt(factor * t * log_det)
     slope = user_slope(here) if tight else here.lipschitz
-    pseudo: Vector = 2.0 * slope * alpha * math.sqrt(k) * shown
+    pseudo: Times = 2.0 * slope * alpha * math.sqrt(k) * shown
     return like(horizon, pseudo + azuma_sum(here.reach, t, failure, tight))
 
 

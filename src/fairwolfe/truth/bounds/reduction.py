@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe.core.arrays import Vector
 from fairwolfe.errors import OutsideAssumptions
 from fairwolfe.objectives import Concave
 from fairwolfe.smoothing import Identity, Moreau, Randomized, default_smoothing
@@ -25,6 +24,7 @@ from fairwolfe.truth.bounds.assumptions import (
     Regret,
     Setting,
     T,
+    Times,
     azuma_sum,
     checked_number,
     like,
@@ -262,22 +262,22 @@ def reduction(
 
 
 def _smooth(
-    here: Setting, t: Vector, curve: float, scalar_regret: Regret, delta: float, tight: bool
-) -> Vector:
+    here: Setting, t: Times, curve: float, scalar_regret: Regret, delta: float, tight: bool
+) -> Times:
     steps = here.diameter(tight) ** 2 * np.log(math.e * t) + here.start
     return (scalar_regret + azuma_sum(here.reach, t, delta, tight) + 0.5 * curve * steps) / t
 
 
 def _nonsmooth(
     here: Setting,
-    t: Vector,
+    t: Times,
     beta_0: float,
     m_1: float,
     m_2: float,
     scalar_regret: Regret,
     delta: float,
     tight: bool,
-) -> Vector:
+) -> Times:
     curve = math.inf if beta_0 == 0.0 else 1.0 / beta_0
     steps = here.diameter(tight) ** 2 * np.sqrt(t) + 0.5 * here.start
     errors = (2.0 * m_1 + m_2 if tight else 4.0 * m_1 + 2.0 * m_2) * np.sqrt(t)
@@ -286,12 +286,12 @@ def _nonsmooth(
 
 def _fixed(
     here: Setting,
-    t: Vector,
+    t: Times,
     smoothing: Moreau | Randomized,
     scalar_regret: Regret,
     delta: float,
     tight: bool,
-) -> Vector:
+) -> Times:
     if smoothing.horizon is None:
         raise OutsideAssumptions(
             f"{smoothing} has no horizon: its width shrinks, so the bound is another; see moreau "
