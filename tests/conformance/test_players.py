@@ -20,7 +20,7 @@ from fairwolfe.kernels.linalg import UPDATES
 from fairwolfe.objectives import GiniWelfare
 from fairwolfe.oracles import LinearState, RegretBound, Ridge
 from fairwolfe.reduction import FrankWolfe
-from fairwolfe.reduction.frank_wolfe import State
+from fairwolfe.reduction.state import State
 
 NOISE = np.random.default_rng(0)
 
@@ -111,10 +111,9 @@ class Referring(Intact):
 
     def act(self, state: BanditState, context: Any, *given: Any, **options: Any) -> Choice:
         choice = super().act(state, context, *given, **options)
-        if isinstance(context, PerArm):
+        if context.per_arm:
             return choice
-        row = np.asarray(context)[choice.action]
-        return replace(choice, evidence=Evidence(0, row, choice.evidence.estimate))
+        return replace(choice, evidence=Evidence(0, context.features[choice.action]))
 
 
 class Forgetful(Intact):
@@ -201,8 +200,7 @@ class OneForAll(Intact):
     """Learns every arm's rewards as those of the first, where arms are apart."""
 
     def update(self, state: BanditState, choice: Choice, direction: Any, feedback: Any) -> Any:
-        _, x, estimate = choice.evidence
-        choice = replace(choice, evidence=Evidence(0, x, estimate))
+        choice = replace(choice, evidence=Evidence(0, choice.evidence.x))
         return super().update(state, choice, direction, feedback)
 
 

@@ -33,7 +33,7 @@ from fairwolfe.ranking import FWLinUCBRank, LinUCBRank, Ranker
 from fairwolfe.ranking.policies import as_policy
 from fairwolfe.ranking.ranker import RankState
 from fairwolfe.reduction import FrankWolfe
-from fairwolfe.reduction.frank_wolfe import State
+from fairwolfe.reduction.state import State
 from tests.conformance.subclasses import below
 from tests.conformance.test_players import Frozen
 
@@ -125,7 +125,6 @@ class Idle(Intact):
     """Never learns."""
 
     def update(self, state: RankState, choice: Choice, direction: Any, feedback: Any) -> Any:
-        self.reward(state, choice, feedback)
         return state
 
 
@@ -134,8 +133,6 @@ class Referring(Intact):
 
     def act(self, state: RankState, context: Any, *given: Any, **options: Any) -> Choice:
         choice = super().act(state, context, *given, **options)
-        if not isinstance(context, Bilinear):
-            return choice
         return replace(choice, evidence=choice.evidence._replace(user=context.user))
 
 
@@ -315,7 +312,7 @@ class CountsAll(Sound):
     """Counts every slot as looked at, though it says that exposures are observed."""
 
     def update(self, state: State, decision: Decision, feedback: Any) -> State:
-        state.plan.base.reward(state.base, decision, feedback)  # refuses what is bad
+        state.plan.kind.observe(decision.action, feedback)  # refuses what is bad
         return super().update(state, decision, Shown(np.ones(3), feedback.rewards))
 
 

@@ -16,12 +16,13 @@ from fairwolfe import checks
 from fairwolfe.checks import (
     CONTRACTS,
     OBJECTIVE_CHECKS,
-    RANKINGS,
+    OTHERS,
     SMOOTHING_CHECKS,
     check,
     checks_for,
     outcomes,
 )
+from fairwolfe.checks.kind import KIND_CHECKS
 from fairwolfe.checks.objective import is_lipschitz, is_smooth_if_it_says_so
 from fairwolfe.checks.promise import examples_of, length, require
 from fairwolfe.checks.smoothing import smoothable
@@ -142,29 +143,18 @@ def test_every_class_of_the_registry_keeps_its_contract(
 
 
 def test_what_is_not_asked_is_of_checks_and_names_that_exist() -> None:
-    contracts = [*CONTRACTS.values(), *RANKINGS.values()]
+    contracts = [*CONTRACTS.values(), KIND_CHECKS]
+    contracts += [checks for other in OTHERS.values() for checks in other.values()]
     assert set(NOT_ASKED) <= {one.__name__ for contract in contracts for one in contract}
     assert set().union(*NOT_ASKED.values()) <= {name for kind in KINDS.values() for name in kind}
 
 
 # --- every class is in the registry ----------------------------------------------------------
 
-OTHER_PACKAGES = set(
-    [
-        "agent",
-        "bench",
-        "checks",
-        "cli",
-        "core",
-        "data",
-        "fairness",
-        "kernels",
-        "lab",
-        "paper",
-        "simulation",
-        "truth",
-    ]
-)
+OTHER_PACKAGES = {
+    *("agent", "bench", "checks", "cli", "core", "data", "fairness", "kernels", "lab", "paper"),
+    *("simulation", "truth"),
+}
 """Those that hold no class of a kind."""
 
 NO_KIND = {"Concave", "LinearOracle", "LinearState", "Live", "Ranker", "Regression", "RegretBound"}
@@ -227,7 +217,7 @@ def test_every_class_is_of_the_kind_that_it_is_registered_as(kind: str, name: st
     assert set(CONTRACT_OF) == set(KINDS)
     for example in examples_of(load(kind, name)):
         contract = CONTRACT_OF[kind]
-        assert checks_for(example) in (CONTRACTS[contract], RANKINGS.get(contract))
+        assert checks_for(example) in (CONTRACTS[contract], OTHERS["ranking"].get(contract))
 
 
 def test_every_leaf_of_the_package_is_reached_by_the_checks() -> None:

@@ -346,7 +346,7 @@ RUNS, ROUNDS, LOOK = 200, 300, 5
 
 def radii(run: CompiledRun) -> Vector:
     """The radii that the rule itself uses: its scores less its estimates, over the widths."""
-    oracle, problem = run.state.base.oracle, run.state.plan.problem
+    oracle, problem = run.state.base.oracle, run.state.plan.kind.problem
     extended = run.base.extended
     x = np.eye(problem.dimension)[:1]
     found = []

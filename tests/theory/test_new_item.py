@@ -52,7 +52,7 @@ def fair_share() -> float:
 
 def compiled(world: FactorModel, seed: int, rounds: int) -> CompiledRankings:
     tables = world.init(np.random.default_rng(0))
-    run = CompiledRankings(POLICY.shell, world, tables, Streams.of(seed), truth=False)
+    run = CompiledRankings(POLICY, world, tables, Streams.of(seed), truth=False)
     while rounds > 0:
         rounds -= len(run.play(rounds))
     return run
@@ -62,7 +62,7 @@ def agent_of(run: CompiledRankings, world: FactorModel) -> Agent:
     """An agent that goes on where a compiled run stopped."""
     items = np.array(world.items)
     agent = Agent(POLICY, world.problem(), items=items)
-    agent._state = keep_items(POLICY.shell, run.state, items)
+    agent._state = keep_items(POLICY, run.state, items)
     return agent
 
 

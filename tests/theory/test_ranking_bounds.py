@@ -75,7 +75,7 @@ def test_of_finds_the_theorem() -> None:
     for tight in (False, True):
         expected = bounds.linucb_rank(**given, horizon=LONG, tight=tight)
         assert bounds.of(THEOREM, B1, LONG, tight=tight) == expected
-        assert bounds.of(THEOREM.shell, B1, LONG, tight=tight) == expected
+        assert bounds.of(THEOREM, B1, LONG, tight=tight) == expected
         assert bounds.of(THEOREM, B1.problem(), LONG, tight=tight) == expected
     strict = replace(THEOREM, ridge=2.0, delta=0.01)
     expected = bounds.linucb_rank(**given, horizon=LONG, ridge=2.0, base_delta=0.01, delta=0.1)
@@ -114,7 +114,7 @@ def outside() -> dict[str, tuple[Any, Any, str]]:
     return {
         "Unbiased": (UnbiasedLinUCBRank(), B1, "no theorem.*UnbiasedLinUCBRank"),
         "FairLearn": (FairLearnRank(0.1), B1, "no theorem.*FairLearnRank"),
-        "Unbiased inside": (UnbiasedLinUCBRank().shell, B1, "scalar regret"),
+        "Unbiased inside": (UnbiasedLinUCBRank(), B1, "scalar regret"),
         "memory": (replace(fair, memory=50.0), B1, "averages over all time.*memory is 50"),
         "shown": (replace(fair, exposure="shown"), B1, "Section 4.*exposure is 'shown'"),
         "until the last": (replace(fair, exposure="until_last_click"), B1, "Section 4.*until_last"),

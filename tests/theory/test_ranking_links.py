@@ -376,7 +376,7 @@ def radius(run: CompiledRankings) -> float:
     features = np.tile(np.eye(d)[0], (m, 1))
     direction = np.append(np.zeros(m), 1.0)
     choice = run.ranker.act(state, features, direction, np.random.default_rng(0))
-    return float(choice.reasons.exploration[0]) / math.sqrt(state.oracle.inverse[0][0, 0])
+    return float(choice.info.reasons.exploration[0]) / math.sqrt(state.oracle.inverse[0][0, 0])
 
 
 @cache

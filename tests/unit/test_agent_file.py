@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fairwolfe import Agent, Bilinear, FrankWolfe, MOLinCB, PerArm, Problem
 from fairwolfe.agent.file import arrays_of, filled, read
 from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Thompson, Uniform
-from fairwolfe.checks.rounds import contexts, key, rewards
+from fairwolfe.checks.rounds import contexts, decides, key, rewards
 from fairwolfe.core import registry
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.decision import Decision
@@ -49,7 +49,11 @@ POLICIES: dict[str, tuple[Any, Problem]] = {
     "randomized": (FrankWolfe(Minimum(), LinUCB(), Randomized(n_samples=3)), PROBLEM),
     "randomized, memory, optimistic": (
         FrankWolfe(
-            GiniWelfare(), SquareCB(gamma0=9.0), Randomized(n_samples=2), 50.0, "optimistic"
+            GiniWelfare(),
+            SquareCB(gamma0=9.0),
+            Randomized(n_samples=2),
+            memory=50.0,
+            iterate="optimistic",
         ),
         PROBLEM,
     ),
@@ -71,7 +75,7 @@ POLICIES: dict[str, tuple[Any, Problem]] = {
 for kind in ("bandits", "policies"):
     for name in registry.names(kind):
         for i, example in enumerate(registry.load(kind, name).examples()):  # type: ignore[attr-defined]
-            ranks = getattr(example, "ranks", False)
+            ranks = decides(example) == "ranking"
             f = TwoSided(GiniWelfare()) if ranks else GiniWelfare()
             policy = FrankWolfe(f, example) if kind == "bandits" else example
             POLICIES[f"{name} of the registry, {i}"] = (policy, RANKING if ranks else PROBLEM)
@@ -81,7 +85,7 @@ def world(problem: Problem, n: int, seed: int = 0) -> list[tuple[Any, Any]]:
     """Contexts of changing numbers of arms, or of items, and rewards."""
     rng = np.random.default_rng(seed)
     if problem.n_items:
-        return [(given, rewards(problem, rng)) for given in contexts(problem, rng, n)]
+        return [(given, rewards(problem, None, rng)) for given in contexts(problem, rng, n)]
     rounds: list[tuple[Any, Any]] = []
     for _ in range(n):
         given: Any

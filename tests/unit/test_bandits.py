@@ -281,7 +281,7 @@ def test_linucb_estimates_are_optimistic_and_in_range() -> None:
     for _ in range(50):
         context, g = played.context(5), played.rng.normal(size=N)
         choice = base.act(played.state, context, g, played.rng, estimate=True)
-        x, estimate = context[choice.action], choice.evidence.estimate
+        x, estimate = context[choice.action], choice.info.estimate
         width = math.sqrt(x @ np.linalg.inv(gram) @ x)
         better = np.clip(theta @ x, LOW, HIGH) + np.where(g >= 0.0, alpha, -alpha) * width
         np.testing.assert_allclose(estimate, np.clip(better, LOW, HIGH), rtol=0.0, atol=1e-11)
@@ -303,7 +303,7 @@ def test_estimates_of_the_others_are_projected_predictions(base: LinearBandit) -
         context, g = played.context(5), played.rng.normal(size=N)
         choice = base.act(played.state, context, g, played.rng, estimate=True)
         free = theta @ context[choice.action]
-        estimate = choice.evidence.estimate
+        estimate = choice.info.estimate
         np.testing.assert_allclose(estimate, np.clip(free, LOW, HIGH), rtol=0.0, atol=1e-11)
         clipped += int(not np.allclose(free, estimate))
     assert clipped > 0

@@ -185,7 +185,7 @@ def test_estimates_and_widths_against_numpy(p: int, q: int, n_rewards: int) -> N
     x = product(user, items) if p > 1 else items
     g = rng.normal(size=n + n_rewards)
     choice = base.act(state, context, g, rng)
-    order, reasons = np.asarray(choice.action), choice.reasons
+    order, reasons = np.asarray(choice.action), choice.info.reasons
 
     value = x @ (g[n:] @ state.oracle.theta[0])
     widths = np.sqrt(np.einsum("ij,jk,ik->i", x, state.oracle.inverse[0], x))
@@ -205,4 +205,4 @@ def test_a_width_that_rounding_makes_negative_is_zero() -> None:
     state = base.init(problem)
     state.oracle.inverse[0] = 1e-30 * -np.eye(4)
     choice = base.act(state, Bilinear([1.0, 0.0], np.ones((3, 2))), np.ones(4), stream(0, "w"))
-    assert choice.reasons.exploration.tolist() == [0.0, 0.0]
+    assert choice.info.reasons.exploration.tolist() == [0.0, 0.0]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fairwolfe import checks
-from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.protocols import Environment
 from fairwolfe.core.streams import stream
 from fairwolfe.environments import Finite, Mehrotra, make
@@ -355,7 +355,7 @@ class OtherBits(_Broken):
 class HiddenState(_Broken):
     def draw_contexts(
         self, world: Matrix, rng: np.random.Generator, n: int
-    ) -> tuple[Matrix, IntVector]:
+    ) -> tuple[Cube, IntVector]:
         features, tags = super().draw_contexts(world, rng, n)
         return features + self.__dict__.setdefault("_drift", np.zeros(1)), tags
 

@@ -35,7 +35,6 @@ from fairwolfe.objectives import (
 )
 from fairwolfe.oracles import OnlineGradient
 from fairwolfe.reduction import Live
-from fairwolfe.reduction.live import Watch
 from fairwolfe.reduction.windows import Windows
 from fairwolfe.smoothing import Identity, Moreau, Randomized
 from tests.theory.worlds import A1, A2, DISTANCE
@@ -191,7 +190,9 @@ def test_the_outlook_of_per_arm_contexts_is_that_of_their_flat_form() -> None:
             base.act(one, PerArm(x), g, rng, look=look),
             base.act(other, rows, g, rng, look=look),
         )
-        np.testing.assert_allclose(choices[0].seen, choices[1].seen, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(
+            choices[0].info.outlook, choices[1].info.outlook, rtol=1e-9, atol=1e-12
+        )
         r = rng.random(2)
         one, other = base.update(one, choices[0], g, r), base.update(other, choices[1], g, r)
 
@@ -219,7 +220,7 @@ def test_windows_hold_what_a_list_of_all_decisions_says() -> None:
             found.append(t)
         windows.advance(extent, np.inf)
         kept.append((seen, reward, slope))
-    assert windows.measures
+    assert windows.slope is not None
     assert windows.decisions == 256 + 90
     # 32 certificates in each window: every second decision, every fourth, every eighth
     assert [sum(a <= t < b for t in found) for a, b in ((0, 64), (64, 192), (192, 448))] == [32] * 3
@@ -534,7 +535,7 @@ def test_no_guarantee_where_the_ranges_say_as_much() -> None:
 @pytest.mark.parametrize("name", ["gini", "linear", "sum", "mapped", "groups", "nash", "floor"])
 def test_what_the_ranges_allow(name: str) -> None:
     bound = EXPRESSIONS[name].bind(THREE)
-    watch = Watch(THREE, bound, Moreau(0.5), Uniform(), 0.0)
+    watch = FrankWolfe(EXPRESSIONS[name], Uniform(), Moreau(0.5)).init(THREE).plan.watch
     reached, ceiling = watch._extremes
     best = max(bound.value(z) for z in grid(THREE, 11))
     # 400 steps of Frank-Wolfe: both ends are near the largest value, the right side of it.

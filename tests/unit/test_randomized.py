@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from fairwolfe.core.arrays import Vector
+from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import (
@@ -35,7 +35,7 @@ def custom() -> Custom:
     return Custom(lambda z: -float(z @ z), lambda z: -2.0 * z)
 
 
-def ball(n: int, samples: int) -> Vector:
+def ball(n: int, samples: int) -> Matrix:
     """The points that Randomized looks at around 0, seen by a function that writes them down."""
     seen: list[Vector] = []
 

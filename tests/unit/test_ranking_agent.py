@@ -303,7 +303,9 @@ def test_reasons_by_brute_force(policy: Any) -> None:
         state = everything.init(whole)._replace(oracle=one._state.base.oracle)
         g = np.append(np.zeros(M), 1.0)
         full = everything.act(state, Bilinear(who, ITEMS), g, rng)
-        plain = dict(zip(shown(full), full.reasons.value + full.reasons.exploration, strict=True))
+        plain = dict(
+            zip(shown(full), full.info.reasons.value + full.info.reasons.exploration, strict=True)
+        )
         for row in rows:
             assert row["value"] + row["exploration"] == pytest.approx(plain[row["item"]])
             better = sum(value > plain[row["item"]] + 1e-12 for value in plain.values())

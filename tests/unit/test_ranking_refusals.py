@@ -340,7 +340,7 @@ SETUPS: dict[str, tuple[Callable[[], object], str]] = {
         r"minimum is 0\.5; 3 slots cannot show each of 8 items",
     ),
     "an optimistic iterate": (
-        lambda: Agent(FrankWolfe(FAIR, POLICY.shell.base, iterate="optimistic"), PROBLEM),
+        lambda: Agent(FrankWolfe(FAIR, POLICY.base, iterate="optimistic"), PROBLEM),
         r"optimistic iterate needs an estimate of exposures",
     ),
 }

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fairwolfe import Problem
-from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.contexts import PerArm, arms
 from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput, NumericalFailure
@@ -309,10 +309,10 @@ def test_online_gradient_against_numpy() -> None:
 def learn_all(
     features: Matrix,
     rewards: Matrix,
-    gram: Matrix,
-    inverse: Matrix,
-    theta: Matrix,
-    moment: Matrix,
+    gram: Cube,
+    inverse: Cube,
+    theta: Cube,
+    moment: Cube,
     params: Vector,
     counters: Vector,
 ) -> None:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from math import inf, nan
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from fairwolfe import Problem
 from fairwolfe.bandits import EpsilonGreedy, Extended, LinUCB, SquareCB, Uniform, VowpalWabbit
 from fairwolfe.bandits.choosing import LinearBandit
-from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.decision import Choice, Decision
 from fairwolfe.core.registry import load, names
 from fairwolfe.core.streams import stream
@@ -210,33 +210,25 @@ def test_interpreted_is_compiled_in_other_worlds(environment: Any) -> None:
 
 @pytest.mark.parametrize("environment", [Mehrotra(50, 5), Mehrotra(20, 20)], ids=repr)
 def test_interpreted_is_compiled_for_molincb(environment: Mehrotra) -> None:
-    for policy in (MOLinCB(environment.objective()), MOLinCB(Minimum(), 1.0, 25, 0.1)):
+    for policy in (
+        MOLinCB(environment.objective()),
+        MOLinCB(Minimum(), ridge=1.0, steps=25, rate=0.1),
+    ):
         assert_alike(policy, environment, 300)
 
 
 @dataclass(frozen=True)
-class Careful:
+class Careful(FrankWolfe):
     """A policy of somebody else, built as MOLinCB is: a name and settings around the reduction."""
 
-    objective: Concave
-
-    @cached_property
-    def shell(self) -> FrankWolfe:
-        return FrankWolfe(self.objective, EpsilonGreedy(0.2), Moreau(0.1))
-
-    def init(self, problem: Problem) -> Any:
-        return self.shell.init(problem)
-
-    def act(self, state: Any, context: Any, rng: np.random.Generator) -> Decision:
-        return self.shell.act(state, context, rng)
-
-    def update(self, state: Any, decision: Decision, feedback: Any) -> Any:
-        return self.shell.update(state, decision, feedback)
+    base: Any = field(default=EpsilonGreedy(0.2), init=False, repr=False)
+    smoothing: Any = field(default=Moreau(0.1), init=False, repr=False)
 
 
-def test_interpreted_is_compiled_for_a_plug_in_with_a_shell() -> None:
+def test_interpreted_is_compiled_for_a_policy_of_somebody_else() -> None:
     plugged = assert_alike(Careful(GiniWelfare()), MUSIC, 200)
-    own = simulate(Careful(GiniWelfare()).shell, MUSIC, 200, 1, record_actions=True)
+    plain = FrankWolfe(GiniWelfare(), EpsilonGreedy(0.2), Moreau(0.1))
+    own = simulate(plain, MUSIC, 200, 1, record_actions=True)
     assert np.array_equal(plugged.actions, own.actions)  # type: ignore[arg-type]
 
 
@@ -345,7 +337,7 @@ def test_a_lazy_policy_is_measured_by_numpy() -> None:
         means.append(world @ context[t % 7])
         seen.append(means[-1] + 0.1 * np.abs(means[-1]) * noise.standard_normal(SIZE))
     assert trace.t.tolist() == [10, 25, 40]
-    for i, t in enumerate(trace.t):
+    for i, t in enumerate(trace.t.tolist()):
         np.testing.assert_allclose(trace.average[i], np.mean(means[:t], axis=0), atol=1e-12)
         np.testing.assert_allclose(trace.average_observed[i], np.mean(seen[:t], axis=0), atol=1e-12)
     np.testing.assert_allclose(trace.value, trace.average.sum(axis=1), rtol=1e-12)
@@ -386,7 +378,7 @@ def test_what_the_plain_loop_refuses_the_compiled_one_does_too(compiled: bool | 
 @pytest.mark.parametrize("base", [LinUCB(), EpsilonGreedy(0.1, oracle=OnlineGradient())], ids=repr)
 def test_a_state_that_breaks_is_an_error(base: Any, compiled: bool | None) -> None:
     class Huge(Mehrotra):
-        def draw_contexts(self, world: Matrix, rng: Any, n: int) -> tuple[Matrix, IntVector]:
+        def draw_contexts(self, world: Matrix, rng: Any, n: int) -> tuple[Cube, IntVector]:
             features, tags = super().draw_contexts(world, rng, n)
             return 1e200 * features, tags
 
@@ -451,7 +443,7 @@ def test_the_seed_is_the_world() -> None:
     assert not np.array_equal(one.average, other.average)
 
 
-MET: list[tuple[str, Matrix]] = []
+MET: list[tuple[str, NDArray[np.float64]]] = []
 
 
 @dataclass(frozen=True)
@@ -460,7 +452,7 @@ class Recorded(Mehrotra):
 
     def draw_contexts(
         self, world: Matrix, rng: np.random.Generator, n: int
-    ) -> tuple[Matrix, IntVector]:
+    ) -> tuple[Cube, IntVector]:
         features, tags = super().draw_contexts(world, rng, n)
         MET.append(("contexts", features.copy()))
         return features, tags
@@ -528,7 +520,7 @@ def test_an_interrupt_returns_what_was_done(
 
 def test_an_interrupt_before_the_first_chunk() -> None:
     class Stubborn(Mehrotra):
-        def draw_contexts(self, world: Matrix, rng: Any, n: int) -> tuple[Matrix, IntVector]:
+        def draw_contexts(self, world: Matrix, rng: Any, n: int) -> tuple[Cube, IntVector]:
             raise KeyboardInterrupt
 
     trace = simulate(POLICIES["linucb"], Stubborn(7, SIZE, 4), 100)

@@ -17,7 +17,7 @@ from fairwolfe import Agent, FrankWolfe, Problem, simulate
 from fairwolfe.agent.file import arrays_of, filled
 from fairwolfe.bandits import EpsilonGreedy, SquareCB
 from fairwolfe.checks import check
-from fairwolfe.core.arrays import Matrix
+from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.contexts import Arms, PerArm
 from fairwolfe.core.expressions import read
 from fairwolfe.core.streams import stream
@@ -69,9 +69,9 @@ def small_tree() -> SklearnRegressor:
     return SklearnRegressor(TREE, {"max_depth": 3}, memory=50)
 
 
-def recorded() -> list[tuple[str, Matrix]]:
+def recorded() -> list[tuple[str, Vector]]:
     """What every Recorder was taught since `taught` began."""
-    seen: list[tuple[str, Matrix]] = new("Recorder").seen
+    seen: list[tuple[str, Vector]] = new("Recorder").seen
     return seen
 
 

@@ -21,7 +21,7 @@ from fairwolfe.bandits.optimism import (
     outlook,
     shared_doubt,
 )
-from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.brief import short
 from fairwolfe.core.contexts import Arms, arms
 from fairwolfe.core.decision import NOTHING, Choice, Info
@@ -62,8 +62,8 @@ def choose_once(
     choose: int,
     look: int,
     direction: Vector,
-    theta: Matrix,
-    inverse: Matrix,
+    theta: Cube,
+    inverse: Cube,
     counters: Vector,
     features: Matrix,
     per_arm: bool,
@@ -118,10 +118,10 @@ def learn_once(
     block: int,
     x: Vector,
     target: Vector,
-    gram: Matrix,
-    inverse: Matrix,
-    theta: Matrix,
-    moment: Matrix,
+    gram: Cube,
+    inverse: Cube,
+    theta: Cube,
+    moment: Cube,
     params: Vector,
     oracle_counters: Vector,
     reward: Vector,

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from fairwolfe.bandits.choosing import CHOOSE, LinearBandit
-from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.problem import Problem, real_number, whole_number
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import fma, kernel
@@ -30,8 +30,8 @@ _MOST_STEPS = 100_000  # each a gradient of f, in every round
 @kernel(signature=CHOOSE)
 def mixture_ascent(
     direction: Vector,
-    theta: Matrix,
-    inverse: Matrix,
+    theta: Cube,
+    inverse: Cube,
     counters: Vector,
     features: Matrix,
     per_arm: bool,
@@ -59,7 +59,7 @@ def mixture_ascent(
 
 @kernel
 def mixture_rewards(
-    weights: Vector, theta: Matrix, features: Matrix, per_arm: bool, out: Vector
+    weights: Vector, theta: Cube, features: Matrix, per_arm: bool, out: Vector
 ) -> None:
     """out = sum_a weights_a theta x_a, the estimated rewards of a mixture of the arms.
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fairwolfe.bandits.choosing import BanditState, LinearBandit, call_choose, extended_lesson
-from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.environments.world import (
     ArmsWorld,
     CompiledWorld,
@@ -54,7 +54,7 @@ def advance(
     gradient_work: Vector,
     steps: Vector,
     mixes: Vector,
-    normals: Matrix,
+    normals: Cube,
     totals: Vector,
     earned: Vector,
     clocks: Vector,
@@ -66,16 +66,16 @@ def advance(
     choose_params: Vector,
     extended: bool,
     learn: int,
-    gram: Matrix,
-    inverse: Matrix,
-    theta: Matrix,
-    moment: Matrix,
+    gram: Cube,
+    inverse: Cube,
+    theta: Cube,
+    moment: Cube,
     learn_params: Vector,
     learn_counters: Vector,
     reward_address: int,
     best_address: int,
     world_params: Vector,
-    features: Matrix,
+    features: Cube,
     tags: IntVector,
     noise: Matrix,
     draws: Matrix,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.arrays import Cube, IntMatrix, IntVector, Matrix, Vector
 from fairwolfe.core.catalogue import sizes
 from fairwolfe.environments.rankings import (
     RankingArrays,
@@ -56,7 +56,7 @@ def advance_rankings(
     gradient_work: Vector,
     steps: Vector,
     mixes: Vector,
-    normals: Matrix,
+    normals: Cube,
     totals: Vector,
     earned: Vector,
     clocks: Vector,
@@ -68,18 +68,18 @@ def advance_rankings(
     absorb: int,
     params: Vector,
     exposure: int,
-    gram: Matrix,
-    inverse: Matrix,
-    theta: Matrix,
-    moment: Matrix,
+    gram: Cube,
+    inverse: Cube,
+    theta: Cube,
+    moment: Cube,
     learn_params: Vector,
     learn_counters: Vector,
     exposed: Vector,
     shown: Vector,
     slots: Matrix,
     users: Matrix,
-    tables: Matrix,
-    turned: Matrix,
+    tables: Cube,
+    turned: Cube,
     items: Matrix,
     columns: Matrix,
     weights: Matrix,
@@ -87,7 +87,7 @@ def advance_rankings(
     tags: IntVector,
     noise: Matrix,
     draws: Matrix,
-    rankings: IntVector,
+    rankings: IntMatrix,
     mean_sum: Vector,
     reward_sum: Vector,
     scalar: Vector,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.errors import NumericalFailure
 from fairwolfe.kernels.compile import Kernel
 from fairwolfe.objectives.concave import Program
@@ -29,7 +29,7 @@ class Rounds(NamedTuple):
     work: Vector
     steps: Vector
     mixes: Vector  # the weights of samples in the running direction
-    normals: Matrix
+    normals: Cube
     totals: Vector
     earned: Vector
     clocks: Vector
@@ -61,7 +61,7 @@ class Following:
         if state.plan.compass is not None:
             yield from state.plan.objective.kernels(state.plan.kind.problem.n_objectives)
 
-    def draws(self, rng: np.random.Generator, n: int) -> tuple[Matrix, Matrix]:
+    def draws(self, rng: np.random.Generator, n: int) -> tuple[Cube, Matrix]:
         """What the policy draws in n rounds: for the direction first, then for the action."""
         normals = np.empty((n, self.samples, self.size + 2))
         if self.samples == 0:
@@ -72,7 +72,7 @@ class Following:
             rows.append(self.base.draws(rng, self.problem, 1)[0])
         return normals, np.array(rows)
 
-    def rounds(self, state: State, normals: Matrix) -> Rounds:
+    def rounds(self, state: State, normals: Cube) -> Rounds:
         """The next rounds, as many as there are normals."""
         plan, gradient = state.plan, self.gradient
         times = np.minimum(np.arange(state.t, state.t + len(normals)), plan.age(1 << 62))

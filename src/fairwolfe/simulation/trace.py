@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairwolfe.core.arrays import IntVector, Matrix, Vector
 from fairwolfe.core.brief import Brief, Summary, count, few
@@ -48,7 +49,7 @@ class Trace(Brief):
     seconds: float
     compiled: bool
     complete: bool
-    actions: IntVector | None = None
+    actions: NDArray[np.int64] | None = None
 
     @property
     def value(self) -> Vector:
