@@ -33,6 +33,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from fairwolfe.ranking.observation import settle
 
 from fairwolfe.bench.numpy_loops import RankingLoop, checked
 from fairwolfe.bench.speed import (
@@ -62,7 +63,6 @@ from fairwolfe.kernels.selection import top_k
 from fairwolfe.objectives.concave import call_gradient
 from fairwolfe.ranking import FairLearnRank, LinUCBRank, UnbiasedLinUCBRank
 from fairwolfe.ranking.kernels import call_rule
-from fairwolfe.ranking.observation import settle
 from fairwolfe.ranking.policies import alone
 
 FAIR, SLOTS = CASES[2].policy, 10

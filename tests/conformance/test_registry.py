@@ -27,6 +27,7 @@ from fairwolfe.checks.objective import is_lipschitz, is_smooth_if_it_says_so
 from fairwolfe.checks.promise import examples_of, length, require
 from fairwolfe.checks.smoothing import smoothable
 from fairwolfe.core.arrays import Vector
+from fairwolfe.core.kinds import Kind
 from fairwolfe.core.problem import Problem
 from fairwolfe.core.protocols import (
     Base,
@@ -163,6 +164,7 @@ NO_KIND = {"Concave", "LinearOracle", "LinearState", "Live", "Ranker", "Regressi
 CONTRACT_OF: dict[str, Any] = {
     "bandits": Base,
     "environments": Environment,
+    "kinds": Kind,
     "objectives": Objective,
     "oracles": Oracle,
     "policies": Policy,
@@ -217,7 +219,8 @@ def test_every_class_is_of_the_kind_that_it_is_registered_as(kind: str, name: st
     assert set(CONTRACT_OF) == set(KINDS)
     for example in examples_of(load(kind, name)):
         contract = CONTRACT_OF[kind]
-        assert checks_for(example) in (CONTRACTS[contract], OTHERS["ranking"].get(contract))
+        of_arms = KIND_CHECKS if contract is Kind else CONTRACTS[contract]
+        assert checks_for(example) in (of_arms, OTHERS["ranking"].get(contract))
 
 
 def test_every_leaf_of_the_package_is_reached_by_the_checks() -> None:

@@ -52,6 +52,9 @@ class Kind(ABC):
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.problem!r})"
+
     @classmethod
     @abstractmethod
     def example(cls) -> Problem:
