@@ -33,7 +33,6 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from fairwolfe.ranking.observation import settle
 
 from fairwolfe.bench.numpy_loops import RankingLoop, checked
 from fairwolfe.bench.speed import (
@@ -60,6 +59,7 @@ from fairwolfe.kernels.bilinear import (
 )
 from fairwolfe.kernels.compile import kernel
 from fairwolfe.kernels.selection import top_k
+from fairwolfe.kinds.exposures import count_exposed
 from fairwolfe.objectives.concave import call_gradient
 from fairwolfe.ranking import FairLearnRank, LinUCBRank, UnbiasedLinUCBRank
 from fairwolfe.ranking.kernels import call_rule
@@ -205,7 +205,7 @@ def many_answers(
 ) -> None:
     for s in range(n):
         observe(ranking, tags[s], noise[s], turned, items, weights, ranges, looked, rewards)
-        settle(0, ranking, looked, rewards, seen, total)
+        count_exposed(0, ranking, looked, rewards, seen, total)
         mean_of_ranking(ranking, tags[s], turned, items, weights, ranges, mean)
 
 

@@ -337,8 +337,8 @@ for policy, n in policies():
         try:
             for context in contexts(problem, rng, 300):
                 decision = policy.act(state, context, rng)
-                state = policy.update(state, decision, rewards(problem, rng))
-            getattr(policy, "shell", policy).live(state)
+                state = policy.update(state, decision, rewards(problem, decision.action, rng))
+            state.plan.watch.report(state.live, state.average, state.t, 0.05, True)
         except InvalidInput as error:  # such as Welfare where the average is outside its domain
             assert "domain" in str(error), error
         played += 1

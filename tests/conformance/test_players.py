@@ -12,7 +12,7 @@ from fairwolfe.bandits import EpsilonGreedy, LinUCB
 from fairwolfe.bandits.choosing import BanditState, Evidence
 from fairwolfe.checks import BASE_CHECKS, ORACLE_CHECKS, POLICY_CHECKS, check, outcomes
 from fairwolfe.core.arrays import Vector
-from fairwolfe.core.contexts import PerArm, arms
+from fairwolfe.core.contexts import arms
 from fairwolfe.core.decision import Choice, Decision
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import ConformanceError, InvalidInput
@@ -149,15 +149,6 @@ class Impatient(Intact):
         return super().update(state, plain, direction, feedback)
 
 
-class Credulous(Intact):
-    """Takes NaN for 0."""
-
-    def act(self, state: BanditState, context: Any, *given: Any, **options: Any) -> Choice:
-        if not isinstance(context, PerArm):
-            context = np.nan_to_num(np.array(context, dtype=np.float64))
-        return super().act(state, context, *given, **options)
-
-
 class Untidy(Intact):
     """Refuses what is bad, but only after it has changed its state."""
 
@@ -217,8 +208,7 @@ BASE_FAULTS: dict[type, set[str]] = {
     Forgetful: {"learns"},
     FourArms: {"takes_any_number_of_arms"},
     Impatient: {"learns_late"},
-    Credulous: {"refuses_bad_contexts"},
-    Untidy: {"refuses_bad_contexts", "refuses_vectors_of_another_length"},
+    Untidy: {"refuses_vectors_of_another_length"},
     Particular: {"follows_any_direction"},
     Padding: {"refuses_vectors_of_another_length"},
     PaddingRewards: {"refuses_vectors_of_another_length"},
@@ -286,6 +276,15 @@ class Trusting(Sound):
         return super().update(state, decision, np.nan_to_num(np.array(feedback, dtype=float)))
 
 
+class Credulous(Sound):
+    """Takes a feature that is NaN for 0."""
+
+    def act(self, state: State, context: Any, rng: np.random.Generator) -> Decision:
+        if isinstance(context, np.ndarray):
+            context = np.nan_to_num(context)
+        return super().act(state, context, rng)
+
+
 POLICY_FAULTS: dict[type, set[str]] = {
     Sound: set(),
     Settable: {"is_a_value"},
@@ -294,6 +293,7 @@ POLICY_FAULTS: dict[type, set[str]] = {
     Nameable: {"learns_from_stored_decisions"},
     Turning: {"keeps_the_direction_of_a_linear_objective"},
     Trusting: {"refuses_bad_rewards"},
+    Credulous: {"refuses_bad_contexts"},
 }
 
 

@@ -114,7 +114,6 @@ def outside() -> dict[str, tuple[Any, Any, str]]:
     return {
         "Unbiased": (UnbiasedLinUCBRank(), B1, "no theorem.*UnbiasedLinUCBRank"),
         "FairLearn": (FairLearnRank(0.1), B1, "no theorem.*FairLearnRank"),
-        "Unbiased inside": (UnbiasedLinUCBRank(), B1, "scalar regret"),
         "memory": (replace(fair, memory=50.0), B1, "averages over all time.*memory is 50"),
         "shown": (replace(fair, exposure="shown"), B1, "Section 4.*exposure is 'shown'"),
         "until the last": (replace(fair, exposure="until_last_click"), B1, "Section 4.*until_last"),

@@ -442,9 +442,9 @@ def tried(path: Path, label: str) -> str:
     try:
         for _ in range(70):  # a window of live numbers is full in between
             step(agent, rng)
-        if hasattr(agent.policy, "objective") and not np.isfinite(agent.value):
+        if agent.policy.objective is not None and not np.isfinite(agent.value):
             return f"WRONG: the value is {agent.value}"
-        if hasattr(agent.policy, "live"):
+        if agent.policy.objective is not None:
             str(agent.live())
     except FairwolfeError as error:
         kept = "as it is" in label

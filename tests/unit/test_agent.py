@@ -606,7 +606,7 @@ for agent in agents:
             agent.update(decision, exposed=shown, clicked=shown[:1])
         else:
             agent.update(decision, {"a": 1, "b": rng.random()})
-    if hasattr(agent.policy, "live"):
+    if agent.policy.objective is not None:
         agent.live()
     agent.stats(), agent.repair(), agent.average, agent.dump()
     agent.act_many([context() for _ in range(3)])

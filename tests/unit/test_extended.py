@@ -256,7 +256,9 @@ def test_an_agent_with_another_state_says_why_it_is_not_saved(tmp_path: Path) ->
 
 def test_what_needs_an_estimate_is_refused() -> None:
     agent = Agent(FrankWolfe(GiniWelfare(), Extended(Greedy())), PROBLEM)
-    with pytest.raises(InvalidInput, match=r"knows <g, r> alone .* act_many without advance"):
+    with pytest.raises(
+        InvalidInput, match=r"Extended.* cannot estimate .* act_many without advance"
+    ):
         agent.act_many([np.eye(4)] * 2, advance=True)
     assert len(agent.act_many([np.eye(4)] * 2)) == 2
     optimistic = FrankWolfe(GiniWelfare(), Extended(Greedy()), iterate="optimistic")

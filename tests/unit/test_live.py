@@ -148,9 +148,9 @@ def test_the_outlook_is_what_the_estimates_and_widths_say(base: Any) -> None:
         doubt = base.doubt(PROBLEM)
         blind = base.act(state, x, g, deepcopy(rng))
         choice = base.act(state, x, g, rng, look=(slope, doubt))
-        seen = choice.seen
+        seen = choice.info.outlook
         assert (choice.action, choice.probability) == (blind.action, blind.probability)
-        assert blind.seen is None
+        assert blind.info.outlook is None
         scores, greedy = x @ theta.T @ slope, int((x @ theta.T @ g).argmax())
         gaps = scores.max() - scores
         assert seen[1] == pytest.approx(gaps[choice.action], abs=1e-12)

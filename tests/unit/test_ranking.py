@@ -216,7 +216,7 @@ def test_a_ranker_needs_items_and_an_arm_is_no_ranking() -> None:
 
     with pytest.raises(InvalidInput, match=r"LinUCBRank ranks items, and the problem has arms;"):
         LinUCBRank().init(Problem.arms(2, {"clicks": (0, 1)}))
-    with pytest.raises(InvalidInput, match=r"items to rank, and the bandit chooses an arm;"):
+    with pytest.raises(InvalidInput, match=r"items to rank, and LinUCB chooses an arm;"):
         LinUCB().init(problem_of(4, 2))
 
 

@@ -235,7 +235,7 @@ def test_a_batch_spreads_over_the_items_if_it_advances() -> None:
     assert counts.min() >= 8
     for name, array in arrays_of(one._state):
         np.testing.assert_array_equal(array, kept[name], err_msg=name)
-    assert all(d.evidence.base.estimate.size == 0 for d in spread)
+    assert all(d.info.estimate is None for d in spread)
     for decision in spread:
         answer(one, decision, rng)
     assert one.t == 80

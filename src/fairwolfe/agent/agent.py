@@ -614,7 +614,7 @@ class Agent:
         with self._lock:
             self._recover()
             policy, problem = self._retargeted(objective), self._kind.problem
-            state = _refilled(policy, problem, dict(arrays_of(self._state)))
+            state = _refilled(policy, problem, dict(arrays_of(self._state)), self._earned)
             self._take(policy, problem, policy.renewed(state))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -687,7 +687,7 @@ class Agent:
             kept = {name: arrays.pop(name) for name in ("answered", "recovered")}
             earned = arrays.pop("earned", None)
             agent = cls.__new__(cls)
-            agent._start(rebuilt, problem, _refilled(rebuilt, problem, arrays))
+            agent._start(rebuilt, problem, _refilled(rebuilt, problem, arrays, earned))
             agent._ledger = Ledger.loaded(text["ledger"], kept)
             if agent._earned is not None:
                 agent_file.fill("earned", agent._earned, earned)
@@ -785,12 +785,12 @@ def _with_items(policy: Any) -> HasItems:
     return policy
 
 
-def _refilled(policy: Any, problem: Problem, arrays: dict[str, Any]) -> Any:
-    """A state of the policy that holds these arrays."""
+def _refilled(policy: Any, problem: Problem, arrays: dict[str, Any], earned: Any = None) -> Any:
+    """A state of the policy that holds these arrays; earned: sums that the agent keeps beside."""
 
     def make() -> Any:
         if isinstance(policy, HasItems):
             return policy.resume(problem, arrays)
         return policy.init(problem)
 
-    return agent_file.rebuilt(make, problem, arrays)
+    return agent_file.rebuilt(make, problem, arrays, 0 if earned is None else earned.nbytes)

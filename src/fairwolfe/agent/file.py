@@ -87,10 +87,15 @@ def _parts(state: Any, name: str) -> Iterator[tuple[str, Array | Stored]]:
         )
 
 
-def rebuilt(make: Callable[[], S], problem: Problem, arrays: Mapping[str, Array]) -> S:
-    """What `make` allocates for a problem, filled with these arrays and no larger than they are."""
-    with room(sum(array.nbytes for array in arrays.values())):
-        need(problem.n_objectives)  # every policy keeps the average of each reward
+def rebuilt(
+    make: Callable[[], S], problem: Problem, arrays: Mapping[str, Array], beside: int = 0
+) -> S:
+    """What `make` allocates for a problem, filled with these arrays and no larger than they are.
+
+    beside: bytes that the agent itself keeps.
+    """
+    with room(sum(array.nbytes for array in arrays.values()) + beside):
+        need(problem.n_objectives)  # policy or agent keep the average of each reward
         state = make()
     return filled(state, arrays)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from fairwolfe.checks.playing import PLAYER_CHECKS, Player, checks_of, directed, same
 from fairwolfe.checks.promise import Check, is_a_value, is_refused, require
-from fairwolfe.checks.rounds import decides
+from fairwolfe.checks.rounds import bad_contexts, bad_rewards, decides
 from fairwolfe.core.kinds import Answer, Kind, kind_of
 from fairwolfe.core.problem import Problem
 from fairwolfe.core.registry import load
@@ -57,17 +57,19 @@ def _hears(kind: Kind, action: Any, feedback: Any) -> None:
     require(np.array_equal(heard.reward, reward), f"hear gives {heard.reward}, not {reward}")
 
 
-def refuses_nonsense(kind: Kind, rng: np.random.Generator) -> None:
-    """Words and nothing are neither contexts nor feedback."""
-    action = kind.actions(kind.random_context(rng), rng)[0]
-    for nonsense in (None, "words", object()):
-        refused = is_refused(lambda given=nonsense: kind.read(given))  # type: ignore[misc]
-        require(refused, f"the context {nonsense!r} is not refused")
-        refused = is_refused(lambda given=nonsense: kind.hear(action, given))  # type: ignore[misc]
-        require(refused, f"the feedback {nonsense!r} is not refused")
+def refuses_what_is_bad(kind: Kind, rng: np.random.Generator) -> None:
+    """Wrong shapes, NaN, infinities and words are neither contexts nor feedback."""
+    problem, context = kind.problem, kind.random_context(rng)
+    action = kind.actions(context, rng)[0]
+    for what, bad in bad_contexts(problem, context).items():
+        require(is_refused(lambda given=bad: kind.read(given)), f"{what} is not refused")  # type: ignore[misc]
+    for what, bad in bad_rewards(problem).items():
+        for gate in (kind.observe, kind.hear):
+            refused = is_refused(lambda given=bad, gate=gate: gate(action, given))  # type: ignore[misc]
+            require(refused, f"{what} is not refused by {gate.__name__}")
 
 
-KIND_CHECKS: list[Check] = [has_a_problem, reads_once, refuses_nonsense]
+KIND_CHECKS: list[Check] = [has_a_problem, reads_once, refuses_what_is_bad]
 
 
 def _player(base: Any) -> Player:

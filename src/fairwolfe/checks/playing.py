@@ -36,6 +36,7 @@ __all__ = [
     "checks_of",
     "directed",
     "refuses",
+    "refuses_bad_contexts",
     "refuses_bad_rewards",
     "same",
     "takes_any_number_of_arms",
@@ -268,7 +269,6 @@ PLAYER_CHECKS: list[PlayerCheck] = [
     tells_true_probabilities,
     learns,
     learns_late,
-    refuses_bad_contexts,
 ]
 
 

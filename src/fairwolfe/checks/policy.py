@@ -11,6 +11,7 @@ from fairwolfe.checks.playing import (
     PLAYER_CHECKS,
     Player,
     checks_of,
+    refuses_bad_contexts,
     refuses_bad_rewards,
     same,
     takes_any_number_of_arms,
@@ -19,7 +20,17 @@ from fairwolfe.checks.promise import Check, is_a_value, length, require
 from fairwolfe.checks.rounds import contexts, decides, exposure_of, rewards, vector
 from fairwolfe.core.decision import Decision
 from fairwolfe.core.problem import Problem
-from fairwolfe.core.protocols import Averages, Directs, Forgets, Mixed, Pursues, Sized, has
+from fairwolfe.core.protocols import (
+    Averages,
+    Directs,
+    Forgets,
+    Mixed,
+    Pursues,
+    Reduces,
+    Sized,
+    Undirected,
+    has,
+)
 from fairwolfe.core.registry import load
 
 __all__ = ["ANY_POLICY_CHECKS", "POLICY_CHECKS", "player_of"]
@@ -122,7 +133,9 @@ def learns_from_stored_decisions(policy: Any, rng: np.random.Generator) -> None:
 
 def keeps_the_direction_of_a_linear_objective(policy: Any, rng: np.random.Generator) -> None:
     """If it follows a direction: for f(z) = <w, z> that is w, always."""
-    if not (has(policy, Directs) and _objective(policy) is not None):
+    base = policy.base if isinstance(policy, Reduces) else None
+    undirected = isinstance(base, Undirected) and not base.needs_direction
+    if undirected or not has(policy, Directs) or _objective(policy) is None:
         return
     n = player_of(policy).problem.n_objectives
     weights = rng.normal(size=n)
@@ -141,7 +154,7 @@ OWN_CHECKS: list[Check] = [
     counts_the_rewards,
     learns_from_stored_decisions,
     keeps_the_direction_of_a_linear_objective,
-    *checks_of(player_of, refuses_bad_rewards),
+    *checks_of(player_of, refuses_bad_contexts, refuses_bad_rewards),
 ]
 """What policies promise beyond what bandits do."""
 

@@ -14,7 +14,6 @@ from fairwolfe.checks.playing import (
     checks_of,
     directed,
     refuses,
-    refuses_bad_rewards,
     same,
 )
 from fairwolfe.checks.policy import ANY_POLICY_CHECKS, player_of
@@ -161,9 +160,7 @@ def _distance(one: Any, other: Any) -> float:
 
 RANKING_BASE_CHECKS: list[Check] = [
     is_a_value,
-    *checks_of(
-        player_of_base, *PLAYER_CHECKS, refuses_bad_rewards, treats_products_as_their_flat_form
-    ),
+    *checks_of(player_of_base, *PLAYER_CHECKS, treats_products_as_their_flat_form),
     follows_any_direction_of_items,
     refuses_directions_of_another_length,
     takes_new_items,

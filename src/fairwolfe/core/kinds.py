@@ -55,6 +55,16 @@ class Kind(ABC):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.problem!r})"
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Kind) and type(self) is type(other) and self._is(other)
+
+    def _is(self, other: Any) -> bool:
+        """Whether another of the same class is the same."""
+        return bool(self.problem == other.problem)
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.problem))
+
     @classmethod
     @abstractmethod
     def example(cls) -> Problem:
@@ -167,13 +177,18 @@ def kind_of(problem: Problem) -> Kind:
 
 def require_kind(name: str, problem: Problem, who: str) -> None:
     """Raise InvalidInput where somebody decides another kind than the problem names."""
-    if problem.kind != name:
-        does = {"arms": "chooses an arm", "ranking": "ranks items"}.get(name, f"decides {name}")
-        has = {"arms": "has arms", "ranking": "has items to rank"}.get(
-            problem.kind, f"is of the kind {problem.kind!r}"
-        )
-        make = "arms(...)" if name == "arms" else "ranking(...)"
+    if problem.kind == name:
+        return
+    if (name, problem.kind) == ("arms", "ranking"):
         raise InvalidInput(
-            f"{who} {does}, and the problem {has}; make it with Problem.{make}, or use a policy "
-            "for that kind of problem"
+            f"the problem has items to rank, and {who} chooses an arm; use LinUCBRank(), or make "
+            "the problem with Problem.arms(...)"
         )
+    if (name, problem.kind) == ("ranking", "arms"):
+        raise InvalidInput(
+            f"{who} ranks items, and the problem has arms; make it with Problem.ranking(...)"
+        )
+    raise InvalidInput(
+        f"{who} is for decisions of the kind {name!r}, and the problem is of the kind "
+        f"{problem.kind!r}; use a policy for that kind, or give the problem kind={name!r}"
+    )

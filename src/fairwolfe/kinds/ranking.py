@@ -83,6 +83,12 @@ class Ranking(Kind):
         ranges = {"clicks": (0.0, 3.0), "gain": (-1.5, 6.0)}
         return Problem.ranking(6, 3, (2, 3), ranges, parameter_norm=1.0)
 
+    def _is(self, other: Any) -> bool:
+        alike = self.problem == other.problem and self.exposure == other.exposure
+        mine, theirs = self.catalogue, other.catalogue
+        same_items = np.array_equal(mine.ids, theirs.ids) and mine.total == theirs.total
+        return alike and same_items and np.array_equal(mine.features, theirs.features)
+
     def fitted(self, base: Any) -> Self:
         """With the base's rule of what counts as exposed."""
         if not isinstance(base, CountsExposure) or base.exposure == self.exposure:

@@ -32,6 +32,7 @@ class FWLinUCBRank(Settings, FrankWolfe):
 
     Reference: Algorithm 1 of the paper; docs/ranking.md.
 
+    >>> import numpy as np
     >>> from fairwolfe.core.problem import Problem
     >>> problem = Problem.ranking(n_items=3, n_slots=1, n_features=1)
     >>> policy = FWLinUCBRank(TwoSided(GiniEquality(), beta=0.5))

@@ -115,7 +115,8 @@ class FrankWolfe:
 
     def plan(self, kind: Kind) -> Plan:
         """Everything bound to a kind of decision: its problem, and the items that it has left."""
-        require_kind(self.decides, kind.problem, type(self.base).__name__)
+        named = self.base if type(self) is FrankWolfe else self
+        require_kind(self.decides, kind.problem, type(named).__name__)
         seen = kind.seen
         objective = self.followed.bind(seen)
         smoothing = self.smoothing or default_smoothing(objective, seen.n_objectives)
@@ -232,10 +233,11 @@ class FrankWolfe:
         evidence, rho, followed, outlook = trail[:_OLDEST]
         size = trail[_OLDEST] if len(trail) > _OLDEST else None
         first, stop = plan.kind.joined(None)
-        if size != reward.size and size is not None:
-            if type(size) is not int or not 0 < size < reward.size:
+        if size is not None:
+            if type(size) is not int or not 0 < size <= reward.size:
                 raise _foreign(decision)
-            first, stop = plan.kind.joined(size)
+            if size < reward.size:
+                first, stop = plan.kind.joined(size)
         if isinstance(followed, np.ndarray) and followed.ndim == 1 and followed.size < reward.size:
             followed = plan.kind.caught_up(followed, state.direction)
         if (rho is None) == plan.optimistic or (followed is None and plan.extended):
@@ -288,7 +290,8 @@ class FrankWolfe:
             ahead.clocks,
             ahead.counters,
         )
-        return decision, ahead
+        # Nobody needs the estimate any more, and it may be long.
+        return replace(decision, info=decision.info._replace(estimate=None)), ahead
 
     def kernels(self, state: State) -> list[Kernel[..., Any]]:
         """What the other methods can call in a state, so that they are ready before the first."""
