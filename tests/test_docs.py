@@ -18,15 +18,21 @@ from copy import deepcopy
 from importlib import import_module
 from pathlib import Path
 from runpy import run_path
-from types import ModuleType
-from typing import NamedTuple
+from types import FrameType, ModuleType
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 import fairwolfe
-from fairwolfe import errors
+from fairwolfe import Agent, FrankWolfe, Problem, errors
+from fairwolfe.bandits import LinUCB
 from fairwolfe.cli import commands
+from fairwolfe.core import protocols
 from fairwolfe.core.registry import KINDS
+from fairwolfe.kernels.compile import Kernel
+from fairwolfe.objectives import GiniEquality, Minimum, TwoSided
+from fairwolfe.ranking import FWLinUCBRank
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -247,6 +253,124 @@ def _found(address: str) -> bool:
         parent, _, name = address.rpartition(".")
         return hasattr(import_module(parent), name)
     return True
+
+
+# --- contracts and powers --------------------------------------------------------------------
+
+SOURCES = ROOT / "src" / "fairwolfe"
+POWERS = {
+    name: found
+    for name, found in vars(protocols).items()
+    if isinstance(found, type) and found.__module__ == protocols.__name__
+}
+
+
+def rows_of(page: str) -> list[list[str]]:
+    """The cells of every row of every table of a page, but for headings and rules."""
+    lines = FENCE.sub("", (DOCS / page).read_text()).splitlines()
+    cells = [
+        [cell.strip() for cell in line.strip("|").split(" | ")] for line in lines if line[:1] == "|"
+    ]
+    rules = [place for place, row in enumerate(cells) if set("".join(row)) <= set("|-")]
+    heads = {place - 1 for place in rules}
+    return [row for place, row in enumerate(cells) if place not in heads | set(rules)]
+
+
+def test_the_table_of_powers_has_every_contract_and_power() -> None:
+    named = [row[0].strip("`") for row in rows_of("powers.md")]
+    assert sorted(named) == sorted(POWERS)
+    assert set(POWERS) == set(protocols.__all__) - {"has", "keeps"}
+
+
+@pytest.mark.parametrize("row", rows_of("powers.md"), ids=lambda row: row[0].strip("`"))
+def test_the_table_of_powers_says_what_they_are(row: list[str]) -> None:
+    quoted, _, adds, asks = row
+    name = quoted.strip("`")
+    power = POWERS[name]
+    members = {m for m in {*vars(power), *power.__annotations__} if not m.startswith("_")}
+    listed = set(re.findall(r"`(\w+)`", adds))
+    assert members - listed == set()
+    files = re.findall(r"`([\w/]+[.]py)`", asks)
+    assert files, "nobody asks for it"
+    silent = [f for f in files if not re.search(rf"\b{name}\b", (SOURCES / f).read_text())]
+    assert silent == []
+
+
+# --- how a decision flows --------------------------------------------------------------------
+
+PLACE = re.compile(r"`([\w/]+)[.]py` `([\w.]+)`")
+
+
+class Called(NamedTuple):
+    """A function: its module below `fairwolfe`, as a path, and its qualified name."""
+
+    module: str
+    name: str
+
+    def found(self) -> Any:
+        found: Any = import_module("fairwolfe." + self.module.replace("/", "."))
+        for part in self.name.split("."):
+            found = getattr(found, part)
+        return found
+
+
+def places(page: str) -> list[Called]:
+    return [Called(*pair) for row in rows_of(page) for pair in PLACE.findall(" | ".join(row))]
+
+
+def calls_of(agent: Agent, context: Any, **feedback: Any) -> list[Called]:
+    """The functions of the library that one decision and its answer call, in their order."""
+    calls: list[Called] = []
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        file = Path(frame.f_code.co_filename)
+        if event == "call" and file.is_relative_to(SOURCES):
+            module = str(file.relative_to(SOURCES).with_suffix(""))
+            calls.append(Called(module, frame.f_code.co_qualname))
+
+    agent.warm()
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        agent.update(agent.act(context), **feedback)
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+def test_a_decision_flows_as_the_page_says() -> None:
+    named = [
+        place for place in places("how-a-decision-flows.md") if place.module[:11] != "simulation/"
+    ]
+    functions = [p for p in named if not isinstance(p.found(), (Kernel, type))]
+    assert len(functions) >= 20
+    arms = Agent(FrankWolfe(Minimum(), LinUCB()), Problem.arms(2, {"a": (0, 1), "b": (0, 1)}))
+    fair = FWLinUCBRank(TwoSided(GiniEquality(), beta=0.5))
+    ranker = Agent(fair, Problem.ranking(n_items=4, n_slots=2, n_features=2))
+    seen: set[Called] = set()
+    for calls in (
+        calls_of(arms, np.eye(2), reward=[1.0, 0.0]),
+        calls_of(ranker, np.ones((4, 2)) / 2, exposed=[], clicked=[]),
+    ):
+        left = iter(calls)
+        for function in (p for p in functions if p in calls):
+            assert function in left, f"{function} is called earlier than the page says"
+        seen |= set(calls)
+    assert [p for p in functions if p not in seen] == []
+
+
+def test_the_functions_that_pages_place_in_files_exist() -> None:
+    for place in places("how-a-decision-flows.md"):
+        assert callable(place.found()), place
+
+
+def test_the_picture_is_what_its_script_draws_and_names_what_exists() -> None:
+    script = run_path(str(DOCS / "pictures" / "decision_flow.py"))
+    assert (DOCS / "pictures" / "decision_flow.svg").read_text() == script["drawn"]()
+    lines = [line for step in (*script["ACT"], *script["UPDATE"]) for line in step.where]
+    for line in lines:
+        module, name = re.fullmatch(r"([\w/]+)[.]py ([\w.]+)", line).groups()  # type: ignore[union-attr]
+        assert callable(Called(module, name).found()), line
 
 
 def test_the_sources_cite_only_what_a_reader_has() -> None:

@@ -26,7 +26,7 @@ class Answer(NamedTuple):
 
     observation: what a base learns from; for arms it is the reward vector
     reward: the reward vector (n_objectives,)
-    outside: the reward that is out of its range, in words; empty if none is
+    outside: the reward that is out of its range, in words; empty where all are inside
     """
 
     observation: Any

@@ -1,4 +1,4 @@
-"""The contracts, one screen each.
+"""The contracts, one screen each, and the powers that a class may have besides: docs/powers.md.
 
 An object holds its hyper-parameters and never changes; state goes in and comes out; randomness is
 an argument; whatever `update` will need travels in the decision.
@@ -229,7 +229,7 @@ class CountsExposure(Protocol):
 
 @runtime_checkable
 class Undirected(Protocol):
-    """A base that may not look at the direction, so that none is computed for it."""
+    """A base that may not use the direction, so that none is computed for it."""
 
     needs_direction: bool
 
@@ -287,7 +287,7 @@ class Certifies(Protocol):
 
     def tally(self, outlook: Any, observation: Any) -> Vector:
         """(3,) of <slope, r>: the largest optimistic value, and what choice and direction missed;
-        empty for an outlook of somebody else.
+        empty for an outlook of another base.
         """
 
 
@@ -491,7 +491,7 @@ class Supports(Protocol):
 
 @runtime_checkable
 class Stored(Protocol):
-    """A part of a state that is no array, such as another library's model, but can be saved."""
+    """A part of a state that is not an array, such as another library's model, but can be saved."""
 
     def dump(self) -> NDArray[np.uint8]:
         """All that was learnt, as bytes."""
