@@ -128,7 +128,7 @@ def test_products_are_their_flat_form(name: str) -> None:
         a = policy.act(one, context, draws)
         b = policy.act(other, context.flat(), draws)
         assert np.array_equal(a.action, b.action), t
-        for x, y in zip(a.info.reasons[:3], b.info.reasons[:3], strict=True):
+        for x, y in zip(a.info.reasons.parts[:3], b.info.reasons.parts[:3], strict=True):
             np.testing.assert_allclose(x, y, rtol=1e-10, atol=1e-10)
         shown = MUSIC.feedback(arrays, context, a.action, noise)
         one, other = policy.update(one, a, shown), policy.update(other, b, shown)

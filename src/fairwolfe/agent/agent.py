@@ -13,7 +13,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from fairwolfe.core.protocols import (
     Foresees,
     HasItems,
     Mends,
+    Names,
     Pursues,
     Reads,
     Recovers,
@@ -58,13 +59,9 @@ logger = logging.getLogger("fairwolfe")
 logger.addHandler(logging.NullHandler())  # silent unless the application says otherwise
 
 
-class Pending(NamedTuple):
-    """An answer that is being applied: enough to finish, or to see that nothing has happened."""
-
-    entry: Entry
-    t: int | None  # of the state before
-    answered: int  # with it
-    out_of_range: int  # with it
+Pending: TypeAlias = tuple[Entry, int | None, int, int]
+"""An answer that is being applied: its entry, t of the state before, and how many answers, and how
+many out of range, there are with it. Enough to finish, or to see that nothing has happened."""
 
 
 class Before(NamedTuple):
@@ -118,6 +115,7 @@ class Agent:
     _limit: float
     _lock: threading.RLock
     _mends: bool
+    _names: bool
     _out_of_range: int
     _over_norm: int
     _pending: Pending | None
@@ -164,6 +162,7 @@ class Agent:
         bound = _bound_objective(policy, kind)
         self._policy, self._state, self._kind, self._bound = policy, state, kind, bound
         self._reads, self._mends, self._limit, self._commits = reads, mends, limit, commits
+        self._names = isinstance(policy, Names)
         self._usual_norm = kind.problem.feature_norm * _ROUNDING
         self._warm = False
 
@@ -202,13 +201,14 @@ class Agent:
                 self._recover()
             if not self._ledger.answered & _NOW_AND_THEN:
                 self._warn_of_drift()
-            ledger = self._ledger
-            return self._decided(given).issued(ledger.issue(), ledger.answered)
+            decision = self._decided(given)
+            self._ledger.issued += 1
+            return decision
 
     def _decided(self, given: Any) -> Decision:
         """A state that has become useless is rebuilt, not silently, and asked once more."""
         try:
-            return self._policy.act(self._state, given, self._rng)  # type: ignore[no-any-return]
+            return self._named(given)
         except NumericalFailure:
             if not self._mends:
                 raise
@@ -218,7 +218,16 @@ class Agent:
                 "a decision could not be made from the state as it was, and the regression was "
                 f"computed afresh; its inverse was off by {drift:.1e} (said once)",
             )
-            return self._policy.act(self._state, given, self._rng)  # type: ignore[no-any-return]
+            return self._named(given)
+
+    def _named(self, given: Any) -> Decision:
+        """A decision under the next id."""
+        id, policy = self._ledger.next_id(), self._policy
+        if self._names:
+            decision: Decision = policy.decide(self._state, given, self._rng, id)
+            return decision
+        made: Decision = policy.act(self._state, given, self._rng)
+        return made.issued(id, self._ledger.answered)
 
     def act_many(self, contexts: Iterable[Any], advance: bool = False) -> list[Decision]:
         """Decide for many contexts before any feedback can come.
@@ -368,12 +377,9 @@ class Agent:
     def _apply(self, entry: Entry, decision: Decision, answer: Answer) -> None:
         """Under the lock."""
         state, ledger = self._state, self._ledger
-        self._pending = pending = Pending(
-            entry,
-            state.t if self._commits else None,
-            ledger.answered + 1,
-            self._out_of_range + (answer.outside != ""),
-        )
+        t = state.t if self._commits else None
+        outside = self._out_of_range + (answer.outside != "")
+        self._pending = pending = (entry, t, ledger.answered + 1, outside)
         try:
             given = answer if self._reads else answer.observation
             self._state = self._policy.update(state, decision, given)
@@ -387,8 +393,9 @@ class Agent:
 
     def _finish(self, pending: Pending) -> None:
         """Note that an answer was applied; once more does no harm."""
-        self._ledger.mark(pending.entry, pending.answered)
-        self._out_of_range = pending.out_of_range
+        entry, _, answered, outside = pending
+        self._ledger.mark(entry, answered)
+        self._out_of_range = outside
         self._pending = None
 
     def _recover(self) -> None:
@@ -400,7 +407,8 @@ class Agent:
             self._earned = before.earned
             self._pending = self._before = None
         elif pending is not None:
-            if pending.t is not None and self._state.t > pending.t:
+            _, t, _, _ = pending
+            if t is not None and self._state.t > t:
                 self._finish(pending)
             self._pending = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,11 +31,8 @@ class Numbers(NamedTuple):
     beyond: bool
 
 
-class Entry(NamedTuple):
-    """A decision that waits for its feedback: its number, and its token where it is beyond."""
-
-    number: int
-    beyond: str | None = None
+Entry: TypeAlias = tuple[int, str | None]
+"""A decision that waits for its feedback: its number, and its token where it is beyond."""
 
 
 class Ledger:
@@ -89,11 +86,15 @@ class Ledger:
             number = 8 * (dropped + len(bits))
         return self.issued - number if number < self.issued else None
 
+    def next_id(self) -> str:
+        """The id that the next decision will have."""
+        return f"{self.token}-{self.issued}"
+
     def issue(self) -> str:
-        """The id of the next decision."""
-        number = self.issued
-        self.issued = number + 1
-        return f"{self.token}-{number}"
+        """The id of the next decision, which is made now."""
+        id = self.next_id()
+        self.issued += 1
+        return id
 
     def entry(self, decision: Decision) -> Entry:
         """The entry of a decision of this agent that waits for its feedback; else an error."""
@@ -108,7 +109,7 @@ class Ledger:
                 dropped, bits = self.kept
                 place = (number >> 3) - dropped
                 if place >= len(bits) or (place >= 0 and not bits[place] >> (number & 7) & 1):
-                    return Entry(number)
+                    return number, None
             numbers = Numbers(self.start, self.issued, False)
         elif token in self.earlier:
             numbers = self.earlier[token]
@@ -120,12 +121,13 @@ class Ledger:
         if number < numbers.first or (number >= numbers.end and not numbers.beyond):
             raise InvalidInput(f"decision {decision.id!r} is unknown: this agent never made it")
         if number >= numbers.end:
-            answered, entry = number in self.beyond.get(token, ()), Entry(number, token)
+            answered = number in self.beyond.get(token, ())
+            entry: Entry = (number, token)
         else:
             dropped, bits = self.kept
             place = (number >> 3) - dropped
             answered = place < 0 or (place < len(bits) and bits[place] >> (number & 7) & 1 == 1)
-            entry = Entry(number)
+            entry = (number, None)
         if answered:
             raise InvalidInput(
                 f"the feedback for decision {decision.id!r} was given already; it counts once"

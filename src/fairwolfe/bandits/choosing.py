@@ -198,6 +198,8 @@ def one_uniform(self: LinearBandit, rng: np.random.Generator, problem: Problem, 
 
 
 _NO_LOOK = (np.empty(0), np.empty(0))
+_NO_DRAWS = np.empty(0)
+_FLOAT = np.dtype(np.float64)
 
 
 class Evidence(NamedTuple):
@@ -233,6 +235,11 @@ class LinearBandit(ABC):
     @abstractmethod
     def regression(self) -> Regression:
         """The oracle."""
+
+    @cached_property
+    def drawless(self) -> bool:
+        """Whether the rule draws nothing."""
+        return type(self).draws is LinearBandit.draws
 
     def draws(self, rng: np.random.Generator, problem: Problem, n: int) -> Matrix:
         """What the rule draws in n rounds, a row for each; the same numbers for n calls of one."""
@@ -284,23 +291,20 @@ class LinearBandit(ABC):
         g = vector_of("direction", direction, problem)
         told = np.empty(_SEEN + 1 + g.size if estimate else _SEEN + 1)
         estimates = state.oracle.estimates(given)
-        arm = choose_once(
+        choose: Any = choose_once.call
+        arm: int = choose(
             self.choose.address,
             0 if look is None else self.look_rule(look[1].size > 0).address,
             g,
-            estimates.theta,
-            estimates.inverse,
-            estimates.counters,
-            estimates.features,
-            estimates.per_arm,
-            self.draws(rng, problem, 1)[0],
+            *estimates,
+            _NO_DRAWS if self.drawless else self.draws(rng, problem, 1)[0],
             state.params,
             *(_NO_LOOK if look is None else look),
             told,
         )
         if arm < 0:
             refuse(estimates.counters)
-        probability = float(told[_SEEN])
+        probability = told.item(_SEEN)
         info = NOTHING
         if estimate or look is not None:
             guess = told[_SEEN + 1 :] if estimate else None
@@ -342,7 +346,7 @@ class LinearBandit(ABC):
         """`update` and `settle` in one call; whether a certificate is due."""
         lesson = self._lesson(state, choice, direction, observation)
         learner: Any = self.regression.learn
-        once: Any = learn_once
+        once: Any = learn_once.call
         due: int = once(learner.address, *lesson, *state.oracle, *settling)
         if due == REFUSED:
             refuse(state.oracle.counters)
@@ -362,7 +366,7 @@ class LinearBandit(ABC):
         limit = row_limit(problem, self.ridge_used)
         try:
             block, x, *_ = choice.evidence  # older versions have written a third part
-            fits = x.dtype == np.float64 and x.shape == (d,) and x.flags.carray
+            fits = x.dtype == _FLOAT and x.shape == (d,) and x.flags.carray
         except (TypeError, ValueError, AttributeError):
             block, fits = -1, False
         if not (fits and type(block) is int and 0 <= block < blocks):
@@ -415,7 +419,7 @@ class LinearBandit(ABC):
 
 def vector_of(name: str, values: Vector, problem: Problem) -> Vector:
     """Kernels trust lengths: one that is wrong would read what is not there."""
-    plain = type(values) is np.ndarray and values.dtype == np.float64
+    plain = type(values) is np.ndarray and values.dtype == _FLOAT
     if plain and values.shape == (problem.n_objectives,) and values.flags.c_contiguous:
         return values
     vector = np.ascontiguousarray(values, dtype=np.float64)

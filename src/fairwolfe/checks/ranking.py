@@ -154,8 +154,12 @@ def _distance(one: Any, other: Any) -> float:
     """Between the parts of the scores of two choices, if they are told."""
     if one is None or other is None:
         return 0.0
-    pairs = [(a, b) for a, b in zip(one, other, strict=True) if a.dtype.kind == "f"]
-    return max(float(np.abs(a - b).max() / (1.0 + np.abs(b).max())) for a, b in pairs)
+    pairs = zip(one.columns().values(), other.columns().values(), strict=True)
+    return max(
+        float(np.abs(a - b).max() / (1.0 + np.abs(b).max()))
+        for a, b in pairs
+        if a.dtype.kind == "f"
+    )
 
 
 RANKING_BASE_CHECKS: list[Check] = [

@@ -18,6 +18,7 @@ from fairwolfe.core.problem import Problem, all_finite, real_array
 from fairwolfe.errors import InvalidInput
 
 __all__ = [
+    "NONE",
     "Candidates",
     "Catalogue",
     "candidates",
@@ -31,7 +32,7 @@ __all__ = [
 Array = NDArray[np.float64]
 Ids = NDArray[np.int64]
 
-_NONE: Ids = np.empty(0, dtype=np.int64)
+NONE: Ids = np.empty(0, dtype=np.int64)
 _MOST = 2**62  # no catalogue is longer
 
 
@@ -42,6 +43,12 @@ class Catalogue(NamedTuple):
     features: Array  # (q, all items ever); empty (q, 0) where every context brings them
 
     total: int  # items ever: the next id
+
+    def left(self) -> Array:
+        """The features of the items that are left, (q, items); (q, 0) where none are kept."""
+        if self.ids.size == self.total or self.features.shape[1] == 0:
+            return self.features
+        return np.ascontiguousarray(self.features[:, self.ids])
 
     @classmethod
     def of(cls, problem: Problem) -> Catalogue:
@@ -89,7 +96,7 @@ def candidates(
         return context
     user, items = _features(context, problem, catalogue)
     kept = _is_user(context)
-    ids, places = catalogue.ids, _NONE
+    ids, places = catalogue.ids, NONE
     if only is not None or _any(blocked):
         places = _chosen(catalogue, only, blocked)
         ids = catalogue.ids[places]
@@ -100,7 +107,7 @@ def candidates(
             f"there are {ids.size} candidates for {slots} slots; a ranking shows an item at most "
             f"once, so leave at least {slots} items"
         )
-    rows = _pins(pinned, ids, slots) if pinned else _NONE
+    rows = _pins(pinned, ids, slots) if pinned else NONE
     return Candidates(user, items, ids, places, rows, kept)
 
 
@@ -122,10 +129,7 @@ def _features(context: Any, problem: Problem, catalogue: Catalogue) -> tuple[Arr
                 "item features; give Bilinear(user, items), or the user alone to an agent that "
                 "was given items="
             )
-        kept = catalogue.features
-        if n < kept.shape[1]:
-            kept = np.ascontiguousarray(kept[:, catalogue.ids])
-        return _array("user", context, (p,)), kept
+        return _array("user", context, (p,)), catalogue.left()
     return np.ones(1), _columns(context, n, q)
 
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fairwolfe.core.problem import Problem, all_finite, real_array
+from fairwolfe.core.problem import Problem, real_array
 from fairwolfe.errors import InvalidInput
 
-__all__ = ["Arms", "Bilinear", "PerArm", "arms", "usual"]
+__all__ = ["Arms", "Bilinear", "PerArm", "arms"]
 
 Array = NDArray[np.float64]
 
@@ -71,25 +71,10 @@ class Arms(NamedTuple):
         return f"the features of arm {row} go up to {np.abs(self.features[row]).max():.4g}"
 
 
-def usual(context: Any, problem: Problem) -> bool:
-    """Whether a context can be taken as it is, an array that fits, if its numbers are finite."""
-    return (
-        type(context) is np.ndarray
-        and context.dtype == np.float64
-        and context.flags.carray
-        and problem.n_arms is None
-        and context.ndim == 2
-        and context.shape[1] == problem.dimension
-        and len(context) > 0
-    )
-
-
 def arms(context: Any, problem: Problem) -> Arms:
     """Check a context against the problem; one that has been checked is returned as it is."""
     if isinstance(context, Arms):
         return context
-    if usual(context, problem) and all_finite(context):
-        return Arms(context, len(context), False)  # without further questions
     if isinstance(context, PerArm) != (problem.n_arms is not None):
         raise InvalidInput(
             f"the context is a {type(context).__name__} and n_arms of the problem is "

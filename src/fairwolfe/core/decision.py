@@ -116,11 +116,11 @@ class Decision(Brief):
                 f"there is nothing to explain of decision {self.id!r}: only rankings say what made "
                 "them, in the process that made them"
             )
-        names = reasons._fields
-        rows = zip(*(column.tolist() for column in reasons), strict=True)
+        columns = reasons.columns()
+        rows = zip(*(column.tolist() for column in columns.values()), strict=True)
         items = np.asarray(self.action).tolist()
         return [
-            {"item": item, **dict(zip(names, row, strict=True))}
+            {"item": item, **dict(zip(columns, row, strict=True))}
             for item, row in zip(items, rows, strict=True)
         ]
 

@@ -39,6 +39,7 @@ __all__ = [
     "Meets",
     "Mends",
     "Mixed",
+    "Names",
     "Objective",
     "Oracle",
     "Policy",
@@ -353,6 +354,14 @@ class Reads(Protocol):
 
     def kind(self, state: Any) -> Any:
         """The kind of decision, with the current items."""
+
+
+@runtime_checkable
+class Names(Protocol):
+    """A policy that can give a decision its id as it makes it."""
+
+    def decide(self, state: Any, context: Any, rng: np.random.Generator, id: str) -> Decision:
+        """`act`, under this id."""
 
 
 @runtime_checkable

@@ -75,6 +75,8 @@ class Kernel(Generic[P, R]):
         self.signature = signature
         self._dispatcher: Any = None
         self._called: Any = None
+        self.call: Callable[P, R] = self._first
+        """How the hottest lines call it: numba's own entry, without a step in Python."""
         self._address = 0
         update_wrapper(self, function)
         _KERNELS.append(self)
@@ -118,8 +120,12 @@ class Kernel(Generic[P, R]):
         return types.Dispatcher(self.dispatcher)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        # Past the property: this line is the hottest of the object API.
-        return (self._called or self.called)(*args, **kwargs)  # type: ignore[no-any-return]
+        return self.call(*args, **kwargs)
+
+    def _first(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """`call` before the kernel is made."""
+        self.call = self.called
+        return self.call(*args, **kwargs)
 
     @property
     def address(self) -> int:

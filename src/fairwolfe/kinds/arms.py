@@ -10,7 +10,7 @@ import numpy as np
 
 from fairwolfe.core import contexts
 from fairwolfe.core.arrays import Vector
-from fairwolfe.core.contexts import PerArm, usual
+from fairwolfe.core.contexts import PerArm
 from fairwolfe.core.kinds import Answer, Kind
 from fairwolfe.core.problem import Problem, real_array
 from fairwolfe.errors import InvalidInput
@@ -22,6 +22,7 @@ __all__ = ["Arms"]
 
 _EXAMPLE = {"clicks": (0.0, 1.0), "gain": (-1.0, 2.0), "cost": (0.0, 0.5)}
 _N_ARMS = 4  # of a random context
+_FLOAT = np.dtype(np.float64)
 
 
 class Arms(Kind):
@@ -40,6 +41,7 @@ class Arms(Kind):
         super().__init__(problem)
         self.low, self.high = problem.low, problem.high
         self.rewards = Rewards(tuple(problem.rewards), self.low, self.high)
+        self._n_columns = problem.dimension if problem.n_arms is None else -1
 
     @classmethod
     def example(cls) -> Problem:
@@ -56,10 +58,12 @@ class Arms(Kind):
             return context
         if options:
             raise InvalidInput("candidates, blocked and pinned are for rankings; leave them out")
-        if usual(context, self.problem):
-            norm = math.sqrt(largest_square_norm(context))
-            if norm < math.inf:  # and so the features are finite
-                return contexts.Arms(context, len(context), False, norm)
+        if type(context) is np.ndarray and context.dtype == _FLOAT and context.flags.carray:
+            shape = context.shape
+            if len(shape) == 2 and shape[1] == self._n_columns and shape[0] > 0:
+                norm = math.sqrt(largest_square_norm.call(context))
+                if norm < math.inf:  # and so the features are finite
+                    return contexts.Arms(context, shape[0], False, norm)
         given = contexts.arms(context, self.problem)
         return given._replace(norm=math.sqrt(largest_square_norm(given.features)))
 
@@ -76,9 +80,14 @@ class Arms(Kind):
         """A reward vector, or a mapping by name."""
         if told:
             raise InvalidInput("exposed and clicked are for rankings; give the reward vector")
-        given = self.rewards.by_name(reward) if isinstance(reward, Mapping) else reward
-        vector = self._vector(given)
-        place = place_in_box(vector, self.low, self.high)
+        plain = type(reward) is np.ndarray and reward.dtype == _FLOAT and reward.flags.carray
+        if plain and reward.shape == self.low.shape:
+            vector: Vector = reward
+        elif isinstance(reward, Mapping):
+            vector = self._vector(self.rewards.by_name(reward))
+        else:
+            vector = self._vector(reward)
+        place = place_in_box.call(vector, self.low, self.high)
         if place == INSIDE:
             return Answer(vector, vector)
         if place == NOT_FINITE:

@@ -12,7 +12,7 @@ import numpy as np
 
 from fairwolfe.core.arrays import IntVector, Vector
 from fairwolfe.core.brief import short
-from fairwolfe.core.catalogue import Candidates, Catalogue, candidates, id_list
+from fairwolfe.core.catalogue import NONE, Candidates, Catalogue, candidates, id_list, sizes
 from fairwolfe.core.contexts import Bilinear
 from fairwolfe.core.feedback import Shown
 from fairwolfe.core.kinds import Answer, Kind
@@ -70,6 +70,8 @@ class Ranking(Kind):
         self._code = EXPOSURES.index(exposure)
         low, high = problem.slot_ranges  # a slot earns its share of the range of the sum
         self.rewards = Rewards(tuple(problem.rewards), low, high)
+        self._user_shape = sizes(problem)[:1]
+        self._kept = self.catalogue.left()
         self._seen = problem
         self._coordinates: IntVector | None = None
         left, ever = self.catalogue.ids, problem.n_items or 0
@@ -111,6 +113,13 @@ class Ranking(Kind):
         """
         if type(context) is Candidates:
             return context
+        items = self._kept
+        if type(context) is np.ndarray and not options and items.shape[1]:
+            plain = context.dtype == np.float64 and context.flags.carray
+            if plain and context.shape == self._user_shape:
+                norm = math.sqrt(largest_square_product.call(context, items))
+                if norm < math.inf:  # and so the features are finite
+                    return Candidates(context, items, self.catalogue.ids, NONE, NONE, True, norm)
         only = options.pop("candidates", None)
         given = candidates(context, self.problem, self.catalogue, only=only, **options)
         return given._replace(norm=math.sqrt(largest_square_product(given.user, given.items)))
@@ -133,7 +142,7 @@ class Ranking(Kind):
     def _answer(self, action: Any, shown: Shown, outside: str) -> Answer:
         items = self._items(action)
         total, exposed = np.zeros(self.problem.n_objectives), np.empty(self.n_slots)
-        wrong = count_exposed(self._code, items, shown.exposed, shown.rewards, exposed, total)
+        wrong = count_exposed.call(self._code, items, shown.exposed, shown.rewards, exposed, total)
         if wrong:
             refuse(wrong, items, shown)
         return Answer(Shown(exposed, shown.rewards), total, outside)
@@ -144,16 +153,17 @@ class Ranking(Kind):
         `exposed` must be given where it is observed.
         """
         if type(reward) is Shown and not told:
-            real_array("exposed of Shown(exposed, rewards), by slot,", reward.exposed)
-            real_array("rewards of Shown(exposed, rewards), by slot,", reward.rewards)
-            shown = reward
+            shown = Shown(
+                real_array("exposed of Shown(exposed, rewards), by slot,", reward.exposed),
+                real_array("rewards of Shown(exposed, rewards), by slot,", reward.rewards),
+            )
         else:
             items = self._items(action)
             if len(set(items.tolist())) < items.size:
                 refuse_twice(items)
             shown = self._shown(items, reward, **told)
         given = arrays(shown, self.n_slots, self.n_rewards)
-        far = any_outside(given.rewards, self.rewards.low, self.rewards.high)
+        far = any_outside.call(given.rewards, self.rewards.low, self.rewards.high)
         if far and all_finite(given.rewards):  # else the answer is refused
             return self._answer(action, given, self.rewards.outside(given.rewards))
         return self._answer(action, given, "")

@@ -358,8 +358,8 @@ def rank_once(
 
 
 _TAKE_IN = (
-    "int64, float64, int64[::1], float64[::1], float64[:, ::1], float64[::1], float64[:, ::1], "
-    "int64, float64, "
+    "int64, float64, int64[::1], float64[::1], float64[:, ::1], float64[:, ::1], float64[::1], "
+    "float64[:, ::1], int64, float64, "
     "float64[::1], float64[::1], float64[:, ::1], float64[:, :, ::1], float64[:, :, ::1], "
     "float64[:, :, ::1], float64[:, :, ::1], float64[::1], float64[::1]"
 )
@@ -371,6 +371,7 @@ def take_in(
     limit: float,
     items: IntVector,
     user: Vector,
+    kept: Matrix,
     rows: Matrix,
     seen: Vector,
     rewards: Matrix,
@@ -390,18 +391,25 @@ def take_in(
 
     absorb: the address of `absorb_items`; limit: of |user (x) row|^2, else WILD.
 
-    items, seen (slots,), user (p,), rows (slots, q), rewards (slots, rewards), exposed,
-    shown (n_items,), slots (2, slots), gram, inverse (1, d, d), theta, moment (1, rewards, d),
-    params (1,), counters (5,).
+    items, seen (slots,), user (p,), rewards (slots, rewards), kept (q, n_items): the features of
+    all items, or (q, 0) where rows (slots, q) has those of the ranking; exposed, shown (n_items,),
+    slots (2, slots), gram, inverse (1, d, d), theta, moment (1, rewards, d), params (1,),
+    counters (5,).
     """
     square = 0.0
     for a in range(user.size):
         square += user[a] * user[a]
-    if not largest_square_norm(rows) * square <= limit:
+    shown_rows = rows
+    if kept.shape[1] > 0:
+        shown_rows = np.empty((items.size, kept.shape[0]))
+        for j in range(items.size):
+            for e in range(kept.shape[0]):
+                shown_rows[j, e] = kept[e, items[j]]
+    if not largest_square_norm(shown_rows) * square <= limit:
         return WILD
-    looked, targets = np.empty(rows.shape), np.empty(rewards.shape)
-    r = looked_at(rows, seen, rewards, looked, targets)
-    contracted = np.empty((rows.shape[1], inverse.shape[1]))
+    looked, targets = np.empty(shown_rows.shape), np.empty(rewards.shape)
+    r = looked_at(shown_rows, seen, rewards, looked, targets)
+    contracted = np.empty((shown_rows.shape[1], inverse.shape[1]))
     contract_user(user, inverse[0], contracted)
     call_absorb(
         absorb,
@@ -428,6 +436,7 @@ def take_in_and_settle(
     limit: float,
     items: IntVector,
     user: Vector,
+    kept: Matrix,
     rows: Matrix,
     slots_seen: Vector,
     slots_rewards: Matrix,
@@ -476,6 +485,7 @@ def take_in_and_settle(
         limit,
         items,
         user,
+        kept,
         rows,
         slots_seen,
         slots_rewards,

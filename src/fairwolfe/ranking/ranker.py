@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.arrays import IntMatrix, IntVector, Matrix, Vector
 from fairwolfe.core.brief import short
 from fairwolfe.core.catalogue import Candidates, Catalogue, sizes
 from fairwolfe.core.decision import Choice, Info
@@ -37,6 +37,8 @@ __all__ = ["RankEvidence", "RankState", "Ranker", "Reasons", "Settings"]
 
 
 _NO_LOOK = (np.empty(0), np.empty(0))
+_TALLY = np.array([0, 1, 1])
+_NONE_KEPT = np.empty((0, 0))
 _OLDEST = 4  # fields of evidence that older versions have written; the first two are as here
 
 
@@ -93,12 +95,39 @@ class RankState(NamedTuple):
 
 
 class Reasons(NamedTuple):
-    """Why the items of a ranking stand where they do, by slot."""
+    """Why the items of a ranking are where they are, by slot."""
 
-    value: Vector
-    exploration: Vector
-    fairness: Vector
-    rank_without_fairness: IntVector
+    parts: Matrix  # (3 or more, k): of the scores
+    places: IntMatrix  # (2, k): rows of the candidates, and ranks without fairness
+
+    @property
+    def value(self) -> Vector:
+        """What the item is estimated to earn."""
+        value: Vector = self.parts[0]
+        return value
+
+    @property
+    def exploration(self) -> Vector:
+        """The bonus for what is not known yet."""
+        bonus: Vector = self.parts[1]
+        return bonus
+
+    @property
+    def fairness(self) -> Vector:
+        """The bonus for its exposure."""
+        bonus: Vector = self.parts[2]
+        return bonus
+
+    @property
+    def rank_without_fairness(self) -> IntVector:
+        """Its rank by the first two alone."""
+        ranks: IntVector = self.places[1]
+        return ranks
+
+    def columns(self) -> dict[str, Any]:
+        """All of them by name, for `Decision.explain`."""
+        names = ("value", "exploration", "fairness", "rank_without_fairness")
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,7 +260,7 @@ class Ranker(Settings):
         oracle = state.oracle
         places = np.empty((2, slots), dtype=np.int64)
         told = np.empty((3 if look is None else 5, slots))
-        probability = rank_once(
+        probability = rank_once.call(
             given.user,
             given.items,
             oracle.theta,
@@ -254,7 +283,7 @@ class Ranker(Settings):
         )
         if math.isnan(probability):
             refuse(oracle.counters)
-        ranking, plain = places
+        ranking = places[0]
         rows = np.empty((0, len(given.items)))
         if not given.kept:
             rows = np.ascontiguousarray(given.items.T[ranking])
@@ -263,7 +292,7 @@ class Ranker(Settings):
             probability,
             RankEvidence(given.user.copy(), rows),
             Info(
-                Reasons(told[0], told[1], told[2], plain),
+                Reasons(told, places),
                 self._estimate(state, given, ranking) if estimate else None,
                 None if look is None else told[3:],
             ),
@@ -286,8 +315,8 @@ class Ranker(Settings):
         """
         if outlook.shape != (2, observation.exposed.size):
             return np.empty(0)
-        top, gap = outlook @ observation.exposed
-        return np.array([top, gap, gap])
+        tallied: Vector = outlook.dot(observation.exposed)[_TALLY]
+        return tallied
 
     def _estimate(self, state: RankState, given: Candidates, ranking: IntVector) -> Vector:
         """The reward vector to expect, each slot looked at as often as it has been so far."""
@@ -324,7 +353,7 @@ class Ranker(Settings):
         settling: Settling,
     ) -> int:
         """`update` with a checked observation, and `settle`, in one call."""
-        at_once: Any = take_in_and_settle
+        at_once: Any = take_in_and_settle.call
         known = settling[3]  # items from there on came after the ranking
         due: int = at_once(*self._lesson(state, choice, observation, known), *settling)
         self._judge(state, choice, due)
@@ -354,14 +383,16 @@ class Ranker(Settings):
             raise self._wild(state, choice)
         user, rows = evidence[:2]
         p, q = sizes(problem)
-        if type(rows) is np.ndarray and len(rows) == 0 and state.features.shape[1]:
-            rows = np.ascontiguousarray(state.features.T[items])
-        if not (_is_plain(user, (p,)) and _is_plain(rows, (state.slots.shape[1], q))):
+        kept = state.features
+        if type(rows) is np.ndarray and rows.shape != (0, q):
+            kept = _NONE_KEPT  # the context brought them
+        few = 0 if kept.shape[1] else state.slots.shape[1]
+        if not (_is_plain(user, (p,)) and _is_plain(rows, (few, q))):
             raise self._wild(state, choice)
         limit = row_limit(problem, self.ridge)
         counts = (state.exposed, state.shown, state.slots)
         learnt = (shown.exposed, shown.rewards)
-        made = (items, user, rows, *learnt, known, self.owed)
+        made = (items, user, kept, rows, *learnt, known, self.owed)
         return absorb_items.address, limit * limit, *made, *counts, *state.oracle
 
     @property

@@ -89,36 +89,31 @@ class Compass:
         self.kind = plan.kind
         self.n = plan.kind.seen.n_objectives
         self.program = plan.objective.program(self.n)
+        self.sampled = isinstance(plan.smoothing, Randomized)
         self.idle: list[Vector] = []  # scratch is lent, so that two threads never share one
 
-    def at(self, state: Any, rng: np.random.Generator) -> Vector:
-        """grad f_t(z); for randomised smoothing, its running average."""
-        plan, smoothing, program, sees = (
-            self.plan,
-            self.plan.smoothing,
-            self.program,
-            self.kind.sees,
-        )
-        age = plan.age(state.t)
-        step, mix, normals = smoothing.step(plan.objective, self.n, age), 1.0, _NONE
-        if isinstance(smoothing, Randomized):
-            mix, normals = smoothing.mix(age), smoothing.normals(plan.objective, self.n, rng)
+    def at(self, state: Any, t: int, rng: np.random.Generator) -> Vector:
+        """grad f_t(z), after t rewards; for randomised smoothing, its running average."""
+        plan, program, sees = self.plan, self.program, self.kind.sees
+        smoothing, objective, age = plan.smoothing, plan.objective, plan.age(t)
+        mix, normals = 1.0, _NONE
+        if self.sampled:
+            mix, normals = smoothing.mix(age), smoothing.normals(objective, self.n, rng)
         try:
             work = self.idle.pop()
         except IndexError:
             work = program.work()
         g = np.empty(self.n)
-        totals, clocks, running = sees(state.totals), sees(state.clocks), sees(state.direction)
-        finite = follow_once(
+        finite = follow_once.call(
             program.address,
             program.params,
             work,
-            step,
+            smoothing.step(objective, self.n, age),
             mix,
             normals,
-            totals,
-            clocks,
-            running,
+            sees(state.totals),
+            sees(state.clocks),
+            sees(state.direction),
             g,
         )
         self.idle.append(work)

@@ -44,7 +44,8 @@ from fairwolfe.smoothing import Identity, Moreau, Randomized, default_smoothing
 __all__ = ["FrankWolfe"]
 
 _NOTHING = np.empty(0)
-_OLDEST = 4  # fields of the trail of a decision from 0.1.0 before items knew when they came
+_OLDEST = 4  # fields of the trail of a decision before it said how many coordinates there were
+_LENGTHS = (_OLDEST, len(Trail._fields))
 
 
 @dataclass(frozen=True)
@@ -147,41 +148,43 @@ class FrankWolfe:
     def direction(self, state: State, rng: np.random.Generator) -> Vector:
         """grad f_t(z); for Randomized smoothing, its running average."""
         compass = state.plan.compass
-        return state.direction if compass is None else compass.at(state, rng)
+        return state.direction if compass is None else compass.at(state, state.t, rng)
 
     def act(self, state: State, context: Any, rng: np.random.Generator) -> Decision:
         """Choose for the current direction; only reads the state."""
-        return self._decide(state, context, rng, state.plan.optimistic)
+        return self.decide(state, context, rng, "")
 
-    def _decide(
-        self, state: State, context: Any, rng: np.random.Generator, estimate: bool
+    def decide(
+        self,
+        state: State,
+        context: Any,
+        rng: np.random.Generator,
+        id: str,
+        estimate: bool = False,
     ) -> Decision:
-        plan, kind = state.plan, state.plan.kind
+        """`act`, under an id; with an estimate of the reward vector where it is asked for."""
+        plan, live, n = state.plan, state.live, state.t
+        kind, base = plan.kind, plan.base
         given = kind.read(context)
-        g = self.direction(state, rng)
+        compass = plan.compass
+        g = state.direction if compass is None else compass.at(state, n, rng)
         aimed = kind.aligned(g, given)
-        slope = state.live.slope if plan.certifies else None
+        asked: dict[str, Any] = {"estimate": True} if estimate or plan.optimistic else {}
+        slope = live.slope if plan.certifies else None
         if slope is not None:
-            look = kind.aligned(slope, given), plan.watch.doubt
-            options: dict[str, Any] = (
-                {"estimate": True, "look": look} if estimate else {"look": look}
-            )
-            choice = plan.base.act(state.base, given, aimed, rng, **options)
-        elif estimate:
-            choice = plan.base.act(state.base, given, aimed, rng, estimate=True)
-        else:
-            choice = plan.base.act(state.base, given, aimed, rng)
+            asked["look"] = kind.aligned(slope, given), plan.watch.doubt
+        choice = base.act(state.base, given, aimed, rng, **asked)
         info = choice.info
         trail = Trail(
             choice.evidence,
             info.estimate if plan.optimistic else None,
             kind.whole(g) if plan.follows else None,
-            None if info.outlook is None else (state.live.serial, info.outlook),
+            None if info.outlook is None else (live.serial, info.outlook),
             state.totals.size,
         )
         # Given a random direction, the base's probability is not that of the action.
         probability = None if plan.smoothing.averaged else choice.probability
-        return Decision("", state.t, choice.action, probability, trail, info)
+        return Decision(id, n, choice.action, probability, trail, info)
 
     def update(self, state: State, decision: Decision, feedback: Any) -> State:
         """Average the reward vector in and let the base learn from it: both or neither."""
@@ -228,23 +231,22 @@ class FrankWolfe:
         evidence of the base, rho, the direction, the outlook, and which coordinates joined later.
         """
         plan, trail = state.plan, decision.evidence
-        if not isinstance(trail, tuple) or len(trail) not in (_OLDEST, len(Trail._fields)):
+        if not isinstance(trail, tuple) or len(trail) not in _LENGTHS:
             raise _foreign(decision)
         evidence, rho, followed, outlook = trail[:_OLDEST]
         size = trail[_OLDEST] if len(trail) > _OLDEST else None
-        first, stop = plan.kind.joined(None)
-        if size is not None:
-            if type(size) is not int or not 0 < size <= reward.size:
-                raise _foreign(decision)
-            if size < reward.size:
-                first, stop = plan.kind.joined(size)
-        if isinstance(followed, np.ndarray) and followed.ndim == 1 and followed.size < reward.size:
-            followed = plan.kind.caught_up(followed, state.direction)
+        n = reward.size
+        if not (size is None or (type(size) is int and 0 < size <= n)):
+            raise _foreign(decision)
+        first, stop = plan.none_joined if size == n else plan.kind.joined(size)
         if (rho is None) == plan.optimistic or (followed is None and plan.extended):
             raise _foreign(decision)
-        for vector in (rho, followed):
-            if vector is not None and not _fits(vector, reward):
-                raise _foreign(decision)
+        if isinstance(followed, np.ndarray) and followed.ndim == 1 and followed.size < n:
+            followed = plan.kind.caught_up(followed, state.direction)
+        if not (rho is None or _fits(rho, reward)):
+            raise _foreign(decision)
+        if not (followed is None or _fits(followed, reward)):
+            raise _foreign(decision)
         return evidence, rho, followed, outlook, first, stop
 
     # --- powers -------------------------------------------------------------------------------
@@ -270,7 +272,7 @@ class FrankWolfe:
             raise InvalidInput(
                 f"{plan.base!r} cannot estimate a reward vector; use act_many without advance"
             )
-        decision = self._decide(state, context, rng, True)
+        decision = self.decide(state, context, rng, "", estimate=True)
         estimate, followed = decision.info.estimate, decision.evidence.direction
         ahead = state._replace(
             totals=state.totals.copy(),

@@ -89,6 +89,11 @@ class Plan:
         return isinstance(self.base, Commits) and self.base.commits
 
     @cached_property
+    def none_joined(self) -> tuple[int, int]:
+        """(first, stop) of an empty range of coordinates that joined after a decision."""
+        return self.kind.joined(None)
+
+    @cached_property
     def row_limit(self) -> float:
         """The largest norm of a row of features that can be learnt from."""
         ridge = self.base.ridge_used if isinstance(self.base, Repairs) else 0.0
@@ -116,7 +121,7 @@ class State(NamedTuple):
     @property
     def t(self) -> int:
         """The number of rewards averaged in."""
-        return int(self.counters[0])
+        return int(self.counters.item(0))
 
     @property
     def iterate(self) -> Vector:

@@ -143,12 +143,13 @@ class Windows(NamedTuple):
     @property
     def serial(self) -> int:
         """The number of the current window."""
-        return int(self.now.numbers[SERIAL])
+        return int(self.now.numbers.item(SERIAL))
 
     @property
     def slope(self) -> Vector | None:
         """That of the current certificate; None before there is one."""
-        return self.now.slope if self.now.numbers[PLANNED] > _FIRST else None
+        numbers, slope, _ = self.now
+        return slope if numbers.item(PLANNED) > _FIRST else None
 
     def gather(self, intercept: float, slope: Vector) -> None:
         """Another certificate for the next window, unless it is none."""
