@@ -24,7 +24,7 @@ from fairwolfe.checks.rounds import (
     spoil,
 )
 from fairwolfe.core.arrays import Vector
-from fairwolfe.core.kinds import kind_of
+from fairwolfe.core.kinds import Kind, kind_of
 from fairwolfe.core.problem import Problem
 from fairwolfe.core.streams import stream
 from fairwolfe.errors import ConformanceError, InvalidInput
@@ -95,6 +95,8 @@ def same(one: Any, other: Any) -> bool:
         return one.keys() == other.keys() and all(same(one[k], other[k]) for k in one)
     if isinstance(one, (tuple, list)):
         return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, Kind):
+        return type(one) is type(other) and same(vars(one), vars(other))
     if is_dataclass(one) and not isinstance(one, type):
         names = [f.name for f in fields(one)]
         return all(same(getattr(one, name), getattr(other, name)) for name in names)
