@@ -52,22 +52,44 @@ def _hears(kind: Kind, action: Any, feedback: Any) -> None:
     inside = (problem.low - 1e-9 <= reward) & (reward <= problem.high + 1e-9)
     require(bool(inside.all()), f"the reward {reward} is outside the ranges of the problem")
     require(kind.observe(action, answer) is answer, "an answer is read again")
+    again = kind.observe(action, answer.observation).reward
+    require(np.array_equal(again, reward), f"its observation gives {again}, not {reward}")
     heard = kind.hear(action, feedback)
     require(not heard.outside, f"inside its range: {heard.outside}")
     require(np.array_equal(heard.reward, reward), f"hear gives {heard.reward}, not {reward}")
 
 
 def refuses_nonsense(kind: Kind, rng: np.random.Generator) -> None:
-    """Words and nothing are neither contexts nor feedback."""
+    """Words and objects are neither contexts nor feedback, and nothing is no context."""
     action = kind.actions(kind.random_context(rng), rng)[0]
-    for nonsense in (None, "words", object()):
+    refused = is_refused(lambda: kind.read(None))
+    require(refused, "the context None is not refused")  # as feedback it may tell something
+    for nonsense in ("words", object()):
         refused = is_refused(lambda given=nonsense: kind.read(given))  # type: ignore[misc]
         require(refused, f"the context {nonsense!r} is not refused")
         refused = is_refused(lambda given=nonsense: kind.hear(action, given))  # type: ignore[misc]
         require(refused, f"the feedback {nonsense!r} is not refused")
 
 
-KIND_CHECKS: list[Check] = [has_a_problem, reads_once, refuses_nonsense]
+def knows_its_extent(kind: Kind, rng: np.random.Generator) -> None:
+    """`extent` is above <slope, reward> of every reward, and `corner` is where it is attained."""
+    problem, middle = kind.seen, kind.middle()
+    inside = (problem.low <= middle) & (middle <= problem.high)
+    require(bool(inside.all()), f"the middle {middle} is outside the ranges of the problem")
+    for _ in range(_ROUNDS):
+        slope = rng.standard_normal(problem.n_objectives)
+        top, width = kind.extent(slope)
+        corner = kind.corner(slope, middle)
+        off = abs(float(slope @ corner) - top)
+        require(off <= 1e-9 * (1.0 + abs(top)), f"the corner of {slope} is off by {off}")
+        require(width >= 0.0, f"the range of the best of a context is {width}")
+        for action in kind.actions(kind.random_context(rng), rng)[:5]:
+            reward = kind.observe(action, kind.random_feedback(action, rng)).reward
+            reach = float(slope @ kind.sees(reward))
+            require(reach <= top + 1e-9, f"{reward} gives {reach} for {slope}, more than {top}")
+
+
+KIND_CHECKS: list[Check] = [has_a_problem, reads_once, refuses_nonsense, knows_its_extent]
 
 
 def _player(base: Any) -> Player:

@@ -141,7 +141,7 @@ def _bad_products(good: Bilinear) -> dict[str, Any]:
 def bad_rewards(problem: Problem, exposure: str = "observed") -> dict[str, Any]:
     """Feedback that must be refused, by what is wrong with it."""
     if problem.kind not in ("arms", "ranking"):
-        return {"no feedback": None, "words for feedback": "a"}
+        return {"words for feedback": "a", "an object for feedback": object()}
     if problem.n_slots is None:
         n = problem.n_objectives
         return {

@@ -24,7 +24,8 @@ __all__ = ["Answer", "Kind", "kind_of", "require_kind"]
 class Answer(NamedTuple):
     """Feedback that has been checked.
 
-    observation: what a base learns from; for arms it is the reward vector
+    observation: what a base learns from, in a form that `observe` takes too; for arms it is the
+        reward vector
     reward: the reward vector (n_objectives,)
     outside: the reward that is out of its range, in words; empty if none is
     """
