@@ -202,6 +202,14 @@ class Padding(Intact):
         return super().act(state, context, np.resize(direction, n), rng, **options)
 
 
+class Unpinned(Intact):
+    """Shows the best, whatever is pinned."""
+
+    def act(self, state: RankState, context: Any, *given: Any, **options: Any) -> Choice:
+        unpinned = context._replace(pinned=context.pinned[:0])
+        return super().act(state, unpinned, *given, **options)
+
+
 class Rounding(Intact):
     """Takes half an exposure for a whole one."""
 
@@ -271,8 +279,9 @@ BASE_FAULTS: dict[type, set[str]] = {
     Credulous: {"refuses_bad_contexts"},
     Untidy: {"refuses_bad_contexts", "refuses_directions_of_another_length"},
     Particular: {"follows_any_direction_of_items"},
-    Padding: {"refuses_directions_of_another_length"},
+    Padding: {"refuses_directions_of_another_length", "shows_what_may_be_shown"},
     Rounding: {"refuses_bad_rewards"},
+    Unpinned: {"shows_what_may_be_shown"},
     Twisted: {"treats_products_as_their_flat_form"},
     Amnesiac: {"takes_new_items"},
     Closed: {"takes_new_items"},
