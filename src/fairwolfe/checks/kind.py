@@ -77,16 +77,17 @@ def knows_its_extent(kind: Kind, rng: np.random.Generator) -> None:
     inside = (problem.low <= middle) & (middle <= problem.high)
     require(bool(inside.all()), f"the middle {middle} is outside the ranges of the problem")
     for _ in range(_ROUNDS):
-        slope = rng.standard_normal(problem.n_objectives)
-        top, width = kind.extent(slope)
-        corner = kind.corner(slope, middle)
-        off = abs(float(slope @ corner) - top)
-        require(off <= 1e-9 * (1.0 + abs(top)), f"the corner of {slope} is off by {off}")
-        require(width >= 0.0, f"the range of the best of a context is {width}")
         for action in kind.actions(kind.random_context(rng), rng)[:5]:
-            reward = kind.observe(action, kind.random_feedback(action, rng)).reward
-            reach = float(slope @ kind.sees(reward))
-            require(reach <= top + 1e-9, f"{reward} gives {reach} for {slope}, more than {top}")
+            reward = kind.sees(kind.observe(action, kind.random_feedback(action, rng)).reward)
+            # At random, and from the middle to this reward: no other is as far that way.
+            towards = (reward - middle) / (problem.high - problem.low)
+            for slope in (rng.standard_normal(reward.size), towards):
+                top, width = kind.extent(slope)
+                off = abs(float(slope @ kind.corner(slope, middle)) - top)
+                require(off <= 1e-9 * (1.0 + abs(top)), f"the corner of {slope} is off by {off}")
+                require(width >= 0.0, f"the range of the best of a context is {width}")
+                reach = float(slope @ reward)
+                require(reach <= top + 1e-9, f"{reward} gives {reach} for {slope}, not {top}")
 
 
 KIND_CHECKS: list[Check] = [has_a_problem, reads_once, refuses_nonsense, knows_its_extent]
