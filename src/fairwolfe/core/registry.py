@@ -119,14 +119,16 @@ def load(kind: str, name: str) -> type:
     return import_class(known[name])
 
 
-def register(kind: str, name: str, cls: type) -> type:
-    """Let a class be known by a name, in this process only; what is built in stays.
+def register(kind: str, name: str, cls: type) -> None:
+    """Make a class known by a name, in this process only; InvalidInput where the name is taken.
 
-    The class is found again by its module and its name, so that it stands at the top of a module.
+    The class is found again by its module and its name, so it must be at the top of a module.
 
-    >>> from fairwolfe.objectives import Minimum
-    >>> register("objectives", "smallest", Minimum) is load("objectives", "smallest")
-    True
+    >>> register("objectives", "minimum", load("objectives", "linear"))
+    Traceback (most recent call last):
+    ...
+    fairwolfe.errors.InvalidInput: 'minimum' is fairwolfe.objectives:Minimum already; give another \
+name
     """
     address = f"{cls.__module__}:{cls.__qualname__}"
     if import_class(address) is not cls:
@@ -136,7 +138,6 @@ def register(kind: str, name: str, cls: type) -> type:
     _REGISTERED.setdefault(kind, {})[name] = address
     _known.cache_clear()
     classes.cache_clear()
-    return cls
 
 
 @cache
