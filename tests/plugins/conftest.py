@@ -26,7 +26,7 @@ def _forget() -> None:
     registry.classes.cache_clear()
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """As if `plugged` were a package that pip has installed: found by worker processes too."""
     site = tmp_path_factory.mktemp("site")
