@@ -92,6 +92,8 @@ def bad_contexts(problem: Problem, good: Any) -> dict[str, Any]:
         return _bad_products(good)
     if not isinstance(good, np.ndarray):
         return {"no context": None, "words for a context": "a"}
+    if good.ndim != 2:
+        return {"no context": None, "a context with NaN": good * np.nan, "an axis": good[None]}
     d = problem.dimension
     spoilt, endless = good.copy(), good.copy()
     spoilt[1, 0], endless[0, 1] = np.nan, np.inf
