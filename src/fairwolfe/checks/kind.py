@@ -36,6 +36,7 @@ def reads_once(kind: Kind, rng: np.random.Generator) -> None:
         given = kind.read(context)
         require(same(context, before), "read changed the context")
         require(kind.read(given) is given, "a context that has been read is read again")
+        require(isinstance(given.largest(), str), "largest() says nothing of what was read")
         norm, most = given.norm, kind.problem.feature_norm
         require(0.0 <= norm <= most * (1.0 + 1e-9), f"the norm is {norm}, of at most {most}")
         for action in kind.actions(context, rng)[:5]:
