@@ -6,18 +6,23 @@ from collections.abc import Iterator
 import pytest
 
 from fairwolfe.core import registry
-from tests.plugins import plugged
+from tests.plugins import plugged, portions
 
-ENTRY_POINTS = {
-    "kinds": {"cascade": "Cascade"},
+ENTRY_POINTS: dict[str, dict[str, type]] = {
+    "kinds": {"cascade": plugged.Cascade, "portions": portions.Portions},
     "bandits": {
-        "greedy": "Greedy",
-        "greedy-ranker": "GreedyRanker",
-        "cascade-ranker": "CascadeRanker",
-        "cascade-linucb": "CascadeLinUCB",
+        "greedy": plugged.Greedy,
+        "greedy-ranker": plugged.GreedyRanker,
+        "cascade-ranker": plugged.CascadeRanker,
+        "cascade-linucb": plugged.CascadeLinUCB,
+        "even": portions.Even,
     },
-    "policies": {"myopic": "Myopic"},
-    "environments": {"shelf": "Shelf", "feed": "Feed"},
+    "policies": {"myopic": plugged.Myopic},
+    "environments": {
+        "shelf": plugged.Shelf,
+        "feed": plugged.Feed,
+        "kitchen": portions.Kitchen,
+    },
 }
 
 
@@ -28,7 +33,7 @@ def _forget() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """As if `plugged` were a package that pip has installed: found by worker processes too."""
+    """As if the classes were a package that pip has installed: worker processes find it too."""
     site = tmp_path_factory.mktemp("site")
     folder = site / "plugged-1.0.dist-info"
     folder.mkdir()
@@ -36,7 +41,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     lines = []
     for group, classes in ENTRY_POINTS.items():
         lines.append(f"[fairwolfe.{group}]")
-        lines += [f"{name} = {plugged.__name__}:{cls}" for name, cls in classes.items()]
+        lines += [f"{n} = {cls.__module__}:{cls.__name__}" for n, cls in classes.items()]
     (folder / "entry_points.txt").write_text("\n".join(lines))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [*sys.path, str(site)])

@@ -22,7 +22,7 @@ from fairwolfe.core.streams import stream
 from fairwolfe.environments import Finite
 from fairwolfe.errors import ConformanceError, InvalidInput
 from fairwolfe.kinds import Ranking
-from fairwolfe.objectives import Concave, GiniEquality, GiniWelfare, TwoSided
+from fairwolfe.objectives import Concave, GiniEquality, GiniWelfare, Minimum, TwoSided
 from fairwolfe.ranking import FWLinUCBRank
 from fairwolfe.simulation import Lateness
 from tests.plugins import plugged
@@ -37,6 +37,7 @@ from tests.plugins.plugged import (
     Myopic,
     Shelf,
 )
+from tests.plugins.portions import Even, Kitchen
 
 CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
 FAIR = TwoSided(GiniEquality(), beta=0.5)
@@ -94,6 +95,11 @@ CASES = {
         Feed(),
         spec(TWO, '{ name = "feed" }', reduced("cascade-linucb")),
     ),
+    "kind of another shape": Case(
+        fw.FrankWolfe(Minimum(), Even()),
+        Kitchen(),
+        spec('{ name = "minimum" }', '{ name = "kitchen" }', reduced("even")),
+    ),
 }
 
 
@@ -111,7 +117,7 @@ def case(request: pytest.FixtureRequest) -> Case:
 def test_what_is_plugged_in_keeps_its_contract(kind: str, name: str) -> None:
     assert name in names(kind)
     cls = load(kind, name)
-    assert cls is getattr(plugged, ENTRY_POINTS[kind][name])
+    assert cls is ENTRY_POINTS[kind][name]
     assert check(cls) >= 4
 
 
@@ -315,6 +321,24 @@ def test_what_a_policy_cannot_heed_is_not_dropped() -> None:
     assert agent.average.tolist() == [1.0, 1.0, 0.0, 0.0, 1.0]
     with pytest.raises(InvalidInput, match="has no objective"):
         _ = agent.value
+
+
+def test_rewards_of_another_kind_out_of_range_are_counted() -> None:
+    agent = fw.Agent(fw.FrankWolfe(Minimum(), Even()), Kitchen().problem())
+    with pytest.warns(UserWarning, match="the reward 'taste' is 7; the problem says 0 to 1"):
+        agent.update(agent.act([0.1, 0.2]), {"taste": 7.0, "cost": -1.0})
+    assert (agent.t, agent.out_of_range) == (1, 1)
+    with pytest.raises(InvalidInput, match="a million ranges away"):
+        agent.update(agent.act([0.1, 0.2]), {"taste": 1e7, "cost": -1.0})
+    with pytest.raises(InvalidInput, match="the weather goes up to 1e"):
+        agent.act([1e9, 0.0])
+
+
+def test_actions_of_another_kind_are_kept_as_they_are() -> None:
+    policy = fw.FrankWolfe(Minimum(), Even())
+    trace = fw.simulate(policy, Kitchen(), 30, compiled=False, record_actions=True)
+    assert trace.actions is not None
+    np.testing.assert_allclose(trace.actions.sum(axis=1), 1.0)
 
 
 # --- sweeps ----------------------------------------------------------------------------------
