@@ -193,8 +193,10 @@ def require_kind(name: str, problem: Problem, who: str) -> None:
         has = {"arms": "has arms", "ranking": "has items to rank"}.get(
             problem.kind, f"is of the kind {problem.kind!r}"
         )
-        make = "arms(...)" if name == "arms" else "ranking(...)"
+        make = {"arms": "Problem.arms(...)", "ranking": "Problem.ranking(...)"}.get(
+            name, f"kind={name!r}"
+        )
         raise InvalidInput(
-            f"{who} {does}, and the problem {has}; make it with Problem.{make}, or use a policy "
-            "for that kind of problem"
+            f"{who} {does}, and the problem {has}; make it with {make}, or use a policy for that "
+            "kind of problem"
         )
