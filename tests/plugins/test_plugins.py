@@ -131,6 +131,30 @@ def test_the_recipes_show_this_code(name: str) -> None:
         assert inspect.getsource(getattr(plugged, name)) in CONTRIBUTING.read_text()
 
 
+@pytest.mark.parametrize(
+    ("policy", "problem", "piece"),
+    [
+        (
+            CASES["kind"].policy,
+            ARMS.problem(),
+            "decides cascade, and the problem has arms; make it ",
+        ),
+        (CASES["kind"].policy, Shelf().problem(), "items to rank; make it with kind='cascade'"),
+        (CASES["ranker"].policy, Feed().problem(), "ranks items, and .* of the kind 'cascade'"),
+        (CASES["world"].policy, Feed().problem(), r"make it with Problem\.ranking\(\.\.\.\)"),
+        (CASES["policy"].policy, Feed().problem(), "Myopic chooses an arm"),
+        (
+            CASES["bandit"].policy,
+            fw.Problem.arms(2, {"clicks": (0, 1)}, n_arms=3),
+            "n_arms is 3; Greedy takes rows of features only",
+        ),
+    ],
+)
+def test_problems_of_another_kind_raise(policy: Any, problem: fw.Problem, piece: str) -> None:
+    with pytest.raises(InvalidInput, match=piece):
+        fw.Agent(policy, problem)
+
+
 def test_the_command_line_knows_them() -> None:
     listed = CliRunner().invoke(commands, ["list", "kinds"])
     assert "cascade" in listed.output
