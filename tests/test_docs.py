@@ -28,7 +28,7 @@ import fairwolfe
 from fairwolfe import Agent, FrankWolfe, Problem, errors
 from fairwolfe.bandits import LinUCB
 from fairwolfe.cli import commands
-from fairwolfe.core import protocols
+from fairwolfe.core import protocols, registry
 from fairwolfe.core.registry import KINDS
 from fairwolfe.kernels.compile import Kernel
 from fairwolfe.objectives import GiniEquality, Minimum, TwoSided
@@ -81,6 +81,16 @@ def with_code() -> list[Path]:
     return [p for p in PAGES if any(b.language == "python" for b in blocks(p.read_text()))]
 
 
+@pytest.fixture
+def registry_of_its_own(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a page registers is forgotten after it, with the classes of the page."""
+    monkeypatch.setattr(registry, "_REGISTERED", {})
+    yield
+    registry._known.cache_clear()
+    registry.classes.cache_clear()
+
+
+@pytest.mark.usefixtures("registry_of_its_own")
 @pytest.mark.parametrize("page", with_code(), ids=name_of)
 def test_the_code_of_a_page_runs_and_prints_what_it_says(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

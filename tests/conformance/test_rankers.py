@@ -192,6 +192,14 @@ class Padding(Intact):
         return super().act(state, context, np.resize(direction, n), rng, **options)
 
 
+class Unpinned(Intact):
+    """Shows the best, whatever is pinned."""
+
+    def act(self, state: RankState, context: Any, *given: Any, **options: Any) -> Choice:
+        unpinned = context._replace(pinned=context.pinned[:0])
+        return super().act(state, unpinned, *given, **options)
+
+
 def twisted(context: Any) -> Any:
     """A context, read or not, with half of a feature of the user."""
     if not isinstance(context, (Bilinear, Candidates)) or np.shape(context.user) != (2,):
@@ -261,6 +269,7 @@ BASE_FAULTS: dict[type, set[str]] = {
     Untidy: {"refuses_directions_of_another_length"},
     Particular: {"follows_any_direction_of_items"},
     Padding: {"refuses_directions_of_another_length"},
+    Unpinned: {"shows_what_may_be_shown"},
     Twisted: {"treats_products_as_their_flat_form"},
     Amnesiac: {"takes_new_items"},
     Closed: {"takes_new_items"},

@@ -158,7 +158,17 @@ OTHER_PACKAGES = {
 }
 """Those that hold no class of a kind."""
 
-NO_KIND = {"Concave", "LinearOracle", "LinearState", "Live", "Ranker", "Regression", "RegretBound"}
+NO_KIND = {
+    "Answer",
+    "Concave",
+    "Kind",
+    "LinearOracle",
+    "LinearState",
+    "Live",
+    "Ranker",
+    "Regression",
+    "RegretBound",
+}
 """Public classes to derive from, or that are handed out: of no kind themselves."""
 
 CONTRACT_OF: dict[str, Any] = {

@@ -11,7 +11,8 @@ import pytest
 
 from fairwolfe.checks import check
 from fairwolfe.core import registry
-from fairwolfe.core.registry import KINDS, import_class, load, names
+from fairwolfe.core.expressions import read
+from fairwolfe.core.registry import KINDS, import_class, load, names, register
 from fairwolfe.errors import InvalidInput, MissingExtra
 from fairwolfe.objectives import Minimum
 
@@ -74,6 +75,36 @@ def test_a_broken_plug_in_hurts_only_who_asks_for_it() -> None:
 def test_a_broken_plug_in_does_not_spoil_the_checks_of_others() -> None:
     assert check(Minimum) > 0
     assert check("fairwolfe.smoothing:Identity") > 0
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a test registers is forgotten after it."""
+    monkeypatch.setattr(registry, "_REGISTERED", {})
+    yield
+    registry._known.cache_clear()
+    registry.classes.cache_clear()
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_class_can_be_registered_in_one_process() -> None:
+    assert "worst-of-all" not in names("objectives")
+    for _ in range(2):  # as a cell of a notebook that is run again
+        register("objectives", "worst-of-all", ThirdBest)
+    assert load("objectives", "worst-of-all") is ThirdBest
+    assert read("ThirdBest()") == ThirdBest()
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_name_that_is_taken_is_not_registered() -> None:
+    with pytest.raises(InvalidInput, match=r"'minimum' is .*Minimum already"):
+        register("objectives", "minimum", ThirdBest)
+    with pytest.raises(InvalidInput, match="there is no kind 'objectivs'"):
+        register("objectivs", "third", ThirdBest)
+    inner = type("Inner", (Minimum,), {"__module__": __name__})
+    with pytest.raises(InvalidInput, match="has no class 'Inner'"):
+        register("objectives", "inner", inner)
+    assert load("objectives", "minimum") is Minimum
 
 
 def test_what_is_missing_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

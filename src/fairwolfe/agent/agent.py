@@ -256,6 +256,11 @@ class Agent:
 
     def _given(self, context: Any, options: dict[str, Any]) -> Any:
         """The context, read and judged; under the lock, since items may change."""
+        if options and not self._reads:
+            raise InvalidInput(
+                f"{self._policy!r} takes contexts as they are, without {' and '.join(options)}; "
+                "use a policy that has `kind`, such as FrankWolfe"
+            )
         given = self._kind.read(context, **options)
         if not given.norm <= self._usual_norm:
             self._judge_norm(given)

@@ -240,8 +240,10 @@ def refuses_bad_actions(environment: Any, rng: np.random.Generator) -> None:
     """An action that is none, and a context with NaN, are refused."""
     world = environment.init(rng)
     context = environment.context(world, 1, rng)
-    good = _actions(environment, context, rng)[0]
-    bad: list[Any] = [len(context), -1, 0.5] if isinstance(good, int) else _no_rankings(good)
+    actions, kind = _actions(environment, context, rng), kind_of(environment.problem())
+    good = actions[0]
+    listed = _no_rankings(good) if isinstance(good, np.ndarray) else [len(actions), -1, 0.5]
+    bad = [action for action in listed if not kind.is_action(context, action)]
     for shown, action in (*((context, one) for one in bad), (_spoilt(context), good)):
         refused = is_refused(
             lambda x=shown, a=action: environment.feedback(world, x, a, rng)  # type: ignore[misc]
@@ -258,10 +260,14 @@ def _no_rankings(good: Any) -> list[Any]:
 
 
 def _spoilt(context: Any) -> Any:
+    """A context with NaN, or none."""
     if isinstance(context, Bilinear):
         return Bilinear(np.full_like(context.user, np.nan), context.items)
-    spoilt = np.array(context, dtype=np.float64)
-    spoilt[0, 0] = np.nan
+    try:
+        spoilt = np.array(context, dtype=np.float64)
+    except (TypeError, ValueError):  # of another kind of decision
+        return None
+    spoilt.flat[0] = np.nan
     return spoilt
 
 

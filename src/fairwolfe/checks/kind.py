@@ -36,6 +36,7 @@ def reads_once(kind: Kind, rng: np.random.Generator) -> None:
         given = kind.read(context)
         require(same(context, before), "read changed the context")
         require(kind.read(given) is given, "a context that has been read is read again")
+        require(isinstance(given.largest(), str), "largest() says nothing of what was read")
         norm, most = given.norm, kind.problem.feature_norm
         require(0.0 <= norm <= most * (1.0 + 1e-9), f"the norm is {norm}, of at most {most}")
         for action in kind.actions(context, rng)[:5]:
@@ -52,6 +53,8 @@ def _hears(kind: Kind, action: Any, feedback: Any) -> None:
     inside = (problem.low - 1e-9 <= reward) & (reward <= problem.high + 1e-9)
     require(bool(inside.all()), f"the reward {reward} is outside the ranges of the problem")
     require(kind.observe(action, answer) is answer, "an answer is read again")
+    again = kind.observe(action, answer.observation).reward
+    require(np.array_equal(again, reward), f"its observation gives {again}, not {reward}")
     heard = kind.hear(action, feedback)
     require(not heard.outside, f"inside its range: {heard.outside}")
     require(np.array_equal(heard.reward, reward), f"hear gives {heard.reward}, not {reward}")
@@ -69,7 +72,31 @@ def refuses_what_is_bad(kind: Kind, rng: np.random.Generator) -> None:
             require(refused, f"{what} is not refused by {gate.__name__}")
 
 
-KIND_CHECKS: list[Check] = [has_a_problem, reads_once, refuses_what_is_bad]
+def knows_its_extent(kind: Kind, rng: np.random.Generator) -> None:
+    """`extent` is above <slope, reward> of every reward, and `corner` is where it is attained."""
+    problem, middle = kind.seen, kind.middle()
+    inside = (problem.low <= middle) & (middle <= problem.high)
+    require(bool(inside.all()), f"the middle {middle} is outside the ranges of the problem")
+    for _ in range(_ROUNDS):
+        for action in kind.actions(kind.random_context(rng), rng)[:5]:
+            reward = kind.sees(kind.observe(action, kind.random_feedback(action, rng)).reward)
+            # At random, and from the middle to this reward: no other is as far that way.
+            towards = (reward - middle) / (problem.high - problem.low)
+            for slope in (rng.standard_normal(reward.size), towards):
+                top, width = kind.extent(slope)
+                off = abs(float(slope @ kind.corner(slope, middle)) - top)
+                require(off <= 1e-9 * (1.0 + abs(top)), f"the corner of {slope} is off by {off}")
+                require(width >= 0.0, f"the range of the best of a context is {width}")
+                reach = float(slope @ reward)
+                require(reach <= top + 1e-9, f"{reward} gives {reach} for {slope}, not {top}")
+
+
+KIND_CHECKS: list[Check] = [
+    has_a_problem,
+    reads_once,
+    refuses_what_is_bad,
+    knows_its_extent,
+]
 
 
 def _player(base: Any) -> Player:

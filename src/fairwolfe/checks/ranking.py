@@ -25,6 +25,7 @@ from fairwolfe.core.kinds import kind_of
 from fairwolfe.core.problem import Problem
 from fairwolfe.core.protocols import Compiled, HoldsItems, has
 from fairwolfe.core.streams import stream
+from fairwolfe.errors import InvalidInput
 
 __all__ = ["RANKING_BASE_CHECKS", "RANKING_POLICY_CHECKS", "heeds_items", "player_of_base"]
 
@@ -97,6 +98,29 @@ def heeds_items(base: Any, state: Any, rng: np.random.Generator) -> bool:
     return wanted in base.act(state, context, g, stream(0, "checks")).action
 
 
+def shows_what_may_be_shown(base: Any, rng: np.random.Generator) -> None:
+    """Only candidates are shown, and a pinned item in its slot, unless pins raise InvalidInput."""
+    player = player_of_base(base)
+    state, kind = player.learned(rng), kind_of(player.problem)
+    for context in contexts(player.problem, rng, _ROUNDS):
+        ids = rng.permutation(_ITEMS)[: _SLOTS + 1]
+        slot, item = int(rng.integers(_SLOTS)), int(ids[0])
+        g = _direction(rng, player.problem)
+        for pins in ({}, {slot: item}):
+            given = kind.read(context, candidates=ids, pinned=pins)
+            try:
+                choice = base.act(state, given, kind.aligned(g, given), rng)
+            except InvalidInput:
+                require(bool(pins), "candidates without pins are refused")
+                return
+            shown = choice.action.tolist()
+            fits = kind.is_action(context, choice.action) and set(shown) <= set(ids.tolist())
+            require(fits, f"the ranking of the candidates {ids} is {shown}")
+            right = not pins or shown[slot] == item
+            require(right, f"item {item} is pinned to slot {slot}, and the ranking is {shown}")
+        state = player.update(state, choice, rewards(player.problem, choice.action, rng))
+
+
 def takes_new_items(base: Any, rng: np.random.Generator) -> None:
     """If it has `with_items`: what was learnt stays, and new items can be shown and learnt from.
 
@@ -167,6 +191,7 @@ RANKING_BASE_CHECKS: list[Check] = [
     *checks_of(player_of_base, *PLAYER_CHECKS, treats_products_as_their_flat_form),
     follows_any_direction_of_items,
     refuses_directions_of_another_length,
+    shows_what_may_be_shown,
     takes_new_items,
 ]
 

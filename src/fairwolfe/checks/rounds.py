@@ -92,6 +92,8 @@ def bad_contexts(problem: Problem, good: Any) -> dict[str, Any]:
         return _bad_products(good)
     if not isinstance(good, np.ndarray):
         return {"no context": None, "words for a context": "a"}
+    if good.ndim != 2:
+        return {"no context": None, "a context with NaN": good * np.nan, "an axis": good[None]}
     d = problem.dimension
     spoilt, endless = good.copy(), good.copy()
     spoilt[1, 0], endless[0, 1] = np.nan, np.inf
@@ -141,7 +143,7 @@ def _bad_products(good: Bilinear) -> dict[str, Any]:
 def bad_rewards(problem: Problem, exposure: str = "observed") -> dict[str, Any]:
     """Feedback that must be refused, by what is wrong with it."""
     if problem.kind not in ("arms", "ranking"):
-        return {"no feedback": None, "words for feedback": "a"}
+        return {"words for feedback": "a", "an object for feedback": object()}
     if problem.n_slots is None:
         n = problem.n_objectives
         return {

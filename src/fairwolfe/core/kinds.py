@@ -20,11 +20,14 @@ from fairwolfe.errors import InvalidInput
 
 __all__ = ["Answer", "Kind", "kind_of", "require_kind"]
 
+_WILD = 1e6  # ranges: a reward that raises
+
 
 class Answer(NamedTuple):
     """Feedback that has been checked.
 
-    observation: what a base learns from; for arms it is the reward vector
+    observation: what a base learns from, in a form that `observe` takes too; for arms it is the
+        reward vector
     reward: the reward vector (n_objectives,)
     outside: the reward that is out of its range, in words; empty where all are inside
     """
@@ -81,7 +84,8 @@ class Kind(ABC):
     def read(self, context: Any, **options: Any) -> Any:
         """The context, checked; one that has been checked is returned as it is.
 
-        What it returns has `norm`, the largest 2-norm of the features of one arm or item.
+        What it returns has `norm`, the largest 2-norm of the features of one arm or item, and
+        `largest()`, which features these are, in words.
         options: what else `Agent.act` was given, such as candidates.
         """
 
@@ -97,7 +101,24 @@ class Kind(ABC):
         """
         if told:
             raise InvalidInput(f"{' and '.join(told)} are for rankings; give the reward alone")
-        return self.observe(action, reward)
+        answer, names = self.observe(action, reward), list(self.problem.rewards)
+        low, high = self.problem.low, self.problem.high
+        beyond = np.maximum(low - answer.reward, answer.reward - high) / (high - low)
+        place = int(beyond.argmax())
+        if beyond[place] <= 0.0:
+            return answer
+        first = low.size - len(names)
+        what = f"exposure of {place}" if place < first else f"reward {names[place - first]!r}"
+        outside = (
+            f"the {what} is {answer.reward[place]:g}; the problem says {low[place]:g} to "
+            f"{high[place]:g}"
+        )
+        if beyond[place] > _WILD:
+            raise InvalidInput(
+                f"{outside}, and from a million ranges away nothing can be learnt: give the right "
+                "number, or the problem another range"
+            )
+        return answer._replace(outside=outside)
 
     # --- what f sees --------------------------------------------------------------------------
 

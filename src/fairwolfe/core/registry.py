@@ -6,6 +6,8 @@ A class of another package joins by an entry point, such as ``fairwolfe.objectiv
 
     [project.entry-points."fairwolfe.objectives"]
     my-objective = "my_package.objectives:MyObjective"
+
+One of a notebook or a test joins by `register`, for the process that says so.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from importlib.metadata import entry_points
 
 from fairwolfe.errors import InvalidInput, MissingExtra, did_you_mean
 
-__all__ = ["KINDS", "classes", "import_class", "load", "names"]
+__all__ = ["KINDS", "classes", "import_class", "load", "names", "register"]
 
 KINDS: dict[str, dict[str, str]] = {
     "bandits": {
@@ -84,13 +86,16 @@ KINDS: dict[str, dict[str, str]] = {
     },
 }
 
+_REGISTERED: dict[str, dict[str, str]] = {}  # by this process
+
 
 @cache
 def _known(kind: str) -> dict[str, str]:
     if kind not in KINDS:
         raise InvalidInput(f"there is no kind {kind!r}; {did_you_mean(kind, KINDS)}")
     plugged = {point.name: point.value for point in entry_points(group=f"fairwolfe.{kind}")}
-    return plugged | KINDS[kind]  # a plug-in cannot replace what is built in
+    # A plug-in cannot replace what is built in.
+    return plugged | _REGISTERED.get(kind, {}) | KINDS[kind]
 
 
 def names(kind: str) -> list[str]:
@@ -112,6 +117,27 @@ def load(kind: str, name: str) -> type:
     if name not in known:
         raise InvalidInput(f"there is no {name!r} among the {kind}; {did_you_mean(name, known)}")
     return import_class(known[name])
+
+
+def register(kind: str, name: str, cls: type) -> None:
+    """Make a class known by a name, in this process only; InvalidInput where the name is taken.
+
+    The class is found again by its module and its name, so it must be at the top of a module.
+
+    >>> register("objectives", "minimum", load("objectives", "linear"))
+    Traceback (most recent call last):
+    ...
+    fairwolfe.errors.InvalidInput: 'minimum' is fairwolfe.objectives:Minimum already; give another \
+name
+    """
+    address = f"{cls.__module__}:{cls.__qualname__}"
+    if import_class(address) is not cls:
+        raise InvalidInput(f"{address} is another class than the one given; give that one")
+    if name in _known(kind) and _known(kind)[name] != address:
+        raise InvalidInput(f"{name!r} is {_known(kind)[name]} already; give another name")
+    _REGISTERED.setdefault(kind, {})[name] = address
+    _known.cache_clear()
+    classes.cache_clear()
 
 
 @cache

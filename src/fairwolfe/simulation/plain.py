@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe.core.arrays import IntVector, Vector
+from fairwolfe.core.arrays import Vector
 from fairwolfe.core.kinds import kind_of
 from fairwolfe.core.protocols import Compiled, Directs, Meets, Prepares, Reads
 from fairwolfe.kernels.compile import Kernel, ready
@@ -44,10 +44,9 @@ class PlainRun:
         worlds = environment.kernels() if isinstance(environment, Prepares) else ()
         return [*own, *worlds]
 
-    def play(self, wanted: int) -> IntVector:
+    def play(self, wanted: int) -> list[Any]:
         """Play at most that many rounds; their actions."""
-        n = min(wanted, 100)
-        return np.array([self._round() for _ in range(n)], dtype=np.int64)
+        return [self._round() for _ in range(min(wanted, 100))]
 
     def _round(self) -> Any:
         environment, world, streams = self.environment, self.world, self.streams

@@ -121,7 +121,7 @@ def simulate(
                 if done == t:
                     records.append(last)
                 if record_actions:
-                    actions.append(taken)
+                    actions.append(np.asarray(taken))
                 if progress is not None:
                     progress(len(taken))
     except KeyboardInterrupt:
