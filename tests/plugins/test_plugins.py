@@ -168,9 +168,9 @@ def test_the_command_line_knows_them() -> None:
 def test_the_plain_loop_plays_it_and_says_so(case: Case) -> None:
     plain = fw.simulate(case.policy, case.world, 100, compiled=False)
     with pytest.warns(UserWarning, match="the plain loop is used, because"):
-        told = fw.simulate(case.policy, case.world, 100)
-    np.testing.assert_array_equal(plain.average, told.average)
-    np.testing.assert_array_equal(plain.average_observed, told.average_observed)
+        options = fw.simulate(case.policy, case.world, 100)
+    np.testing.assert_array_equal(plain.average, options.average)
+    np.testing.assert_array_equal(plain.average_observed, options.average_observed)
     with pytest.raises(InvalidInput, match="has no compiled form; leave out compiled=True"):
         fw.simulate(case.policy, case.world, 100, compiled=True)
 
@@ -408,7 +408,7 @@ class Twice(Cascade):
 class Deaf(Cascade):
     """Takes words for no click."""
 
-    def hear(self, action: Any, reward: Any, **told: Any) -> Answer:
+    def hear(self, action: Any, reward: Any, **options: Any) -> Answer:
         return self.observe(action, None if isinstance(reward, str) else reward)
 
 

@@ -67,7 +67,7 @@ def agent_of(run: CompiledRankings, world: FactorModel) -> Agent:
 
 
 def play(agent: Agent, world: FactorModel, rounds: int, contexts: Any, noise: Any) -> Matrix:
-    """Which items were looked at, a row for each round."""
+    """Which items were exposed, a row for each round."""
     tables = world.init(np.random.default_rng(0))
     looked = np.zeros((rounds, len(tables.items)))
     for t in range(rounds):

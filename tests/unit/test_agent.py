@@ -276,7 +276,7 @@ def test_out_of_range_is_counted_warned_of_once_and_learnt_as_it_is() -> None:
 def test_a_warning_made_an_error_leaves_the_decision_open() -> None:
     one = agent()
     decision = one.act(np.eye(3))
-    with pytest.raises(UserWarning, match="said once"):
+    with pytest.raises(UserWarning, match="reported once"):
         one.update(decision, [0.0, 12.0])
     assert (one.t, one.open, one.out_of_range) == (0, 1, 0)
     one.update(decision, [0.0, 12.0])
@@ -287,7 +287,7 @@ def test_a_warning_made_an_error_leaves_a_whole_batch_open() -> None:
     one = agent()
     made = one.act_many([np.eye(3)] * 3)
     rewards = [[0.0, 1.0], [0.0, 12.0], [-1.0, 0.0]]
-    with pytest.raises(UserWarning, match="said once"):
+    with pytest.raises(UserWarning, match="reported once"):
         one.update_many(made, rewards)
     assert (one.t, one.open, one.out_of_range) == (0, 3, 0)
     one.update_many(made, rewards)
@@ -302,7 +302,7 @@ def test_long_features_are_warned_of_once() -> None:
         one.act([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0]])
     assert [Path(w.filename).name for w in seen] == ["test_agent.py"]
     one.act([[9.0, 0.0, 0.0]])
-    with pytest.warns(UserWarning, match="said once"):
+    with pytest.warns(UserWarning, match="reported once"):
         agent().act_many([unit, 3.0 * unit, 4.0 * unit])
     with warnings.catch_warnings():
         agent(problem=Problem.arms(3, PROBLEM.rewards, feature_norm=2.0)).act(2.0 * unit)

@@ -222,7 +222,7 @@ def test_tokens_are_kept_over_many_loads(tmp_path: Path) -> None:
 def test_counts_and_warnings_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "agent.fw"
     agent = saved(path, n=5)
-    with pytest.warns(UserWarning, match="said once"):
+    with pytest.warns(UserWarning, match="reported once"):
         agent.update(agent.act(np.eye(3)), [2.0, 0.0, 0.0])
     agent.save(path)
     loaded = Agent.load(path)
@@ -404,7 +404,7 @@ def test_pickles_are_never_opened(tmp_path: Path) -> None:
 def test_files_that_are_no_agents(tmp_path: Path) -> None:
     for content in (b"", b"PK", b"something else entirely", b"\x80\x04N."):
         (tmp_path / "x").write_bytes(content)
-        with pytest.raises(InvalidInput, match="x is no file of an agent; give one"):
+        with pytest.raises(InvalidInput, match="x is not the file of an agent; give one"):
             Agent.load(tmp_path / "x")
     np.savez(tmp_path / "arrays.npz", a=np.ones(3))
     with pytest.raises(InvalidInput, match="no file of an agent"):

@@ -18,7 +18,7 @@ from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Thompson, Uniform
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.decision import Choice, Decision
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.settling import count_in
+from fairwolfe.kernels.settling import count_tally
 from fairwolfe.objectives import (
     AtLeast,
     AtMost,
@@ -215,7 +215,7 @@ def test_windows_hold_what_a_list_of_all_decisions_says() -> None:
         slope, seen = windows.now.slope.copy(), rng.random(3)
         seen[0] *= 4.0
         reward = rng.random(2)
-        if count_in(seen, reward, -1.0, *windows.now):
+        if count_tally(seen, reward, -1.0, *windows.now):
             windows.gather(0.25, slopes[t])
             found.append(t)
         windows.advance(extent, np.inf)

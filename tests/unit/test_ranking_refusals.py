@@ -130,8 +130,8 @@ def feedback(shown: list[int], absent: int) -> dict[str, tuple[Any, dict[str, An
     ones, nothing = np.ones(K), np.zeros((K, 1))
     lists = {"exposed": shown}
     return {
-        "no exposures": (None, {"clicked": [a]}, r"not said which items were looked at;"),
-        "nothing at all": (None, {}, r"not said which items were looked at; give exposed=ids"),
+        "no exposures": (None, {"clicked": [a]}, r"not said which items were exposed;"),
+        "nothing at all": (None, {}, r"not said which items were exposed; give exposed=ids"),
         "exposure of what was not shown": (
             None,
             {"exposed": [absent]},

@@ -52,7 +52,7 @@ __all__ = ["Agent"]
 
 _ROUNDING = 1.0 + 1e-9  # features that were scaled to the norm exceed it by less than this
 _DRIFT = 1e-6  # of the kept inverse between two refreshes; more is worth a warning
-_NOW_AND_THEN = 0x3FF  # the bits of a number of answers at which the drift is looked at
+_NOW_AND_THEN = 0x3FF  # the bits of a number of answers at which the drift is checked
 _FORK_SECONDS = 10.0  # how long a fork waits for an agent that another thread is using
 
 logger = logging.getLogger("fairwolfe")
@@ -216,7 +216,7 @@ class Agent:
             self._warn_once(
                 "repair",
                 "a decision could not be made from the state as it was, and the regression was "
-                f"computed afresh; its inverse was off by {drift:.1e} (said once)",
+                f"computed afresh; its inverse was off by {drift:.1e} (reported once)",
             )
             return self._named(given)
 
@@ -232,7 +232,7 @@ class Agent:
     def act_many(self, contexts: Iterable[Any], advance: bool = False) -> list[Decision]:
         """Decide for many contexts before any feedback can come.
 
-        All decisions are made from the state of the moment. With `advance` each is made as if
+        All decisions are made from the current state. With `advance` each is made as if
         those before it had earned what is estimated of them, so that a batch spreads over the
         rewards instead of repeating one direction; the agent itself moves with feedback only.
         (Policies whose choice does not depend on the averages have nothing to advance.)
@@ -279,7 +279,7 @@ class Agent:
             "features",
             f"features of norm {given.norm:.4g} were given; the problem says at most "
             f"{stated:g}, and confidence widths rest on it: scale the features, or give Problem "
-            "a larger feature_norm (said once)",
+            "a larger feature_norm (reported once)",
         )
         self._over_norm += 1
 
@@ -296,23 +296,23 @@ class Agent:
         """Learn what a decision earned.
 
         Arms: a vector in the problem's order, or a mapping by name. Rankings: ids of the shown
-        items that were looked at and of those clicked, and other rewards by name and item:
+        items that were exposed and of those clicked, and other rewards by name and item:
         ``update(decision, {"minutes": {12: 3.5}}, exposed=[12, 7], clicked=[12])``; or a
         `Shown`. Where the policy's `exposure` is not "observed", `exposed` is not needed.
 
         Rewards outside their declared range are learnt as they are, counted and warned of once.
         """
-        told: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         if exposed is not None:
-            told["exposed"] = exposed
+            options["exposed"] = exposed
         if clicked is not None:
-            told["clicked"] = clicked
+            options["clicked"] = clicked
         with self._lock:
             try:
                 if self._pending is not None or self._before is not None:
                     self._recover()
                 entry = self._ledger.entry(decision)
-                answer = self._heard(decision, reward, told)
+                answer = self._heard(decision, reward, options)
                 if self._commits:
                     self._apply(entry, decision, answer)
                     return
@@ -417,16 +417,16 @@ class Agent:
                 self._finish(pending)
             self._pending = None
 
-    def _heard(self, decision: Decision, reward: Any, told: dict[str, Any]) -> Answer:
+    def _heard(self, decision: Decision, reward: Any, options: dict[str, Any]) -> Answer:
         """What the policy learns from; warned of before anything is written, since a warning may
         have been made an error.
         """
-        answer = self._kind.hear(decision.action, reward, **told)
+        answer = self._kind.hear(decision.action, reward, **options)
         if answer.outside and "rewards" not in self._warned:
             self._warn_once(
                 "rewards",
                 f"{answer.outside}, and exploration rests on it: it is learnt as it is, and "
-                "agent.out_of_range counts such rewards (said once)",
+                "agent.out_of_range counts such rewards (reported once)",
             )
         return answer
 
@@ -617,7 +617,7 @@ class Agent:
                 "drift",
                 f"the inverse of the design was off by {drift:.1e} when it was last computed "
                 "afresh, as it is now and then: features are nearly dependent or of very different "
-                "scales; scale them, or raise the ridge (said once)",
+                "scales; scale them, or raise the ridge (reported once)",
             )
 
     # --- changing f, saving, loading ----------------------------------------------------------
@@ -768,8 +768,8 @@ if hasattr(os, "register_at_fork"):
 
 def _continued(state: Any, seed: int, why: str) -> np.random.Generator:
     """A stream of its own that continues from a generator's state."""
-    told = hashlib.sha256(json.dumps(state, default=np.ndarray.tolist).encode()).hexdigest()
-    return stream(seed, "policy", why, told)
+    digest = hashlib.sha256(json.dumps(state, default=np.ndarray.tolist).encode()).hexdigest()
+    return stream(seed, "policy", why, digest)
 
 
 def _outside() -> int:

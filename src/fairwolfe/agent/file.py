@@ -103,7 +103,7 @@ def rebuilt(
 def filled(state: S, arrays: Mapping[str, Array]) -> S:
     """A fresh state with these arrays written into it, after all of them have been checked.
 
-    A part of it that cannot go on from any arrays says so in a method `restored`, called then.
+    A part of it that cannot continue from any arrays says so in a method `restored`, called then.
     """
     fresh = dict(_parts(state, "state"))
     if fresh.keys() != arrays.keys():
@@ -197,7 +197,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]
 def read_from(file: BinaryIO, path: object) -> tuple[dict[str, Any], dict[str, Array]]:
     """`read`, of a file that is open; `path` is what messages call it."""
     if file.read(len(_MAGIC)) != _MAGIC:
-        raise InvalidInput(f"{path} is no file of an agent; give one that Agent.save wrote")
+        raise InvalidInput(f"{path} is not the file of an agent; give one that Agent.save wrote")
     try:
         with zipfile.ZipFile(file) as archive:
             text = _text(archive, path)
@@ -222,7 +222,7 @@ def _text(archive: zipfile.ZipFile, path: object) -> dict[str, Any]:
         with archive.open(_TEXT) as member:
             text = json.loads(member.read(_LONGEST_TEXT))
     if not isinstance(text, dict) or text.get("format") != FORMAT:
-        raise InvalidInput(f"{path} is no file of an agent; give one that Agent.save wrote")
+        raise InvalidInput(f"{path} is not the file of an agent; give one that Agent.save wrote")
     if text.get("version") not in (1, VERSION) or isinstance(text["version"], bool):
         raise IncompatibleState(
             f"{path} has format version {text.get('version')!r:.80} (written by fairwolfe "
@@ -254,7 +254,7 @@ def _array(archive: zipfile.ZipFile, one: zipfile.ZipInfo) -> Array:
             raise ValueError(f"{one.filename} is of another version of NumPy's format")
         shape, fortran, dtype = np.lib.format.read_array_header_1_0(member)
         if dtype.kind not in _KINDS:
-            raise ValueError(f"{one.filename} holds {dtype}, which is no number; nothing is run")
+            raise ValueError(f"{one.filename} holds {dtype}, which is not a number; nothing is run")
         if fortran:
             raise ValueError(f"{one.filename} is in the order of Fortran, which save never writes")
         size, left = math.prod(shape) * dtype.itemsize, one.file_size - member.tell()
@@ -309,7 +309,7 @@ def words(name: str, given: Any) -> set[str]:
 
 
 def set_generator(rng: np.random.Generator, state: Any) -> None:
-    """Let a generator go on from a saved state, if it is one of its own."""
+    """Let a generator continue from a saved state, if it is one of its own."""
     try:
         rng.bit_generator.state = state
         kept = json.loads(json.dumps(rng.bit_generator.state, default=np.ndarray.tolist)) == state
@@ -326,7 +326,7 @@ def policy_of(text: str, given: Any, path: object) -> Any:
     try:
         rebuilt = expressions.read(text)
         if not isinstance(rebuilt, Policy):
-            raise InvalidInput(f"{text!r:.80} is no policy")
+            raise InvalidInput(f"{text!r:.80} is not a policy")
     except FairwolfeError as error:
         if given is None:
             raise IncompatibleState(

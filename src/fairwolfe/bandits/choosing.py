@@ -71,10 +71,10 @@ def choose_once(
     params: Vector,
     slope: Vector,
     doubt: Vector,
-    told: Vector,
+    numbers: Vector,
 ) -> int:
     """The rule at an address, and the outlook of its arm if there is one: one call from Python for
-    both. told: the outlook, then the report of the rule.
+    both. numbers: the outlook, then the report of the rule.
     """
     out = np.empty(theta.shape[0] if per_arm else features.shape[0])
     arm: int = call_choose(
@@ -88,7 +88,7 @@ def choose_once(
         draws,
         params,
         out,
-        told[_SEEN:],
+        numbers[_SEEN:],
     )
     if arm >= 0 and look != 0:
         call_look(
@@ -102,7 +102,7 @@ def choose_once(
             per_arm,
             arm,
             doubt,
-            told[:_SEEN],
+            numbers[:_SEEN],
         )
     return arm
 
@@ -289,7 +289,7 @@ class LinearBandit(ABC):
         problem = state.problem
         given = context if type(context) is Arms else arms(context, problem)
         g = vector_of("direction", direction, problem)
-        told = np.empty(_SEEN + 1 + g.size if estimate else _SEEN + 1)
+        numbers = np.empty(_SEEN + 1 + g.size if estimate else _SEEN + 1)
         estimates = state.oracle.estimates(given)
         choose: Any = choose_once.call
         arm: int = choose(
@@ -300,15 +300,15 @@ class LinearBandit(ABC):
             _NO_DRAWS if self.drawless else self.draws(rng, problem, 1)[0],
             state.params,
             *(_NO_LOOK if look is None else look),
-            told,
+            numbers,
         )
         if arm < 0:
             refuse(estimates.counters)
-        probability = told.item(_SEEN)
+        probability = numbers.item(_SEEN)
         info = NOTHING
         if estimate or look is not None:
-            guess = told[_SEEN + 1 :] if estimate else None
-            info = Info(None, guess, None if look is None else told[:_SEEN])
+            guess = numbers[_SEEN + 1 :] if estimate else None
+            info = Info(None, guess, None if look is None else numbers[:_SEEN])
         return Choice(
             arm,
             None if math.isnan(probability) else probability,

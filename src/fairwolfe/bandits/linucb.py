@@ -18,7 +18,7 @@ from fairwolfe.kernels.compile import Kernel, kernel
 from fairwolfe.kernels.linalg import LOG_DET, predict, scores
 from fairwolfe.kernels.selection import argmax
 from fairwolfe.oracles import LinearOracle, Ridge
-from fairwolfe.oracles.linear_state import parameter_norms
+from fairwolfe.oracles.linear_state import parameter_norms, radius
 
 __all__ = ["LinUCB"]
 
@@ -51,10 +51,10 @@ def linucb(
     if report.size > 1:
         noise, prior = params[2 : 2 + n], params[2 + n : 2 + 2 * n]
         low, high = params[2 + 2 * n : 2 + 3 * n], params[2 + 3 * n : 2 + 4 * n]
-        root = np.sqrt(params[1] + counters[LOG_DET])
         predict(theta, features, per_arm, arm, low, high, report[1:])
         for i in range(n):
-            alpha = params[0] * (noise[i] * root + prior[i]) * width[arm]
+            alpha = params[0] * radius(noise[i], prior[i], params[1], counters[LOG_DET])
+            alpha *= width[arm]
             better = report[1 + i] + (alpha if direction[i] >= 0.0 else -alpha)
             report[1 + i] = min(max(better, low[i]), high[i])
     return arm
@@ -180,9 +180,9 @@ class LinUCB(LinearBandit):
     def _params(self, problem: Problem, exploration: float) -> Vector:
         if not self.extended:
             return shared_doubt(problem, self.ridge, self.delta, exploration)
-        radius, level = self._extended_noise(problem), 2.0 * math.log(2.0 / self.delta)
+        noise, level = self._extended_noise(problem), 2.0 * math.log(2.0 / self.delta)
         prior = math.sqrt(self.ridge) * float(np.linalg.norm(parameter_norms(problem)))
-        return np.array([exploration, level, radius, prior])
+        return np.array([exploration, level, noise, prior])
 
     def _extended_noise(self, problem: Problem) -> float:
         if problem.noise is not None:

@@ -11,7 +11,7 @@ from fairwolfe.core.problem import Problem
 from fairwolfe.kernels.compile import fma, function_at, kernel
 from fairwolfe.kernels.linalg import LOG_DET, combine_rows, scores, widths
 from fairwolfe.kernels.selection import argmax
-from fairwolfe.oracles.linear_state import noise_scales, parameter_norms
+from fairwolfe.oracles.linear_state import noise_scales, parameter_norms, radius
 
 __all__ = [
     "LOOK",
@@ -53,10 +53,9 @@ def add_bonus(
     """
     n = direction.size
     noise, prior = params[2 : 2 + n], params[2 + n : 2 + 2 * n]
-    root = np.sqrt(params[1] + counters[LOG_DET])
     bonus = 0.0  # (sum_i |g_i| alpha_i): optimistic for either sign of g
     for i in range(n):
-        bonus += abs(direction[i]) * (noise[i] * root + prior[i])
+        bonus += abs(direction[i]) * radius(noise[i], prior[i], params[1], counters[LOG_DET])
     bonus *= params[0]
     widths(inverse, features, per_arm, width)
     for a in range(out.size):
@@ -92,7 +91,7 @@ def add_extended_bonus(
                 contracted[0, j, k] = fma(direction[i], rows[j, i * d + k], contracted[0, j, k])
     width = np.empty(out.size)
     widths(contracted, features, False, width)
-    bonus = params[0] * (params[2] * np.sqrt(params[1] + counters[LOG_DET]) + params[3])
+    bonus = params[0] * radius(params[2], params[3], params[1], counters[LOG_DET])
     for a in range(out.size):
         out[a] += bonus * width[a]
 

@@ -144,7 +144,7 @@ class RankingLoop(_Loop):
     """FWLinUCBRank for clicks and the Gini of exposures, in a FactorModel.
 
     User (x) item is flattened into d = p^2 features, widths are ``einsum("ij,jk,ik->i")``, and
-    each item that was looked at is one update. `estimates` and `learn` are what a cleverer loop
+    each item that was exposed is one update. `estimates` and `learn` are what a cleverer loop
     would do otherwise.
     """
 
@@ -170,7 +170,7 @@ class RankingLoop(_Loop):
         return x @ (self.inverse @ self.moment), np.einsum("ij,jk,ik->i", x, self.inverse, x)
 
     def learn(self, x: Matrix, clicked: Vector) -> None:
-        """The items that were looked at, (r, d), and which were clicked."""
+        """The items that were exposed, (r, d), and which were clicked."""
         for row, click in zip(x, clicked, strict=True):
             self.absorb(row)
             self.moment += click * row

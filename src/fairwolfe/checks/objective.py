@@ -11,6 +11,7 @@ import numpy as np
 from fairwolfe.checks.promise import Check, is_a_value, is_refused, length, require, steepest
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.problem import Problem
+from fairwolfe.core.protocols import Bends, Mixed, Sized, has
 from fairwolfe.errors import ConformanceError, NoProx
 
 __all__ = ["OBJECTIVE_CHECKS"]
@@ -117,7 +118,7 @@ def is_smooth_if_it_says_so(objective: Any, rng: np.random.Generator) -> None:
         return
     require(objective.smooth is True, "smooth is not a bool")
     for f in (objective, objective.bind(_problem(objective))):
-        constant = getattr(f, "smoothness", lambda n: np.inf)(length(f))
+        constant = f.smoothness(length(f)) if has(f, Bends) else np.inf
         for x, y in _pairs_with_zero(f, rng):
             bend, apart = steepest(f.gradient, x, y)
             if math.isinf(constant):
@@ -134,7 +135,7 @@ def refuses_bad_input(objective: Any, rng: np.random.Generator) -> None:
     """NaN, infinities and wrong shapes are refused by value and gradient."""
     n = length(objective)
     bad = [np.full(n, np.nan), np.full(n, np.inf), np.ones((n, 2)), np.ones(0)]
-    if getattr(objective, "size", None) is not None:
+    if isinstance(objective, Sized) and objective.size is not None:
         bad.append(np.ones(n + 1))
     for z in bad:
         for method in (objective.value, objective.gradient):
@@ -166,7 +167,7 @@ def can_be_bound(objective: Any, rng: np.random.Generator) -> None:
 def _problem(objective: Any) -> Problem:
     """One of its size, with rewards from 0 to 1."""
     n = length(objective)
-    users = getattr(objective, "n_users", None)
+    users = objective.n_users if isinstance(objective, Mixed) else None
     rewards = {f"r{i}": (0.0, 1.0) for i in range(n if users is None else users)}
     if users is None:
         return Problem.arms(3, rewards)

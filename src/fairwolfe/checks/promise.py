@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fairwolfe.core.arrays import Vector
+from fairwolfe.core.protocols import Sized
 from fairwolfe.core.registry import classes, import_class
 from fairwolfe.errors import ConformanceError, InvalidInput
 
@@ -69,7 +70,7 @@ def steepest(gradient: Callable[[Vector], Vector], x: Vector, y: Vector) -> tupl
 
 def length(objective: Any) -> int:
     """The length of z that an objective is checked with."""
-    return getattr(objective, "size", None) or 5
+    return (objective.size if isinstance(objective, Sized) else None) or 5
 
 
 def is_a_value(subject: Any, rng: np.random.Generator) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from fairwolfe.checks.promise import Check, examples_of, is_a_value, length, require, steepest
 from fairwolfe.core.arrays import Vector
+from fairwolfe.core.protocols import Aimed
 from fairwolfe.core.registry import KINDS, load
 from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput, NoProx
@@ -35,7 +36,7 @@ def smoothable(smoothing: Any) -> list[Any]:
 
 def approaches(smoothing: Any, rng: np.random.Generator) -> None:
     """|f_t - f| <= M_2/sqrt t and |f_t - f_(t-1)| <= M_1/(t sqrt t)."""
-    fixed = getattr(smoothing, "horizon", None) is not None
+    fixed = isinstance(smoothing, Aimed) and smoothing.horizon is not None
     for objective in smoothable(smoothing):
         n = length(objective)
         m_1, m_2 = smoothing.m_1(objective, n), smoothing.m_2(objective, n)
@@ -72,7 +73,7 @@ def has_lipschitz_gradients(smoothing: Any, rng: np.random.Generator) -> None:
 
 def _rate(smoothing: Any, t: int) -> float:
     """How much sharper f_t is than f_0."""
-    horizon = getattr(smoothing, "horizon", None)
+    horizon = smoothing.horizon if isinstance(smoothing, Aimed) else None
     return math.sqrt((t if horizon is None else horizon) + 1.0)
 
 

@@ -79,14 +79,15 @@ def tradeoff(
     """
     import json
 
+    from fairwolfe.core.protocols import Annotated
     from fairwolfe.fairness.tradeoff import plan
     from fairwolfe.simulation.plots import require_matplotlib
 
     require_matplotlib()
     given = {} if betas is None else {"betas": betas}
     chosen = _world(world, {name: value for name, value in table.items() if value is not None})
-    for note in getattr(chosen, "notes", ()):
-        click.echo(note, err=True)  # how a table was understood
+    for note in chosen.notes if isinstance(chosen, Annotated) else ():
+        click.echo(note, err=True)
     made = plan(
         chosen,
         objective,

@@ -15,8 +15,8 @@ Array = NDArray[np.float64]
 class Shown(NamedTuple):
     """What came of a ranking, slot by slot, best slot first."""
 
-    exposed: Array  # (k,): 1 where the item in the slot was looked at, else 0
-    rewards: Array  # (k, R): what that item earned, 0 where it was not looked at
+    exposed: Array  # (k,): 1 where the item in the slot was exposed, else 0
+    rewards: Array  # (k, R): what that item earned, 0 where it was not exposed
 
 
 def totals(action: NDArray[np.int64], shown: Shown, n_items: int) -> Array:

@@ -93,14 +93,14 @@ class Kind(ABC):
     def observe(self, action: Any, feedback: Any) -> Answer:
         """Feedback in the form that environments give it, checked; an Answer as it is."""
 
-    def hear(self, action: Any, reward: Any, **told: Any) -> Answer:
+    def hear(self, action: Any, reward: Any, **options: Any) -> Answer:
         """Feedback in the forms that people give it to `Agent.update`, checked.
 
-        told: what else was given, such as exposed. A reward out of its range is let through and
+        options: what else was given, such as exposed. A reward out of its range is let through and
         named in `outside`; one that is a million ranges away raises InvalidInput.
         """
-        if told:
-            raise InvalidInput(f"{' and '.join(told)} are for rankings; give the reward alone")
+        if options:
+            raise InvalidInput(f"{' and '.join(options)} are for rankings; give the reward alone")
         answer, names = self.observe(action, reward), list(self.problem.rewards)
         low, high = self.problem.low, self.problem.high
         beyond = np.maximum(low - answer.reward, answer.reward - high) / (high - low)

@@ -86,7 +86,7 @@ def _packed(value: Any) -> Any:
         )
     if isinstance(value, np.generic):
         return value.item()
-    raise TypeError(f"{value!r} is no number, string, tuple or array")
+    raise TypeError(f"{value!r} is not a number, string, tuple or array")
 
 
 def _array(code: int, data: memoryview) -> Any:

@@ -262,7 +262,9 @@ class Problem:
         except (ValueError, RecursionError) as error:
             raise InvalidInput(f"a problem cannot be read from {text[:40]!r}: {error}") from error
         if not isinstance(values, dict):
-            raise InvalidInput(f"a problem cannot be read from {text[:40]!r}: it is no JSON object")
+            raise InvalidInput(
+                f"a problem cannot be read from {text[:40]!r}: it is not a JSON object"
+            )
         known = [f.name for f in fields(cls)]
         for key in values:
             if key not in known:

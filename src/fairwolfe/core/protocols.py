@@ -19,9 +19,13 @@ from fairwolfe.core.decision import Choice, Decision
 from fairwolfe.core.problem import Problem
 
 __all__ = [
+    "Aimed",
+    "Annotated",
     "Averages",
     "Base",
+    "Bends",
     "Bounded",
+    "Calibrated",
     "Certifies",
     "Commits",
     "Compiled",
@@ -29,6 +33,7 @@ __all__ = [
     "Decides",
     "Directs",
     "Environment",
+    "Factorised",
     "Forecasts",
     "Foresees",
     "Forgets",
@@ -92,6 +97,21 @@ class Objective(Protocol):
 
     def bind(self, problem: Problem) -> Objective:
         """Names become coordinates and sizes are checked; called by `init`."""
+
+
+@runtime_checkable
+class Bends(Protocol):
+    """An objective that says how smooth it is."""
+
+    def smoothness(self, n: int) -> float:
+        """C, the Lipschitz constant of the gradient for n coordinates."""
+
+
+@runtime_checkable
+class Aimed(Protocol):
+    """A smoothing for a fixed number of rounds."""
+
+    horizon: int | None
 
 
 @runtime_checkable
@@ -488,6 +508,27 @@ class Bounded(Protocol):
     """An environment that says whether its rewards stay in the ranges of the problem."""
 
     bounded: bool
+
+
+@runtime_checkable
+class Calibrated(Protocol):
+    """An environment that may cut its means to their ranges."""
+
+    calibration: str | None
+
+
+@runtime_checkable
+class Factorised(Protocol):
+    """An environment whose factors have a fingerprint."""
+
+    factors_hash: str
+
+
+@runtime_checkable
+class Annotated(Protocol):
+    """An environment that says how its data was understood."""
+
+    notes: tuple[str, ...]
 
 
 @runtime_checkable

@@ -34,10 +34,10 @@ Numbers = Sequence[Sequence[float]] | Matrix
 
 @dataclass(frozen=True)
 class FactorModel(RankingWorld):
-    """Users u and items v_i with factors; an item that is looked at is clicked with chance u.v_i.
+    """Users u and items v_i with factors; an item that is exposed is clicked with chance u.v_i.
 
     The context of a round is ``Bilinear(u, items)`` for a user u drawn uniformly; an action is a
-    ranking of k items. The item in slot j is looked at with probability b_j (the position-based
+    ranking of k items. The item in slot j is exposed with probability b_j (the position-based
     model), and only then earns its rewards. The reward vector holds the exposure of every item,
     then the sum of each reward over the ranking. Rewards are linear in u (x) v_i with parameters
     vec(I), or vec(Theta_r) for `rewards` of your own.
@@ -56,7 +56,7 @@ class FactorModel(RankingWorld):
         off, so that the model is no longer linear; "affine": mapped into the range by a constant
         feature added to u and v, so that it stays linear, with (p + 1)^2 features
     rewards: name -> (Theta (p, q), (low, high)), in place of clicks: a reward of an item that is
-        looked at is low or high, with mean u' Theta v_i
+        exposed is low or high, with mean u' Theta v_i
     n_factors: p of a drawn world, 8
 
     Reference: Section 4 and appendix "Fair ranking" of the paper.

@@ -27,7 +27,7 @@ _ROUNDING = 1e-9
 class FiniteRanking(RankingWorld):
     """A context drawn from a short list, with its own features of the items; clicks theta.x_i.
 
-    The item in slot j is looked at with probability b_j, and is then clicked with probability
+    The item in slot j is exposed with probability b_j, and is then clicked with probability
     theta.x_i. The reward vector holds the exposure of every item, then the number of clicks.
     `support` is exact.
 

@@ -70,7 +70,7 @@ class Listening(Factored):
 
     The users and items with the most plays of the whole table are kept. Alternating least squares
     on log(1 + count) give factors, which are scaled so that the largest u.v is 1; u.v is the chance
-    that a user clicks an item that is looked at, in the world `FactorModel` of these factors.
+    that a user clicks an item that is exposed, in the world `FactorModel` of these factors.
 
     The table is read at the first use: a file in batches, 16 bytes of memory for each different
     pair of user and item. Factors are kept in the user's cache, and found there by the content of

@@ -1,4 +1,4 @@
-"""Position weights: how likely each slot of a ranking is to be looked at, best slot first."""
+"""Position weights: how likely each slot of a ranking is to be exposed, best slot first."""
 
 from __future__ import annotations
 

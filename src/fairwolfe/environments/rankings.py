@@ -1,6 +1,6 @@
 """What worlds with rankings share: a few kernels over plain arrays, and the plain methods.
 
-A slot j is looked at with probability b_j, a reward of an item that is looked at is one of the two
+A slot j is exposed with probability b_j, a reward of an item that is exposed is one of the two
 ends of its range, with the mean that the world gives it for this user.
 """
 
@@ -300,7 +300,7 @@ class RankingWorld(ABC):
     def feedback(
         self, world: RankingArrays, context: Any, action: Any, rng: np.random.Generator
     ) -> Shown:
-        """Which slots were looked at and what their items earned."""
+        """Which slots were exposed and what their items earned."""
         ranking, user = self._ranking(action), self.tag(world, context)
         k, n = world.weights.shape[1], len(world.turned)
         shown = Shown(np.empty(k), np.empty((k, n)))

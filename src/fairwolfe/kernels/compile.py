@@ -178,7 +178,7 @@ def ready(kernels: Iterable[Kernel[..., Any]]) -> int:
     """Compile or load these kernels, each with a signature; how many they are, each counted once.
 
     What is compiled for more than a second is announced on stderr. An exception of a signal
-    handler, such as KeyboardInterrupt, is raised when the kernel of the moment is ready.
+    handler, such as KeyboardInterrupt, is raised when the current kernel is ready.
     """
     wanted = list(dict.fromkeys(kernels))
     for one in wanted:

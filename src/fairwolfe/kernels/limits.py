@@ -67,7 +67,7 @@ def largest_square_product(user: Vector, items: Matrix) -> float:
 
 @kernel(signature="int64(float64[::1], float64[::1], float64[::1])")
 def place_in_box(point: Vector, low: Vector, high: Vector) -> int:
-    """Whether low <= point <= high: INSIDE, OUTSIDE, or NOT_FINITE where it is no point at all."""
+    """Whether low <= point <= high: INSIDE, OUTSIDE, or NOT_FINITE. point, low, high (n,)."""
     place = np.int64(INSIDE)
     for i in range(point.size):
         if not np.isfinite(point[i]):
@@ -79,7 +79,7 @@ def place_in_box(point: Vector, low: Vector, high: Vector) -> int:
 
 @kernel(signature="boolean(float64[:, ::1], float64[::1], float64[::1])")
 def any_outside(rows: Matrix, low: Vector, high: Vector) -> bool:
-    """Whether a number of a row is outside [low, high]; 0, of what was not looked at, never is."""
+    """Whether a number of a row is outside [low, high]; 0, of what was not exposed, never is."""
     for j in range(rows.shape[0]):
         for i in range(rows.shape[1]):
             value = rows[j, i]

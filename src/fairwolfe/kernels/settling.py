@@ -19,7 +19,7 @@ __all__ = [
     "Settling",
     "average_in",
     "averages",
-    "count_in",
+    "count_tally",
     "settle",
 ]
 
@@ -80,7 +80,7 @@ def averages(sums: Vector, clocks: Vector, out: Vector) -> None:
 
 
 @kernel(signature=f"boolean({_V}, {_V}, float64, {_V}, {_V}, {_V})")
-def count_in(
+def count_tally(
     seen: Vector, reward: Vector, number: float, now: Vector, slope: Vector, rewards: Vector
 ) -> bool:
     """Count an answered decision in; whether a certificate is due. seen (3,): of <b, r>, the
@@ -146,6 +146,6 @@ def settle(
     average_in(reward, rho, forget, first, stop, totals, earned, clocks, counters)
     for i in range(followed.size):
         running[i] = followed[i]
-    if tallied.size > 0 and count_in(tallied, seen, number, now, slope, rewards):
+    if tallied.size > 0 and count_tally(tallied, seen, number, now, slope, rewards):
         return 1
     return 0

@@ -76,9 +76,9 @@ class Arms(Kind):
             self.rewards.refuse_bad(vector)
         return Answer(vector, vector)
 
-    def hear(self, action: Any, reward: Any, **told: Any) -> Answer:
+    def hear(self, action: Any, reward: Any, **options: Any) -> Answer:
         """A reward vector, or a mapping by name."""
-        if told:
+        if options:
             raise InvalidInput("exposed and clicked are for rankings; give the reward vector")
         plain = type(reward) is np.ndarray and reward.dtype == _FLOAT and reward.flags.carray
         if plain and reward.shape == self.low.shape:

@@ -99,7 +99,7 @@ def refuse(code: int, items: IntVector, shown: Shown) -> NoReturn:
     if what == _COIN:
         raise InvalidInput(
             f"the exposure of slot {slot} is {shown.exposed[slot]:g}; give 1 where the item was "
-            "looked at, else 0"
+            "exposed, else 0"
         )
     if what == _FINITE:
         raise InvalidInput(
@@ -108,12 +108,12 @@ def refuse(code: int, items: IntVector, shown: Shown) -> NoReturn:
     if what == _EARNED:
         raise InvalidInput(
             f"slot {slot} earned {shown.rewards[slot].tolist()} but was not exposed; only what was "
-            "looked at can earn anything (where exposure is not observed, use exposure='shown' or "
+            "exposed can earn anything (where exposure is not observed, use exposure='shown' or "
             "'until_last_click')"
         )
     if what == _TWICE:
         refuse_twice(items)
-    raise InvalidInput(f"the ranking shows item {items[slot]}, which is none of this problem")
+    raise InvalidInput(f"the ranking shows item {items[slot]}, which is not one of this problem")
 
 
 def refuse_twice(items: IntVector) -> NoReturn:

@@ -147,12 +147,12 @@ class Ranking(Kind):
             refuse(wrong, items, shown)
         return Answer(Shown(exposed, shown.rewards), total, outside)
 
-    def hear(self, action: Any, reward: Any, **told: Any) -> Answer:
+    def hear(self, action: Any, reward: Any, **options: Any) -> Answer:
         """A Shown; or ids in `exposed` and `clicked`, and other rewards by name and item.
 
         `exposed` must be given where it is observed.
         """
-        if type(reward) is Shown and not told:
+        if type(reward) is Shown and not options:
             shown = Shown(
                 real_array("exposed of Shown(exposed, rewards), by slot,", reward.exposed),
                 real_array("rewards of Shown(exposed, rewards), by slot,", reward.rewards),
@@ -161,7 +161,7 @@ class Ranking(Kind):
             items = self._items(action)
             if len(set(items.tolist())) < items.size:
                 refuse_twice(items)
-            shown = self._shown(items, reward, **told)
+            shown = self._shown(items, reward, **options)
         given = arrays(shown, self.n_slots, self.n_rewards)
         far = any_outside.call(given.rewards, self.rewards.low, self.rewards.high)
         if far and all_finite(given.rewards):  # else the answer is refused
@@ -184,7 +184,7 @@ class Ranking(Kind):
             )
         if self.exposure == "observed" and exposed is None:
             raise InvalidInput(
-                "it is not said which items were looked at; give exposed=ids (none: []), or use a "
+                "it is not said which items were exposed; give exposed=ids (none: []), or use a "
                 "policy with exposure='shown' or 'until_last_click'"
             )
         given = dict(reward or {})
@@ -212,7 +212,7 @@ class Ranking(Kind):
                 if rewards[slot].any():
                     raise InvalidInput(
                         f"item {listed[slot]} earned something but is not among the exposed; only "
-                        "what was looked at can be clicked, so add it to exposed"
+                        "what was exposed can be clicked, so add it to exposed"
                     )
         return Shown(coins, rewards)
 

@@ -13,7 +13,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from fairwolfe import environments
-from fairwolfe.core.protocols import Environment, Policy, keeps
+from fairwolfe.core.protocols import Environment, Policy, Pursues, keeps
 from fairwolfe.core.registry import KINDS, import_class, load, names
 from fairwolfe.errors import FairwolfeError, InvalidInput, did_you_mean
 from fairwolfe.lab.grid import Cell, Settings
@@ -95,7 +95,7 @@ def build(settings: Settings, label: str = "policy") -> Parts:
             f"{path} is {shown(policy)}, which is no policy; give one such as "
             '{ name = "frank-wolfe", base = { name = "linucb" } }'
         )
-    if objective is None and getattr(policy, "objective", None) is None:
+    if objective is None and not (isinstance(policy, Pursues) and policy.objective is not None):
         raise InvalidInput(
             f"{path} has no objective of its own; add a table [objective] to say what is measured"
         )

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from fairwolfe.core.protocols import Factorised
 from fairwolfe.kernels.compile import clock
 from fairwolfe.lab import results
 from fairwolfe.lab.build import build
@@ -41,10 +42,11 @@ def play(run: Run, progress: Callable[[int], None] | None = None) -> bytes:
     if not trace.complete:
         raise KeyboardInterrupt
     table = results.table(run, trace, parts.environment.problem(), clock.seconds)
+    world = parts.environment
     facts: dict[str, Any] = {
         "wall_seconds": time.perf_counter() - began,
         "compiled": trace.compiled,
-        "factors_hash": getattr(parts.environment, "factors_hash", None),
+        "factors_hash": world.factors_hash if isinstance(world, Factorised) else None,
         "warnings": list(dict.fromkeys(str(one.message) for one in caught)),
     }
     return results.to_bytes(run, table, facts)

@@ -207,6 +207,11 @@ class Concave(ABC):
         return True
 
     @property
+    def failures(self) -> list[BaseException] | None:
+        """Where errors of a Python function of the user wait to be raised; None without one."""
+        return None
+
+    @property
     def has_gradient(self) -> bool:
         """Whether the gradient is exact, not taken by differences."""
         return True
@@ -329,7 +334,7 @@ class Concave(ABC):
         if program is None:
             self._check_size(n)
             params = np.ascontiguousarray(self._params(n), dtype=np.float64)
-            failures = [getattr(leaf, "failures", None) for _, leaf, _ in self.leaves(n)]
+            failures = [leaf.failures for _, leaf, _ in self.leaves(n)]
             program = programs[n] = Program(
                 type(self).kernel.address,
                 params,

@@ -96,7 +96,7 @@ class Leaves:
             heads += [own.address, scale, 1.0, block.start, size, place, end, scratch]
             tail.append(own.params)
             place, scratch = end, scratch + own.work_size
-        failures = [getattr(leaf, "failures", None) for leaf in self.leaves]
+        failures = [leaf.failures for leaf in self.leaves]
         kept = tuple(failure for failure in failures if failure is not None)
         return Program(stacked.address, np.concatenate([heads, *tail]), scratch, kept)
 

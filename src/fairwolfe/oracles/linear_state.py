@@ -12,7 +12,7 @@ from fairwolfe.core.contexts import Arms
 from fairwolfe.core.problem import Problem
 from fairwolfe.core.restoring import require, require_counts
 from fairwolfe.errors import NumericalFailure
-from fairwolfe.kernels.compile import Kernel, function_at
+from fairwolfe.kernels.compile import Kernel, function_at, kernel
 from fairwolfe.kernels.linalg import DRIFT, LOG_DET, SINCE_REFRESH, STATUS, UPDATES, refresh
 
 __all__ = [
@@ -24,6 +24,9 @@ __all__ = [
     "RegressionState",
     "RegretBound",
     "call_learn",
+    "noise_scales",
+    "parameter_norms",
+    "radius",
 ]
 
 LEARN = (
@@ -165,15 +168,25 @@ def learn(oracle: Regression, state: Any, block: int, x: Vector, reward: Vector)
     state.raise_failure()
 
 
-def noise_scales(problem: Problem) -> Vector:
-    """R_i of each reward: half of its range, or the problem's noise."""
-    if problem.noise is not None:
-        return np.full(problem.n_objectives, problem.noise)
-    return (problem.high - problem.low) / 2.0
+@kernel
+def radius(noise: Any, prior: Any, level: Any, log_det: Any) -> Any:
+    """The confidence radius alpha = R sqrt(2 ln(1/delta_1) + ln(det V/det V_0)) + sqrt(ridge) D.
+
+    noise is R, prior is sqrt(ridge) D_theta, level is 2 ln(1/delta_1). Numbers in kernels; arrays
+    will do for `radius.function`, the same formula in Python.
+    """
+    return noise * np.sqrt(level + log_det) + prior
 
 
-def parameter_norms(problem: Problem) -> Vector:
-    """D_theta of each reward: the problem's, or what its range and the features' norm suggest."""
+def noise_scales(problem: Problem, ranges: Matrix | None = None) -> Vector:
+    """R of rewards with these ranges (2, n), or the problem's: half of the range, or its noise."""
+    low, high = (problem.low, problem.high) if ranges is None else ranges
+    return (high - low) / 2.0 if problem.noise is None else np.full(low.size, problem.noise)
+
+
+def parameter_norms(problem: Problem, ranges: Matrix | None = None) -> Vector:
+    """D_theta of such rewards: the problem's, or what the ranges and the features' norm suggest."""
+    low, high = (problem.low, problem.high) if ranges is None else ranges
     if problem.parameter_norm is not None:
-        return np.full(problem.n_objectives, problem.parameter_norm)
-    return np.maximum(abs(problem.low), abs(problem.high)) / problem.feature_norm
+        return np.full(low.size, problem.parameter_norm)
+    return np.maximum(abs(low), abs(high)) / problem.feature_norm

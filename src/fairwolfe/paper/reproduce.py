@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fairwolfe.core.arrays import Matrix
+from fairwolfe.core.protocols import Pursues
 from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput
 from fairwolfe.fairness.metrics import gini_index
@@ -186,9 +187,8 @@ def _frontier(played: Played) -> Matrix:
     objectives: dict[float, Any] = {}
     for cell in played.experiment.cells:
         parts = build(cell.settings, cell.label)
-        f = getattr(parts.policy, "objective", None)
-        if f is not None:
-            objectives[f.beta] = f
+        if isinstance(parts.policy, Pursues) and parts.policy.objective is not None:
+            objectives[parts.policy.objective.beta] = parts.policy.objective
     world, f = parts.environment, next(iter(objectives.values()))
     tried = sorted(objectives)
     between = [(low + high) / 2.0 for low, high in pairwise(tried)]  # more corners

@@ -1,4 +1,4 @@
-"""`FWLinUCBRank`: fair rankings, learnt from what users look at and like."""
+"""`FWLinUCBRank`: fair rankings, learnt from what users see and like."""
 
 from __future__ import annotations
 

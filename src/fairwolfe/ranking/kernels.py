@@ -21,13 +21,14 @@ from fairwolfe.kernels.limits import largest_square_norm
 from fairwolfe.kernels.linalg import LOG_DET, STATUS
 from fairwolfe.kernels.selection import top_k
 from fairwolfe.kernels.settling import REFUSED, SETTLE, UNSOUND, WILD, settle
+from fairwolfe.oracles.linear_state import radius
 
 __all__ = [
     "RANK",
     "call_rule",
-    "count_in",
+    "count_ranking",
+    "exposed_rows",
     "look_along",
-    "looked_at",
     "rank",
     "rank_once",
     "take_in",
@@ -40,7 +41,7 @@ RANK = (
 )
 """(value, width, bonus, direction, exposed, shown, t, slots, params, scores out), all but the
 numbers of the length of the candidates: estimates, confidence widths and what to multiply these by,
-the direction of the items, how often each was looked at and shown in the t rankings so far."""
+the direction of the items, how often each was exposed and shown in the t rankings so far."""
 
 call_rule = function_at(RANK)
 
@@ -124,13 +125,12 @@ def _estimate(
     metric, turned, combined = np.empty((q, q)), np.empty((n_rewards, q)), np.empty(q)
     contract_twice(user, contracted, metric)
     turn_parameters(user, theta[0], turned)
-    root = np.sqrt(params[_LEVEL] + counters[LOG_DET])
     for e in range(q):
         combined[e] = 0.0
     bonus = 0.0  # sum_r |g_r| alpha_r: optimistic for either sign of g
     for r in range(n_rewards):
         noise, prior = params[_HEAD + r], params[_HEAD + n_rewards + r]
-        bonus += abs(weights[r]) * (noise * root + prior)
+        bonus += abs(weights[r]) * radius(noise, prior, params[_LEVEL], counters[LOG_DET])
         for e in range(q):
             combined[e] += weights[r] * turned[r, e]
     call_estimates(estimates, combined, metric, items, value, width)
@@ -159,7 +159,7 @@ def look_along(
     ranges: Matrix,
     seen: Matrix,
 ) -> None:
-    """By slot, of <slope, r> where it is looked at: the largest optimistic scores (0 without
+    """By slot, of <slope, r> where it is exposed: the largest optimistic scores (0 without
     doubt), and by how much the ranking is below the largest estimates. ranges: of a slot's rewards.
 
     user (p,), items (q, candidates), theta (1, rewards, d), contracted (q, d), counters (5,),
@@ -302,15 +302,15 @@ def rank_once(
     doubt: Vector,
     ranges: Matrix,
     places: IntMatrix,
-    told: Matrix,
+    parts: Matrix,
 ) -> float:
-    """`rank` and what is told of it: one call from Python for all. NaN if the state is useless.
+    """`rank` and what is reported of it: one call from Python for all. NaN if the state is useless.
 
-    places: the ranking; the ranks without fairness. told, by slot: the parts of the scores (3); if
+    places: the ranking; the ranks without fairness. parts, by slot: the parts of the scores (3); if
     there is a `look`, what is seen along the slope (2).
 
     user (p,), items (q, candidates), theta (1, rewards, d), inverse (1, d, d), places (2, slots),
-    told (3 or 5, slots); the others as in `rank` and `look_along`.
+    parts (3 or 5, slots); the others as in `rank` and `look_along`.
     """
     n, ranking = items.shape[1], places[0]
     contracted = np.empty((items.shape[0], theta.shape[2]))
@@ -338,7 +338,7 @@ def rank_once(
     )
     if not np.isfinite(scores[ranking[-1]]):
         return np.nan
-    _explain(value, width, scores, ranking, told[0], told[1], told[2], places[1])
+    _explain(value, width, scores, ranking, parts[0], parts[1], parts[2], places[1])
     if look != 0:
         call_look(
             look,
@@ -352,7 +352,7 @@ def rank_once(
             ranking,
             doubt,
             ranges,
-            told[3:],
+            parts[3:],
         )
     return probability
 
@@ -387,7 +387,7 @@ def take_in(
     params: Vector,
     counters: Vector,
 ) -> int:
-    """Learn from the items of a ranking that were looked at, and count it; REFUSED: neither.
+    """Learn from the items of a ranking that were exposed, and count it; REFUSED: neither.
 
     absorb: the address of `absorb_items`; limit: of |user (x) row|^2, else WILD.
 
@@ -407,14 +407,14 @@ def take_in(
                 shown_rows[j, e] = kept[e, items[j]]
     if not largest_square_norm(shown_rows) * square <= limit:
         return WILD
-    looked, targets = np.empty(shown_rows.shape), np.empty(rewards.shape)
-    r = looked_at(shown_rows, seen, rewards, looked, targets)
+    learnt, targets = np.empty(shown_rows.shape), np.empty(rewards.shape)
+    r = exposed_rows(shown_rows, seen, rewards, learnt, targets)
     contracted = np.empty((shown_rows.shape[1], inverse.shape[1]))
     contract_user(user, inverse[0], contracted)
     call_absorb(
         absorb,
         user,
-        looked[:r],
+        learnt[:r],
         targets[:r],
         contracted,
         gram,
@@ -426,7 +426,7 @@ def take_in(
     )
     if counters[STATUS] != 0.0:
         return REFUSED
-    count_in(items, seen, known, owed, exposed, shown, slots)
+    count_ranking(items, seen, known, owed, exposed, shown, slots)
     return 0
 
 
@@ -525,16 +525,18 @@ def take_in_and_settle(
 
 
 @kernel
-def looked_at(rows: Matrix, seen: Vector, rewards: Matrix, looked: Matrix, targets: Matrix) -> int:
-    """The rows and rewards of the items that were looked at, and how many.
+def exposed_rows(
+    rows: Matrix, seen: Vector, rewards: Matrix, learnt: Matrix, targets: Matrix
+) -> int:
+    """The rows and rewards of the items that were exposed, and how many.
 
-    rows, looked (slots, q), seen (slots,), rewards, targets (slots, rewards).
+    rows, learnt (slots, q), seen (slots,), rewards, targets (slots, rewards).
     """
     r = np.int64(0)
     for j in range(seen.size):
         if seen[j] > 0.0:
             for e in range(rows.shape[1]):
-                looked[r, e] = rows[j, e]
+                learnt[r, e] = rows[j, e]
             for o in range(rewards.shape[1]):
                 targets[r, o] = rewards[j, o]
             r += 1
@@ -542,7 +544,7 @@ def looked_at(rows: Matrix, seen: Vector, rewards: Matrix, looked: Matrix, targe
 
 
 @kernel
-def count_in(
+def count_ranking(
     items: IntVector,
     seen: Vector,
     known: int,

@@ -36,7 +36,7 @@ class LinUCBRank(Ranker):
     """Show the items of largest sum_r g_r theta_r.x_i + (sum_r |g_r| alpha_r) |x_i|_{V^-1} + g_i.
 
     g is the direction: a number for each item (what its exposure is worth) and one for each
-    user-side reward. theta_r is a ridge regression on the items that were looked at, all rewards on
+    user-side reward. theta_r is a ridge regression on the items that were exposed, all rewards on
     one design V; alpha_r = R_r sqrt(2 ln(1/delta_1) + ln(det V/det V_0)) + sqrt(ridge) D_theta,
     delta_1 = delta/(3 R) for R rewards, R_r half of the range of one item's reward.
 

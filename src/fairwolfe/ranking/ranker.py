@@ -1,6 +1,6 @@
 """What rankers share: their settings, their state, and the contract Base for rankings.
 
-A ranker estimates what each item would earn if it were looked at, by ridge regression on the items
+A ranker estimates what each item would earn if it were exposed, by ridge regression on the items
 that were, and shows the items of largest score. Its rule is a kernel that makes scores of the
 estimates.
 """
@@ -30,7 +30,7 @@ from fairwolfe.kernels.settling import REFUSED, Settling
 from fairwolfe.kinds import Ranking
 from fairwolfe.kinds.exposures import EXPOSURES, Exposure
 from fairwolfe.oracles import LinearState, Ridge
-from fairwolfe.oracles.linear_state import refuse, repair
+from fairwolfe.oracles.linear_state import noise_scales, parameter_norms, refuse, repair
 from fairwolfe.ranking.kernels import look_along, rank_once, take_in, take_in_and_settle
 
 __all__ = ["RankEvidence", "RankState", "Ranker", "Reasons", "Settings"]
@@ -59,7 +59,7 @@ class RankEvidence(NamedTuple):
 class RankState(NamedTuple):
     """A problem with the rule's parameters for it, the regression, and how often items were shown.
 
-    `slots` counts by slot the rankings, and those in which it was looked at.
+    `slots` counts by slot the rankings, and those in which it was exposed.
     """
 
     problem: Problem
@@ -84,13 +84,13 @@ class RankState(NamedTuple):
         require("retired", self.retired, retired, "an item is retired (1) or not (0)")
         require("exposed", self.exposed, self.exposed >= 0.0, "it counts from 0 on")
         seen = self.exposed <= self.shown
-        require("exposed", self.exposed, seen, "items are looked at no oftener than shown")
+        require("exposed", self.exposed, seen, "items are exposed no oftener than shown")
         require("slots", self.slots, self.slots >= 0.0, "they count from 0 on")
         require(
             "slots",
             self.slots[1],
             self.slots[1] <= self.slots[0],
-            "slots are looked at where they are shown",
+            "slots are exposed where they are shown",
         )
 
 
@@ -132,14 +132,14 @@ class Reasons(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What every ranker and every ranking policy can be told.
+    """What every ranker and every ranking policy can be given.
 
     Parameters
     ----------
     exploration: multiplies the confidence widths, 1 = theory
     ridge: penalty of the regression, > 0 (the theorem asks for feature_norm^2 n_slots)
     delta: the confidence level delta' of the theorem
-    exposure: which items count as looked at: "observed", as the feedback says; "shown", all of the
+    exposure: which items count as exposed: "observed", as the feedback says; "shown", all of the
         ranking; "until_last_click", those down to the last that earned something
     randomize: the chance of swapping two neighbouring slots, logged exactly in `probability`
     """
@@ -209,15 +209,11 @@ class Ranker(Settings):
 
     def _params(self, problem: Problem) -> Vector:
         """Radii of the estimates: rewards of one item have 1/slots of the range of their sum."""
-        n = len(problem.rewards)
-        low, high = problem.slot_ranges
-        noise = np.full(n, problem.noise) if problem.noise is not None else (high - low) / 2.0
-        norms = np.maximum(abs(low), abs(high)) / problem.feature_norm
-        if problem.parameter_norm is not None:
-            norms = np.full(n, problem.parameter_norm)
-        head = [self.exploration, 2.0 * math.log(3.0 * n / self.delta), self.randomize]
-        own = self.rule_params(problem)
-        return np.concatenate([head, noise, math.sqrt(self.ridge) * norms, own])
+        level = 2.0 * math.log(3.0 * len(problem.rewards) / self.delta)
+        noise = noise_scales(problem, problem.slot_ranges)
+        prior = math.sqrt(self.ridge) * parameter_norms(problem, problem.slot_ranges)
+        head = [self.exploration, level, self.randomize]
+        return np.concatenate([head, noise, prior, self.rule_params(problem)])
 
     def draws(self, rng: np.random.Generator, problem: Problem, n: int) -> Matrix:
         """What a ranking draws, a row for each of n rounds."""
@@ -259,7 +255,7 @@ class Ranker(Settings):
             exposed, shown = exposed[given.ids], shown[given.ids]
         oracle = state.oracle
         places = np.empty((2, slots), dtype=np.int64)
-        told = np.empty((3 if look is None else 5, slots))
+        parts = np.empty((3 if look is None else 5, slots))
         probability = rank_once.call(
             given.user,
             given.items,
@@ -279,7 +275,7 @@ class Ranker(Settings):
             *(_NO_LOOK if look is None else look),
             problem.slot_ranges,
             places,
-            told,
+            parts,
         )
         if math.isnan(probability):
             refuse(oracle.counters)
@@ -292,9 +288,9 @@ class Ranker(Settings):
             probability,
             RankEvidence(given.user.copy(), rows),
             Info(
-                Reasons(told, places),
+                Reasons(parts, places),
                 self._estimate(state, given, ranking) if estimate else None,
-                None if look is None else told[3:],
+                None if look is None else parts[3:],
             ),
         )
 
@@ -308,7 +304,7 @@ class Ranker(Settings):
 
     def tally(self, outlook: Matrix, observation: Shown) -> Vector:
         """Of <slope, r>: the largest optimistic value, and what the ranking missed by the
-        estimates, of the slots that were looked at.
+        estimates, of the slots that were exposed.
 
         Unlike arms, what exploring missed is part of the gap to f*: exposures are shared, and what
         a greedy ranking gains along a slope f does not gain.
@@ -319,7 +315,7 @@ class Ranker(Settings):
         return tallied
 
     def _estimate(self, state: RankState, given: Candidates, ranking: IntVector) -> Vector:
-        """The reward vector to expect, each slot looked at as often as it has been so far."""
+        """The reward vector to expect, each slot exposed as often as it has been so far."""
         problem = state.problem
         times, seen = state.slots
         chance = np.where(times > 0.0, seen / np.maximum(times, 1.0), 1.0)

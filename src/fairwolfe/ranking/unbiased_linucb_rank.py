@@ -58,7 +58,7 @@ class _Discounted(Ranker):
 class UnbiasedLinUCBRank(Baseline):
     """LinUCBRank with the width of item i multiplied by 1 - exposures_i/(mean of a slot).
 
-    The factor is 1 before anything was looked at; that of a frequent item can be negative, as
+    The factor is 1 before anything was exposed; that of a frequent item can be negative, as
     printed in the paper (`clip=True` stops at 0). The fairness fades with the widths: no guarantee.
 
     Reference: Mansoury et al. (2021), as adapted in the appendix of the paper.

@@ -137,7 +137,7 @@ class Watch:
     def gather(self, windows: Windows, z: Vector, age: int) -> None:
         """Take the certificate at z to the others; begin the next window if this is complete."""
         # A function of the user may raise. The next decision asks it again and says so; here the
-        # feedback is half applied, and goes on without the certificate.
+        # feedback is half applied, and continues without the certificate.
         with suppress(Exception):
             windows.gather(*self.certificate(z, self._step(age)))
         forget = self.plan.forget

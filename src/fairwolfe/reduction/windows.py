@@ -112,14 +112,14 @@ class Windows(NamedTuple):
         return cls(now, before, np.zeros(2 + n))
 
     def restart(self) -> None:
-        """Forget all, in place; decisions that are open stay strangers to what follows."""
+        """Forget all, in place; decisions that are open are unknown to what follows."""
         serial = self.now.numbers[SERIAL] + 1.0
         for array in (*self.now, *self.before, self.gathered):
             array[:] = 0.0
         self.now.numbers[PLANNED], self.now.numbers[SERIAL] = _FIRST, serial
 
     def anew(self, n: int) -> Windows:
-        """Nothing seen, for another number of rewards; open decisions are strangers to it."""
+        """Nothing seen, for another number of rewards; open decisions are unknown to it."""
         fresh = Windows.start(n)
         fresh.now.numbers[SERIAL] = self.now.numbers[SERIAL] + 1.0
         return fresh
@@ -134,7 +134,7 @@ class Windows(NamedTuple):
             lengths = _FIRST * 2.0 ** np.arange(48)
             known = np.isin(planned, lengths) | ((planned == 0.0) & (name == "before"))
             require(name, planned, known, f"the length of a window is {_FIRST} times a power of 2")
-            # An interrupt may come before the next window begins: then this one goes on.
+            # An interrupt may come before the next window begins: then this one continues.
             require(name, taken, taken <= 2.0 * planned, "a window takes what it has planned")
         require_counts("gathered", self.gathered[:1])
 

@@ -19,7 +19,7 @@ from fairwolfe.objectives import Concave
 from fairwolfe.ranking.policies import as_policy
 from fairwolfe.simulation.exposure import lorenz
 from fairwolfe.simulation.lateness import Lateness, by_either_name
-from fairwolfe.simulation.plots import COLOURS, LINES, lorenz_axes, value_axes
+from fairwolfe.simulation.plots import COLOURS, LINES, best_value, lorenz_axes, value_axes
 from fairwolfe.simulation.rollout import needed, simulate
 from fairwolfe.simulation.trace import FAIRNESS, Trace
 
@@ -153,7 +153,7 @@ class Comparison(Brief):
 
 
 def _tops(best: Iterable[Any]) -> Vector:
-    return np.array([float(getattr(b, "value", b)) for b in best])
+    return np.array([best_value(one) for one in best])
 
 
 def interval(values: Vector) -> tuple[float, float, float]:

@@ -86,7 +86,7 @@ def advance(
 ) -> int:
     """Play the rounds that the arrays hold; how many were played.
 
-    All, unless a state failed or a direction is no number: then the round is not played.
+    All, unless a state failed or a direction is not a number: then the round is not played.
 
     scalar collects sums over rounds: of max_a <g, mu a>, <g, mu a_t>, <g, r_t>.
     """

@@ -23,9 +23,10 @@ from fairwolfe.environments.rankings import (
 from fairwolfe.kernels.bilinear import absorb_items, call_absorb, estimates_of
 from fairwolfe.kernels.compile import Kernel, kernel, ready
 from fairwolfe.kernels.linalg import STATUS
+from fairwolfe.kernels.settling import average_in
 from fairwolfe.kinds.exposures import EXPOSURES, count_exposed
 from fairwolfe.ranking import Ranker
-from fairwolfe.ranking.kernels import count_in, looked_at, rank
+from fairwolfe.ranking.kernels import count_ranking, exposed_rows, rank
 from fairwolfe.ranking.ranker import RankState
 from fairwolfe.reduction.direction import follow
 from fairwolfe.reduction.frank_wolfe import FrankWolfe
@@ -95,7 +96,7 @@ def advance_rankings(
 ) -> int:
     """Play the rounds that the arrays hold; how many were played.
 
-    All, unless a state failed or a direction is no number: then the round is not played. scalar
+    All, unless a state failed or a direction is not a number: then the round is not played. scalar
     collects sums over rounds of max <g, mu a> (if `truth`), <g, mu a_t> and <g, r_t>.
     """
     n, k = totals.size, slots.shape[1]
@@ -110,7 +111,6 @@ def advance_rankings(
     looked, seen, rewards = np.empty(k), np.empty(k), np.empty((k, n_rewards))
     mean, reward = np.empty(n), np.zeros(n)
     rows, learnt, targets = np.empty((k, q)), np.empty((k, q)), np.empty((k, n_rewards))
-    keep = 1.0 - forget
     for s in range(steps.size):
         tag = tags[s]
         table = tables[tag if tables.shape[0] > 1 else 0]
@@ -170,7 +170,7 @@ def advance_rankings(
             rankings[s, j] = ranking[j]
             for e in range(q):
                 rows[j, e] = table[e, ranking[j]]
-        r = looked_at(rows, seen, rewards, learnt, targets)
+        r = exposed_rows(rows, seen, rewards, learnt, targets)
         call_absorb(
             absorb,
             users[tag],
@@ -186,20 +186,10 @@ def advance_rankings(
         )
         if learn_counters[STATUS] != 0.0:
             return s
-        count_in(ranking, seen, m, 0.0, exposed, shown, slots)
-        # `average_in`, but for the coordinates that the round has touched alone.
-        if forget > 0.0:
-            for i in range(n):
-                totals[i] *= keep
-                earned[i] *= keep
-        for i in range(n):
-            clocks[i] = keep * clocks[i] + 1.0
+        count_ranking(ranking, seen, m, 0.0, exposed, shown, slots)
+        average_in(reward, reward, forget, 0, 0, totals, earned, clocks, counters)
         for j in range(k + n_rewards):
-            i = ranking[j] if j < k else m + j - k
-            totals[i] += reward[i]
-            earned[i] += reward[i]
-            reward[i] = 0.0
-        counters[0] += 1.0
+            reward[ranking[j] if j < k else m + j - k] = 0.0
         if normals.shape[1] > 0:
             for i in range(n):
                 running[i] = g[i]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from fairwolfe.errors import MissingExtra
 
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COLOURS",
     "LINES",
+    "best_value",
     "lorenz_axes",
     "new_figure",
     "require_matplotlib",
@@ -52,6 +56,11 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     return files
 
 
+def best_value(best: Any) -> float:
+    """f* as a number, from an Optimum or a number."""
+    return float(best if isinstance(best, Real | np.ndarray) else best.value)
+
+
 def value_axes(ax: Axes | None, best: Any = None) -> Axes:
     """Axes for f over time, with a line at the optimum if it is given."""
     if ax is None:
@@ -61,7 +70,7 @@ def value_axes(ax: Axes | None, best: Any = None) -> Axes:
     ax.set_ylabel("f of the average expected reward")
     ax.spines[["top", "right"]].set_visible(False)
     if best is not None:
-        value = float(getattr(best, "value", best))
+        value = best_value(best)
         ax.axhline(value, color="0.35", linewidth=1.0)
         ax.annotate(
             "best possible",

@@ -15,6 +15,7 @@ from fairwolfe.core.problem import Problem, real_array
 from fairwolfe.errors import InvalidInput, MissingExtra
 from fairwolfe.objectives import Concave
 from fairwolfe.simulation.exposure import bottom_share, gini_index, top_share
+from fairwolfe.simulation.plots import best_value
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,7 +127,7 @@ class Trace(Brief):
 
     def regret(self, best: Any) -> Vector:
         """f* - f(average observed reward); `best` is an Optimum or a number."""
-        return float(getattr(best, "value", best)) - self.observed
+        return best_value(best) - self.observed
 
     def to_frame(self) -> pd.DataFrame:
         """One row per checkpoint (needs pandas)."""

@@ -152,7 +152,7 @@ class Moreau:
 
 
 def _usual(problem: Problem) -> Vector:
-    """The mean exposure of an item, if all slots are looked at; the middle of other ranges."""
+    """The mean exposure of an item, if all slots are exposed; the middle of other ranges."""
     middle: Vector = 0.5 * (problem.low + problem.high)
     if problem.n_items and problem.n_slots:
         middle[: problem.n_items] = problem.n_slots / problem.n_items

@@ -10,7 +10,7 @@ import numpy as np
 
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.brief import Brief, Summary, few
-from fairwolfe.core.protocols import Environment
+from fairwolfe.core.protocols import Environment, Supports
 from fairwolfe.core.streams import stream
 from fairwolfe.environments.rankings import RankingArrays
 from fairwolfe.errors import InvalidInput, NumericalFailure
@@ -98,7 +98,7 @@ def optimum(
         rng = stream(seed, "optimum", "sweeps")
         swept = sweeps.maximise(world, bound, tolerance, min(tolerance, _FINE), _PASSES, rng)
         best = Optimum(swept.value, swept.upper_bound, swept.average)
-    elif hasattr(environment, "support"):
+    elif isinstance(environment, Supports):
         support = partial(environment.support, world)
         found = _maximise(environment, support, bound, tolerance, min(tolerance, _FINE), _CALLS)
         best = Optimum(found.value, found.upper_bound, found.average)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
-from fairwolfe.environments.world import call_best, call_reward
+from fairwolfe.environments.world import CompiledWorld, call_best, call_reward
 from fairwolfe.kernels.compile import kernel
 from fairwolfe.objectives import Concave
 from fairwolfe.truth.multipliers import Found
@@ -52,7 +52,7 @@ class Sample:
         self.environment = environment
         self.world = world
         self.n = n
-        self.compiled = hasattr(environment, "reward_program")
+        self.compiled = isinstance(environment, CompiledWorld)
         if self.compiled:
             self.contexts = environment.draw_contexts(world, rng, n)
         else:

@@ -30,7 +30,7 @@ class ShownToUsers:
     exposures: Matrix
     """Mean expected exposure of the items in a user's rounds, (users, items); 0 without any."""
     preferences: Matrix
-    """Expected reward of an item that is looked at, (users, items)."""
+    """Expected reward of an item that is exposed, (users, items)."""
     rankings: IntMatrix
     """The ranking of each user that earns most, (users, slots): the one without fairness."""
     kendall: Vector

@@ -8,10 +8,12 @@ from typing import Any, Literal
 import numpy as np
 
 from fairwolfe.core.problem import Problem, whole_number
+from fairwolfe.core.protocols import Oracle
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
 from fairwolfe.objectives import Concave
 from fairwolfe.objectives.concave import positive
 from fairwolfe.oracles import Ridge
+from fairwolfe.oracles.linear_state import noise_scales, radius
 from fairwolfe.smoothing import Identity, Moreau, Randomized
 from fairwolfe.truth.bounds.assumptions import (
     Setting,
@@ -104,7 +106,7 @@ def pseudo_regret(
     if model == "shared":
         d, features, weight = _dimension(problem), problem.feature_norm, slope
         gaps, norms = problem.high - problem.low, np.full(here.n, norm)
-        noise = 0.5 * gaps if problem.noise is None else np.full(here.n, problem.noise)
+        noise = noise_scales(problem)
     elif model == "extended":
         d, features, weight = _dimension(problem) * here.n, slope * problem.feature_norm, 1.0
         gaps, norms = np.array([here.reach]), np.array([math.sqrt(here.n) * norm])
@@ -112,9 +114,9 @@ def pseudo_regret(
     else:
         raise InvalidInput(f"model is {model!r}; give 'shared' or 'extended'")
     log_det = d * np.log1p(t * features**2 / (ridge * d))
-    root = np.sqrt(2.0 * math.log(2.0 * len(gaps) / base_delta) + log_det)
-    every = np.ones_like(t)
-    alphas = np.multiply.outer(noise, root) + math.sqrt(ridge) * np.multiply.outer(norms, every)
+    level, every = 2.0 * math.log(2.0 * len(gaps) / base_delta), np.ones_like(t)
+    prior = np.multiply.outer(math.sqrt(ridge) * norms, every)
+    alphas = radius.function(np.multiply.outer(noise, every), prior, level, log_det)
     # A step costs at most (1 + exploration) alpha times the width, and at most the gap: together
     # the larger of both times min(width, 1), whose squares sum to at most 2 ln(det V/det V_0).
     steps = np.maximum((1.0 + exploration) * alphas, np.multiply.outer(gaps, every))
@@ -310,7 +312,7 @@ def table_squarecb(
 def _oracle_regret(problem: Problem, oracle: Any, t: Times) -> Times:
     """R(t) of the oracle."""
     regression = Ridge() if oracle is None else oracle
-    if not hasattr(regression, "regret_bound"):
+    if not isinstance(regression, Oracle):
         raise OutsideAssumptions(
             f"Assumption 7 asks for an oracle with a regret bound, and {regression} has none; use "
             "Ridge() or OnlineGradient()"

@@ -161,7 +161,7 @@ def _check_ranker(base: LinUCBRank) -> None:
     if base.exposure != "observed":
         raise OutsideAssumptions(
             "the observation model of Section 4 asks for exposures that are observed, and "
-            f"exposure is {base.exposure!r}: items may then count as looked at that were not; use "
+            f"exposure is {base.exposure!r}: items may then count as exposed that were not; use "
             "exposure='observed'"
         )
     if base.randomize > 0.0:

@@ -10,6 +10,7 @@ import numpy as np
 from fairwolfe.errors import OutsideAssumptions
 from fairwolfe.objectives import Concave
 from fairwolfe.objectives.concave import positive
+from fairwolfe.oracles.linear_state import noise_scales, radius
 from fairwolfe.smoothing import Identity, Moreau, Randomized
 from fairwolfe.truth.bounds.assumptions import (
     Setting,
@@ -66,9 +67,8 @@ def linucb_rank_scalar(
     ridge, k = positive("ridge", ridge), found.n_slots
     d, u = found.dimension, k * found.feature_norm**2 / ridge
     log_det = d * np.log1p(t * u / d)
-    ((low, high),) = found.rewards.values()
-    noise = (high - low) / (2.0 * k) if found.noise is None else found.noise
-    alpha = noise * np.sqrt(2.0 * math.log(1.0 / failure) + log_det) + math.sqrt(ridge) * norm
+    (noise,) = noise_scales(found, found.slot_ranges)
+    alpha = radius.function(noise, math.sqrt(ridge) * norm, 2.0 * math.log(1.0 / failure), log_det)
     factor, spread = (u / math.log1p(u), math.sqrt(u)) if tight or u > 1.0 else (2.0, 1.0)
     shown = azuma_sum(spread, t, failure, tight) + np.sqrt(factor * t * log_det)
     slope = user_slope(here) if tight else here.lipschitz
