@@ -23,10 +23,10 @@ class Step(NamedTuple):
 
 ACT = (
     Step("The kind reads the context, once", ("kinds/arms.py Arms.read",)),
+    Step("The ledger has an id for it", ("agent/ledger.py Ledger.next_id",)),
     Step("The direction, grad f at the averages", ("reduction/direction.py follow",), True),
     Step("The base chooses for it", ("bandits/choosing.py LinearBandit.act",), True),
-    Step("A decision: action, evidence, info", ("reduction/frank_wolfe.py FrankWolfe.act",)),
-    Step("The ledger gives it an id", ("agent/ledger.py Ledger.issue",)),
+    Step("A decision: action, evidence, info", ("reduction/frank_wolfe.py FrankWolfe.decide",)),
 )
 UPDATE = (
     Step("The ledger finds it open", ("agent/ledger.py Ledger.entry",)),
