@@ -96,9 +96,8 @@ def main() -> None:
             compiled[name] += numbers(COMPILE.format(call=call))
     times = numbers(SPEED.format(**CALLS))
     for i, name in enumerate(CALLS):
-        print(
-            f"{name:8}  {median(times[i::2]):.2f} us a call, {median(compiled[name]):.2f} s to compile"
-        )
+        call, compiling = median(times[i::2]), median(compiled[name])
+        print(f"{name:8}  {call:.2f} us a call, {compiling:.2f} s to compile")
 
 
 if __name__ == "__main__":

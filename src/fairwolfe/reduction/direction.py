@@ -18,10 +18,9 @@ from fairwolfe.objectives.concave import call_gradient
 from fairwolfe.smoothing import Randomized
 from fairwolfe.smoothing.randomized import sampled
 
-__all__ = ["Compass", "follow", "follow_once"]
+__all__ = ["Compass", "follow", "follow_draws", "follow_once"]
 
 _V = "float64[::1]"
-_NONE: Matrix = np.empty((0, 0))
 
 
 @kernel
@@ -42,27 +41,63 @@ def follow(
 
     gradient: the address of f's, with its params and work; step: the width of the smoothing.
     normals (samples, n + 2): draws of randomised smoothing, whose estimate is mixed into the
-    running direction (n,) with weight `mix`; (0, 0) for exact gradients. totals, clocks (n,).
+    running direction (n,) with weight `mix`; (0, n + 2) for exact gradients. totals, clocks (n,).
     """
     z, fresh, point, spare = scratch
-    averages(totals, clocks, z)
     if normals.shape[0] == 0:
-        call_gradient(gradient, z, step, params, work, g)
-    else:
-        sampled(gradient, z, step, normals, params, work, point, spare, fresh)
-        for i in range(g.size):
-            g[i] = (1.0 - mix) * running[i] + mix * fresh[i]
+        return _exact(gradient, params, work, step, totals, clocks, z, g)
+    averages(totals, clocks, z)
+    sampled(gradient, z, step, normals, params, work, point, spare, fresh)
+    for i in range(g.size):
+        g[i] = (1.0 - mix) * running[i] + mix * fresh[i]
+    return _finite(g)
+
+
+@kernel
+def _exact(
+    gradient: int,
+    params: Vector,
+    work: Vector,
+    step: float,
+    totals: Vector,
+    clocks: Vector,
+    z: Vector,
+    g: Vector,
+) -> bool:
+    """`follow` without draws. totals, clocks, z, g (n,)."""
+    averages(totals, clocks, z)
+    call_gradient(gradient, z, step, params, work, g)
+    return _finite(g)
+
+
+@kernel
+def _finite(g: Vector) -> bool:
+    """Whether all numbers of g (n,) are finite."""
     bad = np.int64(0)
     for i in range(g.size):
         bad += 0 if np.isfinite(g[i]) else 1
     return bool(bad == 0)
 
 
+@kernel(signature=f"boolean(int64, {_V}, {_V}, float64, {_V}, {_V}, {_V})")
+def follow_once(
+    gradient: int,
+    params: Vector,
+    work: Vector,
+    step: float,
+    totals: Vector,
+    clocks: Vector,
+    g: Vector,
+) -> bool:
+    """`follow` without draws, called from Python. totals, clocks, g (n,)."""
+    return _exact(gradient, params, work, step, totals, clocks, np.empty(g.size), g)
+
+
 @kernel(
     signature=f"boolean(int64, {_V}, {_V}, float64, float64, float64[:, ::1], {_V}, {_V}, {_V}, "
     f"{_V})"
 )
-def follow_once(
+def follow_draws(
     gradient: int,
     params: Vector,
     work: Vector,
@@ -74,10 +109,11 @@ def follow_once(
     running: Vector,
     g: Vector,
 ) -> bool:
-    """`follow`, called from Python."""
+    """`follow` with draws, called from Python; a kernel of its own, since it takes a while to
+    compile. totals, clocks, running, g (n,), normals (samples, n + 2).
+    """
     n = g.size
-    few = n if normals.shape[0] > 0 else np.int64(0)
-    scratch = (np.empty(n), np.empty(few), np.empty(few), np.empty(few))
+    scratch = (np.empty(n), np.empty(n), np.empty(n), np.empty(n))
     return follow(gradient, params, work, step, mix, normals, totals, clocks, running, scratch, g)
 
 
@@ -96,26 +132,21 @@ class Compass:
         """grad f_t(z), after t rewards; for randomised smoothing, its running average."""
         plan, program, sees = self.plan, self.program, self.kind.sees
         smoothing, objective, age = plan.smoothing, plan.objective, plan.age(t)
-        mix, normals = 1.0, _NONE
-        if self.sampled:
-            mix, normals = smoothing.mix(age), smoothing.normals(objective, self.n, rng)
+        step = smoothing.step(objective, self.n, age)
+        totals, clocks, g = sees(state.totals), sees(state.clocks), np.empty(self.n)
+        address, params, _, _ = program
         try:
             work = self.idle.pop()
         except IndexError:
             work = program.work()
-        g = np.empty(self.n)
-        finite = follow_once.call(
-            program.address,
-            program.params,
-            work,
-            smoothing.step(objective, self.n, age),
-            mix,
-            normals,
-            sees(state.totals),
-            sees(state.clocks),
-            sees(state.direction),
-            g,
-        )
+        if self.sampled:
+            normals = smoothing.normals(objective, self.n, rng)
+            mix, running = smoothing.mix(age), sees(state.direction)
+            finite = follow_draws.call(
+                address, params, work, step, mix, normals, totals, clocks, running, g
+            )
+        else:
+            finite = follow_once.call(address, params, work, step, totals, clocks, g)
         self.idle.append(work)
         if program.failures:
             program.raise_failures()

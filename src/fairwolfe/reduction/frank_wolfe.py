@@ -35,7 +35,7 @@ from fairwolfe.kernels.settling import Settling, average_in, averages, settle
 from fairwolfe.objectives import Concave, GiniWelfare, Linear
 from fairwolfe.objectives.leaves import Leaves
 from fairwolfe.reduction import items
-from fairwolfe.reduction.direction import follow_once
+from fairwolfe.reduction.direction import follow_draws, follow_once
 from fairwolfe.reduction.live import Live
 from fairwolfe.reduction.state import Plan, State, Trail
 from fairwolfe.reduction.windows import Windows, turn_over
@@ -299,7 +299,9 @@ class FrankWolfe:
         """What the other methods can call in a state, so that they are ready before the first."""
         plan = state.plan
         n = plan.kind.seen.n_objectives
-        own: list[Kernel[..., Any]] = [settle, averages, average_in, turn_over, follow_once]
+        drawn = isinstance(plan.smoothing, Randomized)
+        own: list[Kernel[..., Any]] = [settle, averages, average_in, turn_over]
+        own.append(follow_draws if drawn else follow_once)
         own.extend(plan.kind.kernels())
         if isinstance(plan.base, Compiled):
             own.extend(plan.base.kernels(plan.kind.problem))
