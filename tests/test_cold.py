@@ -330,7 +330,7 @@ for policy, n in policies():
             continue
         for k in compiling._KERNELS:  # forget what was prepared for the others
             kept.append(k._dispatcher)
-            k._dispatcher, k._address = None, 0
+            k._dispatcher, k._called, k._address, k.call = None, None, 0, k._first
         compiling.ready(policy.kernels(state))
         before = compiling.preparations()
         rng = np.random.default_rng(0)

@@ -47,6 +47,9 @@ class Kind(ABC):
     name: ClassVar[str]
     """By which a Problem names it."""
 
+    checked: ClassVar[type | None] = None
+    """The type that `read` returns, where it is a type of its own: it need not be read again."""
+
     not_optimistic: ClassVar[str] = ""
     """Why a reward vector cannot be estimated optimistically, if it cannot."""
 

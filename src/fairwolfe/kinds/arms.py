@@ -36,6 +36,7 @@ class Arms(Kind):
     """
 
     name: ClassVar[str] = "arms"
+    checked: ClassVar[type | None] = contexts.Arms
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)

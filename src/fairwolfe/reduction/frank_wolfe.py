@@ -18,7 +18,7 @@ import numpy as np
 from fairwolfe.core.arrays import IntVector, Matrix, Vector
 from fairwolfe.core.brief import short
 from fairwolfe.core.decision import Choice, Decision
-from fairwolfe.core.kinds import Kind, kind_of, require_kind
+from fairwolfe.core.kinds import Answer, Kind, kind_of, require_kind
 from fairwolfe.core.problem import Problem, all_finite
 from fairwolfe.core.protocols import (
     Base,
@@ -165,7 +165,7 @@ class FrankWolfe:
         """`act`, under an id; with an estimate of the reward vector where it is asked for."""
         plan, live, n = state.plan, state.live, state.t
         kind, base = plan.kind, plan.base
-        given = kind.read(context)
+        given = context if type(context) is kind.checked else kind.read(context)
         compass = plan.compass
         g = state.direction if compass is None else compass.at(state, n, rng)
         aimed = kind.aligned(g, given)
@@ -189,7 +189,8 @@ class FrankWolfe:
     def update(self, state: State, decision: Decision, feedback: Any) -> State:
         """Average the reward vector in and let the base learn from it: both or neither."""
         plan, kind = state.plan, state.plan.kind
-        observation, reward, _ = kind.observe(decision.action, feedback)
+        answer = feedback if type(feedback) is Answer else kind.observe(decision.action, feedback)
+        observation, reward, _ = answer
         evidence, rho, followed, outlook, first, stop = self._recalled(state, decision, reward)
         choice = Choice(decision.action, decision.probability, evidence)
         tallied = plan.watch.tally(state.live, outlook, observation, decision.id)
