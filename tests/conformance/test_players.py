@@ -191,11 +191,20 @@ class OneForAll(Intact):
     """Learns every arm's rewards as those of the first, where arms are apart."""
 
     def update(self, state: BanditState, choice: Choice, direction: Any, feedback: Any) -> Any:
-        choice = replace(choice, evidence=Evidence(0, choice.evidence.x))
+        choice = replace(choice, evidence=Evidence(0, choice.evidence[1]))
         return super().update(state, choice, direction, feedback)
 
 
+class Naming(Intact):
+    """Asks its evidence by name, though bytes keep no names."""
+
+    def update(self, state: BanditState, choice: Choice, direction: Any, feedback: Any) -> Any:
+        plain = replace(choice, evidence=Evidence(choice.evidence.block, choice.evidence.x))
+        return super().update(state, plain, direction, feedback)
+
+
 BASE_FAULTS: dict[type, set[str]] = {
+    Naming: {"can_be_stored"},
     Intact: set(),
     Mutable: {"is_a_value"},
     Shared: {"starts_afresh"},
@@ -205,7 +214,7 @@ BASE_FAULTS: dict[type, set[str]] = {
     Greedy: {"tells_true_probabilities"},
     Idle: {"learns"},
     Referring: {"learns"},
-    Forgetful: {"learns"},
+    Forgetful: {"learns", "can_be_stored"},
     FourArms: {"takes_any_number_of_arms"},
     Impatient: {"learns_late"},
     Untidy: {"refuses_vectors_of_another_length"},

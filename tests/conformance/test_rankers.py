@@ -218,6 +218,14 @@ class Twisted(Intact):
         return super().act(state, twisted(context), *given, **options)
 
 
+class Naming(Intact):
+    """Asks its evidence by name, though bytes keep no names."""
+
+    def update(self, state: RankState, choice: Choice, direction: Any, feedback: Any) -> Any:
+        plain = replace(choice, evidence=tuple(choice.evidence._asdict().values()))
+        return super().update(state, plain, direction, feedback)
+
+
 class Amnesiac(Intact):
     """Forgets what it knows of the rewards when items come."""
 
@@ -255,6 +263,7 @@ BASE_FAULTS: dict[type, set[str]] = {
         "tells_true_probabilities",
         "learns",
         "learns_late",
+        "can_be_stored",
         "treats_products_as_their_flat_form",
         "follows_any_direction_of_items",
         "refuses_directions_of_another_length",
@@ -265,7 +274,7 @@ BASE_FAULTS: dict[type, set[str]] = {
     OfOneSwap: {"tells_true_probabilities"},
     Idle: {"learns"},
     Referring: {"learns"},
-    Forgetful: {"learns"},
+    Forgetful: {"learns", "can_be_stored"},
     Impatient: {"learns_late"},
     Untidy: {"refuses_directions_of_another_length"},
     Particular: {"follows_any_direction_of_items"},
@@ -273,6 +282,7 @@ BASE_FAULTS: dict[type, set[str]] = {
     Unpinned: {"shows_what_may_be_shown"},
     Twisted: {"treats_products_as_their_flat_form"},
     Amnesiac: {"takes_new_items"},
+    Naming: {"can_be_stored"},
     Closed: {"takes_new_items"},
 }
 

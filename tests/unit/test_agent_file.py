@@ -320,7 +320,11 @@ def rewritten(path: Path, change: Any) -> None:
 
 
 CHANGES: dict[str, tuple[Any, type[FairwolfeError], str]] = {
-    "another format": (lambda t, m: t.update(format="model"), InvalidInput, "no file of an agent"),
+    "another format": (
+        lambda t, m: t.update(format="model"),
+        InvalidInput,
+        "not the file of an agent",
+    ),
     "another version": (
         lambda t, m: t.update(version=3, library="9.0"),
         IncompatibleState,
@@ -397,7 +401,7 @@ def test_pickles_are_never_opened(tmp_path: Path) -> None:
     content = io.BytesIO()
     np.save(content, np.array([Bomb()], dtype=object), allow_pickle=True)
     rewritten(path, lambda t, m: m.update({"state.totals.npy": content.getvalue()}))
-    with pytest.raises(IncompatibleState, match="holds object, which is no number"):
+    with pytest.raises(IncompatibleState, match="holds object, which is not a number"):
         Agent.load(path)
 
 
@@ -407,7 +411,7 @@ def test_files_that_are_no_agents(tmp_path: Path) -> None:
         with pytest.raises(InvalidInput, match="x is not the file of an agent; give one"):
             Agent.load(tmp_path / "x")
     np.savez(tmp_path / "arrays.npz", a=np.ones(3))
-    with pytest.raises(InvalidInput, match="no file of an agent"):
+    with pytest.raises(InvalidInput, match="not the file of an agent"):
         Agent.load(tmp_path / "arrays.npz")
     with pytest.raises(FileNotFoundError):
         Agent.load(tmp_path / "missing.fw")

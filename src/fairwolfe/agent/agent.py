@@ -12,6 +12,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
 from importlib.metadata import version
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
@@ -32,7 +33,6 @@ from fairwolfe.core.protocols import (
     Foresees,
     HasItems,
     Mends,
-    Names,
     Pursues,
     Reads,
     Recovers,
@@ -46,13 +46,14 @@ from fairwolfe.kernels.limits import row_limit
 from fairwolfe.kinds import Ranking
 from fairwolfe.objectives import Concave
 from fairwolfe.ranking.policies import as_policy
+from fairwolfe.reduction.frank_wolfe import FrankWolfe
 from fairwolfe.reduction.live import Live
 
 __all__ = ["Agent"]
 
 _ROUNDING = 1.0 + 1e-9  # features that were scaled to the norm exceed it by less than this
 _DRIFT = 1e-6  # of the kept inverse between two refreshes; more is worth a warning
-_NOW_AND_THEN = 0x3FF  # the bits of a number of answers at which the drift is checked
+_NOW_AND_THEN = 1024  # answers between two looks at the drift
 _FORK_SECONDS = 10.0  # how long a fork waits for an agent that another thread is using
 
 logger = logging.getLogger("fairwolfe")
@@ -68,7 +69,7 @@ class Before(NamedTuple):
     """All that a batch of answers may change, as it was."""
 
     state: Any
-    arrays: dict[str, Any]
+    arrays: dict[str, Any] | None  # None for a state of other things: it is a copy itself
     ledger: Ledger
     out_of_range: int
     earned: Vector | None
@@ -107,6 +108,7 @@ class Agent:
 
     _before: Before | None
     _bound: Concave | None
+    _check_at: int
     _commits: bool
     _earned: Vector | None
     _forks: int
@@ -143,7 +145,7 @@ class Agent:
     def _start(self, policy: Any, problem: Problem, state: Any) -> None:
         self._lock = threading.RLock()
         self._ledger = Ledger()
-        self._out_of_range = self._refused = self._over_norm = self._forks = 0
+        self._out_of_range = self._refused = self._over_norm = self._forks = self._check_at = 0
         self._warned = set()
         self._pending = self._before = None
         self._earned = None if isinstance(state, Averages) else np.zeros(problem.n_objectives)
@@ -158,11 +160,12 @@ class Agent:
         mends = isinstance(policy, Mends)
         limit = policy.row_limit(state) if mends else row_limit(problem, 0.0)
         # Other policies learn in Python, where an interrupt could come between two lines.
-        commits = isinstance(policy, Recovers) and policy.commits(state)
+        commits = isinstance(policy, Recovers) and policy.commits(state) and self._earned is None
         bound = _bound_objective(policy, kind)
         self._policy, self._state, self._kind, self._bound = policy, state, kind, bound
         self._reads, self._mends, self._limit, self._commits = reads, mends, limit, commits
-        self._names = isinstance(policy, Names)
+        # `decide` is `act` under an id, unless a subclass has an `act` of its own.
+        self._names = isinstance(policy, FrankWolfe) and type(policy).act is FrankWolfe.act
         self._usual_norm = kind.problem.feature_norm * _ROUNDING
         self._warm = False
 
@@ -191,7 +194,7 @@ class Agent:
         options: dict[str, Any] = {}
         if candidates is not None:
             options["candidates"] = candidates
-        if blocked != ():
+        if not (isinstance(blocked, tuple) and not blocked):
             options["blocked"] = blocked
         if pinned:
             options["pinned"] = pinned
@@ -199,10 +202,14 @@ class Agent:
             given = self._given(context, options)
             if self._pending is not None or self._before is not None:
                 self._recover()
-            if not self._ledger.answered & _NOW_AND_THEN:
+            ledger = self._ledger
+            if ledger.answered >= self._check_at:
                 self._warn_of_drift()
+            number = ledger.issued
             decision = self._decided(given)
-            self._ledger.issued += 1
+            if ledger.issued != number:  # a function of the user has asked the agent meanwhile
+                return decision.issued(ledger.issue(), ledger.answered)
+            ledger.issued = number + 1
             return decision
 
     def _decided(self, given: Any) -> Decision:
@@ -226,7 +233,12 @@ class Agent:
         if self._names:
             decision: Decision = policy.decide(self._state, given, self._rng, id)
             return decision
-        made: Decision = policy.act(self._state, given, self._rng)
+        made = policy.act(self._state, given, self._rng)
+        if not isinstance(made, Decision):
+            raise InvalidInput(
+                f"{policy!r} returned {made!r:.80} from act; return fw.Decision('', t, action, "
+                "probability, evidence)"
+            )
         return made.issued(id, self._ledger.answered)
 
     def act_many(self, contexts: Iterable[Any], advance: bool = False) -> list[Decision]:
@@ -239,6 +251,8 @@ class Agent:
         """
         if not self._warm:
             self.warm()
+        if not isinstance(contexts, Iterable):
+            raise InvalidInput(f"the contexts are {contexts!r:.80}; give a list of contexts")
         decided: list[Decision] = []
         with self._lock:
             given = [self._given(context, {}) for context in contexts]
@@ -326,6 +340,9 @@ class Agent:
 
         The reward of a ranking is a `Shown`, or a mapping that may hold "exposed" and "clicked".
         """
+        for name, many in (("decisions", decisions), ("rewards", rewards)):
+            if not isinstance(many, Iterable):
+                raise InvalidInput(f"the {name} are {many!r:.80}; give a list of them")
         made, given = list(decisions), list(rewards)
         if len(made) != len(given):
             raise InvalidInput(
@@ -367,10 +384,11 @@ class Agent:
                         f"decision {decisions[place].id!r} is given twice; its feedback counts once"
                     )
             if len(entries) > 1:  # one by itself is whole anyway
-                arrays = {name: array.copy() for name, array in arrays_of(self._state)}
+                arrays = self._arrays()
                 ledger = self._ledger.copy()
                 earned = None if self._earned is None else self._earned.copy()
-                self._before = Before(self._state, arrays, ledger, self._out_of_range, earned)
+                state = self._state if arrays is not None else deepcopy(self._state)
+                self._before = Before(state, arrays, ledger, self._out_of_range, earned)
             try:
                 for entry, decision, answer in zip(entries, decisions, answers, strict=True):
                     self._apply(entry, decision, answer)
@@ -378,6 +396,13 @@ class Agent:
             except BaseException:
                 self._recover()
                 raise
+
+    def _arrays(self) -> dict[str, Any] | None:
+        """Copies of what the state holds; None where it is not made of arrays."""
+        try:
+            return {name: array.copy() for name, array in arrays_of(self._state)}
+        except IncompatibleState:
+            return None
 
     def _apply(self, entry: Entry, decision: Decision, answer: Answer) -> None:
         """Under the lock."""
@@ -407,7 +432,8 @@ class Agent:
         """Make whole what an interrupt left: one answer is finished, a batch taken back."""
         before, pending = self._before, self._pending
         if before is not None:
-            self._state = filled(before.state, before.arrays)
+            kept = before.arrays
+            self._state = before.state if kept is None else filled(before.state, kept)
             self._ledger, self._out_of_range = before.ledger.copy(), before.out_of_range
             self._earned = before.earned
             self._pending = self._before = None
@@ -454,6 +480,7 @@ class Agent:
         agent keeps those of the others (`items=`), else contexts bring a row for each of `items`.
         """
         with self._lock:
+            self._recover()
             old = self._catalogue().total
             rows = item_features(features, self._kind.problem)
             policy = self._retargeted(objective)
@@ -464,6 +491,7 @@ class Agent:
     def retire(self, ids: Iterable[int], objective: Concave | None = None) -> None:
         """These items are not shown any more; f is of the others. Feedback may still come."""
         with self._lock:
+            self._recover()
             self._catalogue()
             gone = whole_ids("ids", ids)
             policy = self._retargeted(objective)
@@ -483,7 +511,8 @@ class Agent:
 
     def _catalogue(self) -> Catalogue:
         if not isinstance(self._kind, Ranking):
-            raise InvalidInput("the problem has arms; items are for Problem.ranking(...)")
+            has = "arms" if self._kind.name == "arms" else f"decisions of kind {self._kind.name!r}"
+            raise InvalidInput(f"the problem has {has}; items are for Problem.ranking(...)")
         return self._kind.catalogue
 
     # --- what is known ------------------------------------------------------------------------
@@ -563,7 +592,7 @@ class Agent:
         oldest open one was made (None: none is open); refused: calls of update that were;
         out_of_range: rewards outside their ranges; features_over_norm: contexts with features
         beyond `feature_norm`; value: f of the average (None where there is no f); drift: how far
-        the regression's kept inverse was off when it was last computed afresh (None where none is).
+        the regression's kept inverse was off when it was last computed afresh (0 where none is).
         """
         with self._lock:
             self._recover()
@@ -609,6 +638,7 @@ class Agent:
         return drift
 
     def _warn_of_drift(self) -> None:
+        self._check_at = self._ledger.answered + _NOW_AND_THEN
         if not self._mends or "drift" in self._warned:
             return
         drift = self._policy.drift(self._state)

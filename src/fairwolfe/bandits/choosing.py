@@ -23,7 +23,7 @@ from fairwolfe.bandits.optimism import (
 )
 from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.brief import short
-from fairwolfe.core.contexts import Arms, arms
+from fairwolfe.core.contexts import arms
 from fairwolfe.core.decision import NOTHING, Choice, Info
 from fairwolfe.core.kinds import require_kind
 from fairwolfe.core.problem import Problem
@@ -287,7 +287,7 @@ class LinearBandit(ABC):
         With `look`, a slope and the doubt, the choice says what `tally` needs of <slope, r>.
         """
         problem = state.problem
-        given = context if type(context) is Arms else arms(context, problem)
+        given = arms(context, problem)
         g = vector_of("direction", direction, problem)
         numbers = np.empty(_SEEN + 1 + g.size if estimate else _SEEN + 1)
         estimates = state.oracle.estimates(given)

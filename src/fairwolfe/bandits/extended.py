@@ -10,6 +10,7 @@ import numpy as np
 
 from fairwolfe.bandits.choosing import vector_of
 from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.brief import short
 from fairwolfe.core.contexts import Bilinear, arms
 from fairwolfe.core.decision import Choice
 from fairwolfe.core.problem import Problem
@@ -126,11 +127,16 @@ class Extended:
         self, state: ExtendedState, choice: Choice, direction: Vector, observation: Vector
     ) -> ExtendedState:
         """Let the policy learn the reward <direction, r>, in place where it can."""
-        x, probability = choice.evidence
-        if x.shape != (state.problem.dimension,):
+        d = state.problem.dimension
+        try:
+            x, probability = choice.evidence
+            fits = x.dtype == np.float64 and x.shape == (d,) and bool(np.isfinite(x).all())
+        except (TypeError, ValueError, AttributeError):
+            x, probability, fits = None, None, False
+        if not (fits and (probability is None or isinstance(probability, float))):
             raise InvalidInput(
-                f"the evidence of the choice has {x.size} features; the problem has "
-                f"{state.problem.dimension}"
+                f"the evidence of the choice is {short(choice.evidence, 80)}; it holds {d} "
+                "features, and a probability or None"
             )
         g = vector_of("direction", direction, state.problem)
         reward = vector_of("reward", observation, state.problem)

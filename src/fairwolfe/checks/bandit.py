@@ -9,6 +9,7 @@ import numpy as np
 from fairwolfe.checks.playing import (
     PLAYER_CHECKS,
     Player,
+    can_be_stored,
     checks_of,
     directed,
     refuses,
@@ -96,7 +97,11 @@ def treats_per_arm_contexts_as_their_flat_form(base: Any, rng: np.random.Generat
         rows = np.kron(np.eye(n_arms), x)
         a = base.act(one, kind_of(split).read(PerArm(x)), g, stream(t, "checks"))
         b = base.act(other, kind_of(flat).read(rows), g, stream(t, "checks"))
-        require(a.action == b.action, f"arm {a.action} instead of {b.action} in round {t + 1}")
+        require(
+            a.action == b.action,
+            f"arm {a.action} instead of {b.action} in round {t + 1} of a PerArm problem: heed "
+            "n_arms and per_arm of the context, or raise InvalidInput in init for problem.n_arms",
+        )
         if a.probability is not None:
             off = abs(a.probability - b.probability)
             require(off <= 1e-10, f"the probability is off by {off} in round {t + 1}")
@@ -106,7 +111,7 @@ def treats_per_arm_contexts_as_their_flat_form(base: Any, rng: np.random.Generat
 
 BASE_CHECKS: list[Check] = [
     is_a_value,
-    *checks_of(player_of, *PLAYER_CHECKS, takes_any_number_of_arms),
+    *checks_of(player_of, *PLAYER_CHECKS, can_be_stored, takes_any_number_of_arms),
     follows_any_direction,
     refuses_vectors_of_another_length,
     treats_per_arm_contexts_as_their_flat_form,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe.checks.playing import PLAYER_CHECKS, Player, checks_of, directed, same
+from fairwolfe.checks.playing import PLAYER_CHECKS, Player, can_be_stored, checks_of, directed, same
 from fairwolfe.checks.promise import Check, is_a_value, is_refused, require
 from fairwolfe.checks.rounds import bad_contexts, bad_rewards, decides
 from fairwolfe.core.kinds import Answer, Kind, kind_of
@@ -106,5 +106,5 @@ def _player(base: Any) -> Player:
     return directed(base, problem, direction)
 
 
-ANY_BASE_CHECKS: list[Check] = [is_a_value, *checks_of(_player, *PLAYER_CHECKS)]
+ANY_BASE_CHECKS: list[Check] = [is_a_value, *checks_of(_player, *PLAYER_CHECKS, can_be_stored)]
 """Of bandits for kinds of decision that are not built in."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from functools import wraps
 from typing import Any, NamedTuple
 
@@ -20,12 +20,15 @@ from fairwolfe.checks.rounds import (
     contexts,
     exposure_of,
     key,
+    parts_of,
     rewards,
     spoil,
 )
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.kinds import Kind, kind_of
+from fairwolfe.core.packing import pack, unpack
 from fairwolfe.core.problem import Problem
+from fairwolfe.core.protocols import Stored
 from fairwolfe.core.streams import stream
 from fairwolfe.errors import ConformanceError, InvalidInput
 
@@ -33,11 +36,13 @@ __all__ = [
     "PLAYER_CHECKS",
     "Player",
     "arrays",
+    "can_be_stored",
     "checks_of",
     "directed",
     "refuses",
     "refuses_bad_contexts",
     "refuses_bad_rewards",
+    "require_storable",
     "same",
     "takes_any_number_of_arms",
 ]
@@ -209,6 +214,9 @@ def learns(player: Player, rng: np.random.Generator) -> None:
         choice = player.act(state, context, rng)
         reward = rewards(player.problem, choice.action, rng)
         before, kept, given = deepcopy(state), deepcopy(choice), deepcopy(reward)
+        for array in arrays(choice.evidence):
+            shared = any(np.shares_memory(array, part) for part in parts_of(context))
+            require(not shared, "the evidence shares memory with the context: copy it")
         spoil(context)  # the caller may reuse its arrays at once
         state = player.update(state, choice, reward)
         changed |= not same(state, before)
@@ -231,6 +239,36 @@ def takes_any_number_of_arms(player: Player, rng: np.random.Generator) -> None:
         if n_arms == 1 and choice.probability is not None:
             require(choice.probability == 1.0, "the only arm has a probability below 1")
         state = player.update(state, choice, rewards(player.problem, choice.action, rng))
+
+
+def can_be_stored(player: Player, rng: np.random.Generator) -> None:
+    """A choice teaches the same after its evidence went through bytes, and the state is made of
+    what a file can hold: NamedTuples of arrays, or objects with `dump` and `load`.
+    """
+    state = player.learned(rng, 10)
+    for context in contexts(player.problem, rng, 5):
+        choice = player.act(state, context, rng)
+        reward = rewards(player.problem, choice.action, rng)
+        (evidence,) = unpack(pack((choice.evidence,)))
+        plain = player.update(deepcopy(state), replace(choice, evidence=evidence), reward)
+        state = player.update(state, choice, reward)
+        require(same(state, plain), "evidence read back from bytes gave another state")
+    require_storable(state)
+
+
+def require_storable(part: Any, name: str = "state") -> None:
+    """Raise ConformanceError for a state that no file can hold."""
+    if isinstance(part, tuple) and hasattr(part, "_fields"):
+        for field, inner in zip(part._fields, part, strict=True):
+            if field not in ("plan", "problem", "params"):
+                require_storable(inner, f"{name}.{field}")
+        return
+    nothing = part is None or (isinstance(part, tuple) and not part)
+    require(
+        nothing or isinstance(part, (np.ndarray, Stored)),
+        f"{name} is a {type(part).__name__}, which cannot be saved: make it an array or a "
+        "NamedTuple of arrays, or give it dump and load",
+    )
 
 
 def learns_late(player: Player, rng: np.random.Generator) -> None:

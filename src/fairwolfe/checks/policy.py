@@ -13,6 +13,7 @@ from fairwolfe.checks.playing import (
     checks_of,
     refuses_bad_contexts,
     refuses_bad_rewards,
+    require_storable,
     same,
     takes_any_number_of_arms,
 )
@@ -119,7 +120,7 @@ def counts_the_rewards(policy: Any, rng: np.random.Generator) -> None:
 
 
 def learns_from_stored_decisions(policy: Any, rng: np.random.Generator) -> None:
-    """A decision read back from its bytes teaches the same."""
+    """A decision read back from its bytes teaches the same, and a file can hold the state."""
     player = player_of(policy)
     state = player.learned(rng)
     for context in contexts(player.problem, rng, 10):
@@ -129,6 +130,7 @@ def learns_from_stored_decisions(policy: Any, rng: np.random.Generator) -> None:
         other = player.update(deepcopy(state), stored, reward)
         state = player.update(state, decision, reward)
         require(same(state, other), "a decision read back from its bytes gave another state")
+    require_storable(state)
 
 
 def keeps_the_direction_of_a_linear_objective(policy: Any, rng: np.random.Generator) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from fairwolfe.checks.playing import (
     PLAYER_CHECKS,
     Player,
+    can_be_stored,
     checks_of,
     directed,
     refuses,
@@ -188,7 +189,7 @@ def _distance(one: Any, other: Any) -> float:
 
 RANKING_BASE_CHECKS: list[Check] = [
     is_a_value,
-    *checks_of(player_of_base, *PLAYER_CHECKS, treats_products_as_their_flat_form),
+    *checks_of(player_of_base, *PLAYER_CHECKS, can_be_stored, treats_products_as_their_flat_form),
     follows_any_direction_of_items,
     refuses_directions_of_another_length,
     shows_what_may_be_shown,

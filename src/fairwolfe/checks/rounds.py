@@ -22,6 +22,7 @@ __all__ = [
     "decides",
     "exposure_of",
     "key",
+    "parts_of",
     "rewards",
     "spoil",
     "vector",
@@ -73,12 +74,16 @@ def vector(problem: Problem, action: Any, feedback: Any, exposure: str) -> Vecto
     return kind_of(problem).observe(action, feedback).reward
 
 
+def parts_of(context: Any) -> list[Any]:
+    """The arrays of a context."""
+    parts = (context.user, context.items) if isinstance(context, Bilinear) else (context,)
+    return [part for part in parts if isinstance(part, np.ndarray)]
+
+
 def spoil(context: Any) -> None:
     """What a caller does who uses the arrays of the context again."""
-    parts = (context.user, context.items) if isinstance(context, Bilinear) else (context,)
-    for part in parts:
-        if isinstance(part, np.ndarray):
-            part[:] = np.nan
+    for part in parts_of(context):
+        part[:] = np.nan
 
 
 def key(action: Any) -> Any:

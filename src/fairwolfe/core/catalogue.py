@@ -23,6 +23,7 @@ __all__ = [
     "Catalogue",
     "candidates",
     "find",
+    "fitting",
     "id_list",
     "item_features",
     "sizes",
@@ -82,6 +83,19 @@ def sizes(problem: Problem) -> tuple[int, int]:
     return pair if isinstance(pair, tuple) else (1, pair)
 
 
+def fitting(given: Candidates, problem: Problem) -> Candidates:
+    """Checked candidates as they are, or an error where they were checked for another problem."""
+    p, q = sizes(problem)
+    inside = given.ids.size and given.ids[0] >= 0 and given.ids[-1] < (problem.n_items or 0)
+    if given.user.shape == (p,) and given.items.shape == (q, given.ids.size) and inside:
+        return given
+    raise InvalidInput(
+        f"the context was read for another problem: it has {given.user.size} user and "
+        f"{len(given.items)} item features of {given.ids.size} items, and this problem {p} and {q} "
+        f"of {problem.n_items}; give the features themselves"
+    )
+
+
 def candidates(
     context: Any,
     problem: Problem,
@@ -93,7 +107,7 @@ def candidates(
 ) -> Candidates:
     """Check a context against the problem; one that has been checked is returned as it is."""
     if isinstance(context, Candidates):
-        return context
+        return fitting(context, problem)
     user, items = _features(context, problem, catalogue)
     kept = _is_user(context)
     ids, places = catalogue.ids, NONE

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fairwolfe.core.problem import Problem, real_array
 from fairwolfe.errors import InvalidInput
 
-__all__ = ["Arms", "Bilinear", "PerArm", "arms"]
+__all__ = ["Arms", "Bilinear", "PerArm", "arms", "fitting"]
 
 Array = NDArray[np.float64]
 
@@ -71,10 +71,20 @@ class Arms(NamedTuple):
         return f"the features of arm {row} go up to {np.abs(self.features[row]).max():.4g}"
 
 
+def fitting(given: Arms, problem: Problem) -> Arms:
+    """A checked context as it is, or an error where it was checked for another problem."""
+    if given.features.shape[1] == problem.dimension and given.per_arm == bool(problem.n_arms):
+        return given
+    raise InvalidInput(
+        f"the context was read for another problem: it has {given.features.shape[1]} features, and "
+        f"this problem {problem.dimension}; give the features themselves"
+    )
+
+
 def arms(context: Any, problem: Problem) -> Arms:
     """Check a context against the problem; one that has been checked is returned as it is."""
     if isinstance(context, Arms):
-        return context
+        return fitting(context, problem)
     if isinstance(context, PerArm) != (problem.n_arms is not None):
         raise InvalidInput(
             f"the context is a {type(context).__name__} and n_arms of the problem is "

@@ -65,7 +65,7 @@ class Decision(Brief):
 
     def place(self) -> tuple[str, int]:
         """The token of the agent that made it, and its number there; -1 where it has none."""
-        token, _, digits = self.id.rpartition("-")
+        token, _, digits = str(self.id).rpartition("-")
         number = int(digits) if digits.isdecimal() and len(digits) <= _DIGITS else -1
         return token, number
 
@@ -101,7 +101,8 @@ class Decision(Brief):
 
     def to_bytes(self) -> bytes:
         """Versioned MessagePack with a check sum, for a log or another process; never pickle."""
-        return pack((self.id, self.t, self.action, self.probability, self.evidence))
+        stated = None if self.probability is None else float(self.probability)
+        return pack((self.id, self.t, self.action, stated, self.evidence))
 
     def explain(self) -> list[dict[str, Any]]:
         """Of a ranking, slot by slot: what made the item's score, and its rank without fairness.

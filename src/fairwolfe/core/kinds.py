@@ -103,7 +103,7 @@ class Kind(ABC):
         named in `outside`; one that is a million ranges away raises InvalidInput.
         """
         if options:
-            raise InvalidInput(f"{' and '.join(options)} are for rankings; give the reward alone")
+            raise InvalidInput(f"{' and '.join(options)}: for rankings only; give the reward alone")
         answer, names = self.observe(action, reward), list(self.problem.rewards)
         low, high = self.problem.low, self.problem.high
         beyond = np.maximum(low - answer.reward, answer.reward - high) / (high - low)
@@ -122,6 +122,13 @@ class Kind(ABC):
                 "number, or the problem another range"
             )
         return answer._replace(outside=outside)
+
+    allowed: ClassVar[str] = "see `Kind.allows`"
+    """What may be chosen, in words."""
+
+    def allows(self, given: Any, action: Any) -> bool:
+        """Whether an action may be chosen in a checked context."""
+        return True
 
     # --- what f sees --------------------------------------------------------------------------
 
@@ -145,6 +152,10 @@ class Kind(ABC):
     def joined(self, size: int | None) -> tuple[int, int]:
         """(first, stop): coordinates that joined after a decision with `size` coordinates."""
         return 0, 0
+
+    def reach(self, action: Any) -> int:
+        """No coordinate of an action is at this place or beyond, but for the rewards."""
+        return 0
 
     def caught_up(self, followed: Vector, running: Vector) -> Vector:
         """A direction from a decision, with that of today for coordinates that joined since."""

@@ -28,7 +28,7 @@ __all__ = [
 
 V = TypeVar("V")
 
-_OWN = ("arms", "ranking")  # kinds that a problem has by itself
+_OWN = ("", "arms", "ranking")  # kinds that a problem has by itself: its items say which
 _FEW = 16  # numbers that Python has looked at before NumPy has begun
 
 
@@ -126,13 +126,13 @@ class Problem:
                 )
             self._set("n_items", items)
             self._set("n_slots", slots)
-        own = "arms" if self.n_items is None else "ranking"
-        if not isinstance(self.kind, str) or (self.kind in _OWN and self.kind != own):
+        if not isinstance(self.kind, str):
             raise InvalidInput(
-                f"kind is {self.kind!r} and n_items is {self.n_items}; leave kind out for arms and "
-                "rankings, or give the name of another kind of decision"
+                f"kind is {self.kind!r}; leave it out for arms and rankings, or give the name of "
+                "another kind of decision"
             )
-        self._set("kind", self.kind or own)
+        if self.kind in _OWN:
+            self._set("kind", "arms" if self.n_items is None else "ranking")
         if self.n_arms is not None:
             self._set("n_arms", whole_number("n_arms", self.n_arms))
         self._set("rewards", self._checked_rewards())

@@ -44,7 +44,6 @@ __all__ = [
     "Meets",
     "Mends",
     "Mixed",
-    "Names",
     "Objective",
     "Oracle",
     "Policy",
@@ -170,7 +169,13 @@ class Base(Protocol[S]):
         """Validate and allocate."""
 
     def act(self, state: S, context: Any, direction: Vector, rng: np.random.Generator) -> Choice:
-        """Choose; only reads the state. The context has been read by the kind of the problem."""
+        """Choose; only reads the state.
+
+        The context has been read by the kind of the problem. For arms it is an `Arms`: `features`
+        (n_arms, d), or (1, d) with `per_arm`, `n_arms` and `row(arm)`; for rankings `Candidates`:
+        `user` (p,), `items` (q, n), one column for each, `ids` and `pinned`. What the evidence
+        keeps of it is copied, since the caller may use its arrays again.
+        """
 
     def update(self, state: S, choice: Choice, direction: Vector, observation: Any) -> S:
         """Learn; may write into the arrays of the state that it consumes."""
@@ -374,14 +379,6 @@ class Reads(Protocol):
 
     def kind(self, state: Any) -> Any:
         """The kind of decision, with the current items."""
-
-
-@runtime_checkable
-class Names(Protocol):
-    """A policy that can give a decision its id as it makes it."""
-
-    def decide(self, state: Any, context: Any, rng: np.random.Generator, id: str) -> Decision:
-        """`act`, under this id."""
 
 
 @runtime_checkable

@@ -55,10 +55,10 @@ class Arms(Kind):
 
     def read(self, context: Any, **options: Any) -> contexts.Arms:
         """A row of features for each arm, or a PerArm or Bilinear context."""
-        if type(context) is contexts.Arms:
-            return context
         if options:
             raise InvalidInput("candidates, blocked and pinned are for rankings; leave them out")
+        if type(context) is contexts.Arms:
+            return contexts.fitting(context, self.problem)
         if type(context) is np.ndarray and context.dtype == _FLOAT and context.flags.carray:
             shape = context.shape
             if len(shape) == 2 and shape[1] == self._n_columns and shape[0] > 0:
@@ -70,7 +70,7 @@ class Arms(Kind):
 
     def observe(self, action: Any, feedback: Any) -> Answer:
         """A reward vector in the order of the problem."""
-        if type(feedback) is Answer:
+        if type(feedback) is Answer and feedback.reward.shape == self.low.shape:
             return feedback
         vector = self._vector(feedback)
         if place_in_box(vector, self.low, self.high) == NOT_FINITE:
@@ -109,6 +109,12 @@ class Arms(Kind):
                 f"{', '.join(self.problem.rewards)}, or a mapping by name"
             )
         return vector if vector.flags.carray else vector.copy()
+
+    allowed: ClassVar[str] = "return the number of an arm of the context, a whole number"
+
+    def allows(self, given: contexts.Arms, action: Any) -> bool:
+        whole = isinstance(action, (int, np.integer)) and not isinstance(action, bool)
+        return whole and 0 <= action < given.n_arms
 
     # --- for the conformance checks -------------------------------------------------------------
 

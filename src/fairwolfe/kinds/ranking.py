@@ -12,7 +12,15 @@ import numpy as np
 
 from fairwolfe.core.arrays import IntVector, Vector
 from fairwolfe.core.brief import short
-from fairwolfe.core.catalogue import NONE, Candidates, Catalogue, candidates, id_list, sizes
+from fairwolfe.core.catalogue import (
+    NONE,
+    Candidates,
+    Catalogue,
+    candidates,
+    fitting,
+    id_list,
+    sizes,
+)
 from fairwolfe.core.contexts import Bilinear
 from fairwolfe.core.feedback import Shown
 from fairwolfe.core.kinds import Answer, Kind
@@ -113,7 +121,12 @@ class Ranking(Kind):
         options: `candidates` and `blocked`, ids; `pinned`, slot -> id.
         """
         if type(context) is Candidates:
-            return context
+            if options:
+                raise InvalidInput(
+                    f"the context has been read, and {' and '.join(options)} cannot be added; give "
+                    "them with the features themselves"
+                )
+            return fitting(context, self.problem)
         items = self._kept
         if type(context) is np.ndarray and not options and items.shape[1]:
             plain = context.dtype == np.float64 and context.flags.carray
@@ -130,14 +143,16 @@ class Ranking(Kind):
         if not fits or action.shape != (self.n_slots,):
             raise InvalidInput(
                 f"the action is {short(action, 80)}, of another problem; rankings have "
-                f"{self.n_slots} ids here"
+                f"{self.n_slots} ids here, an int64 array"
             )
         return np.ascontiguousarray(action)
 
     def observe(self, action: Any, feedback: Any) -> Answer:
         """A Shown: by slot, what was exposed and what it earned."""
         if type(feedback) is Answer:
-            return feedback
+            if feedback.reward.size == self.problem.n_objectives:
+                return feedback
+            feedback = feedback.observation  # items have come since it was read
         return self._answer(action, arrays(feedback, self.n_slots, self.n_rewards), "")
 
     def _answer(self, action: Any, shown: Shown, outside: str) -> Answer:
@@ -244,6 +259,22 @@ class Ranking(Kind):
         """Items that came after the decision: it says nothing of them."""
         stop = self.problem.n_items or 0
         return (stop if size is None else min(size - self.n_rewards, stop)), stop
+
+    allowed: ClassVar[str] = (
+        "return ids of different candidates as an int64 array, one for each slot, pinned items in "
+        "theirs"
+    )
+
+    def allows(self, given: Candidates, action: Any) -> bool:
+        if type(action) is not np.ndarray or action.dtype != np.int64:
+            return False
+        shown = action.tolist() if action.shape == (self.n_slots,) else []
+        right = len(set(shown)) == self.n_slots and set(shown) <= set(given.ids.tolist())
+        pins = given.pinned.tolist()
+        return right and all(row < 0 or given.ids[row] == shown[j] for j, row in enumerate(pins))
+
+    def reach(self, action: IntVector) -> int:
+        return int(action.max()) + 1
 
     def caught_up(self, followed: Vector, running: Vector) -> Vector:
         old = followed.size - self.n_rewards

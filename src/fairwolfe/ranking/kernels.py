@@ -392,9 +392,9 @@ def take_in(
     absorb: the address of `absorb_items`; limit: of |user (x) row|^2, else WILD.
 
     items, seen (slots,), user (p,), rewards (slots, rewards), kept (q, n_items): the features of
-    all items, or (q, 0) where rows (slots, q) has those of the ranking; exposed, shown (n_items,),
-    slots (2, slots), gram, inverse (1, d, d), theta, moment (1, rewards, d), params (1,),
-    counters (5,).
+    all items, or without columns where rows (slots, q) has those of the ranking; exposed,
+    shown (n_items,), slots (2, slots), gram, inverse (1, d, d), theta, moment (1, rewards, d),
+    params (1,), counters (5,).
     """
     square = 0.0
     for a in range(user.size):

@@ -15,7 +15,7 @@ import numpy as np
 
 from fairwolfe.core.arrays import IntMatrix, IntVector, Matrix, Vector
 from fairwolfe.core.brief import short
-from fairwolfe.core.catalogue import Candidates, Catalogue, sizes
+from fairwolfe.core.catalogue import Candidates, Catalogue, fitting, sizes
 from fairwolfe.core.decision import Choice, Info
 from fairwolfe.core.feedback import Shown
 from fairwolfe.core.kinds import require_kind
@@ -240,8 +240,9 @@ class Ranker(Settings):
         With `look`, a slope like the direction and the doubt, the choice says what `tally` needs.
         """
         problem = state.problem
-        given = context
-        if type(context) is not Candidates:
+        if type(context) is Candidates:
+            given = fitting(context, problem)
+        else:
             given = Ranking(problem, self.catalogue(state)).read(context)
         n, slots = given.ids.size, problem.n_slots or 0
         g = np.ascontiguousarray(direction, dtype=np.float64)
@@ -374,7 +375,8 @@ class Ranker(Settings):
         self, state: RankState, choice: Choice, shown: Shown, known: int
     ) -> tuple[Any, ...]:
         """What `take_in` takes. Evidence may come from bytes that anybody wrote."""
-        evidence, items, problem = choice.evidence, choice.action, state.problem
+        evidence, problem = choice.evidence, state.problem
+        items = np.ascontiguousarray(choice.action)
         if not isinstance(evidence, tuple) or not 2 <= len(evidence) <= _OLDEST:
             raise self._wild(state, choice)
         user, rows = evidence[:2]

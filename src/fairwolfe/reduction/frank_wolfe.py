@@ -18,12 +18,13 @@ import numpy as np
 from fairwolfe.core.arrays import IntVector, Matrix, Vector
 from fairwolfe.core.brief import short
 from fairwolfe.core.decision import Choice, Decision
-from fairwolfe.core.kinds import Answer, Kind, kind_of, require_kind
+from fairwolfe.core.kinds import Kind, kind_of, require_kind
 from fairwolfe.core.problem import Problem, all_finite
 from fairwolfe.core.protocols import (
     Base,
     Compiled,
     Decides,
+    Policy,
     Repairs,
     ScalarPolicy,
     Tuned,
@@ -91,6 +92,10 @@ class FrankWolfe:
             raise InvalidInput(
                 f"{self.base!r} takes no direction: it is a policy for one reward; give "
                 f"FrankWolfe(objective, Extended({self.base!r}))"
+            )
+        if keeps(self.base, Policy) and not keeps(self.base, Base):
+            raise InvalidInput(
+                f"{self.base!r} is a policy already; give a bandit for one reward, such as LinUCB()"
             )
         if self.memory is not None and not (np.isfinite(self.memory) and self.memory > 0.0):
             raise InvalidInput(f"memory is {self.memory!r}; give a half-life in decisions, or None")
@@ -174,6 +179,8 @@ class FrankWolfe:
         if slope is not None:
             asked["look"] = kind.aligned(slope, given), plan.watch.doubt
         choice = base.act(state.base, given, aimed, rng, **asked)
+        if not plan.commits:
+            self._check_choice(plan, given, choice)
         info = choice.info
         trail = Trail(
             choice.evidence,
@@ -186,11 +193,30 @@ class FrankWolfe:
         probability = None if plan.smoothing.averaged else choice.probability
         return Decision(id, n, choice.action, probability, trail, info)
 
+    @staticmethod
+    def _check_choice(plan: Plan, given: Any, choice: Any) -> None:
+        """What a base in Python returned."""
+        if not isinstance(choice, Choice):
+            raise InvalidInput(
+                f"{plan.base!r} returned {short(choice, 80)} from act; return fw.Choice(action, "
+                "probability, evidence)"
+            )
+        if not plan.kind.allows(given, choice.action):
+            raise InvalidInput(
+                f"{plan.base!r} chose {short(choice.action, 80)}, which may not be chosen here; "
+                f"{plan.kind.allowed}"
+            )
+        p = choice.probability
+        if not (p is None or (isinstance(p, (int, float)) and 0.0 < p <= 1.0)):
+            raise InvalidInput(
+                f"{plan.base!r} gave the probability {p!r:.80}; give a number above 0 and at most "
+                "1, or None where it is unknown"
+            )
+
     def update(self, state: State, decision: Decision, feedback: Any) -> State:
         """Average the reward vector in and let the base learn from it: both or neither."""
         plan, kind = state.plan, state.plan.kind
-        answer = feedback if type(feedback) is Answer else kind.observe(decision.action, feedback)
-        observation, reward, _ = answer
+        observation, reward, _ = kind.observe(decision.action, feedback)
         evidence, rho, followed, outlook, first, stop = self._recalled(state, decision, reward)
         choice = Choice(decision.action, decision.probability, evidence)
         tallied = plan.watch.tally(state.live, outlook, observation, decision.id)
@@ -239,7 +265,11 @@ class FrankWolfe:
         n = reward.size
         if not (size is None or (type(size) is int and 0 < size <= n)):
             raise _foreign(decision)
-        first, stop = plan.none_joined if size == n else plan.kind.joined(size)
+        first, stop = plan.none_joined
+        if size != n:
+            first, stop = plan.kind.joined(size)
+            if first < plan.kind.reach(decision.action):  # it shows what joined later
+                raise _foreign(decision)
         if (rho is None) == plan.optimistic or (followed is None and plan.extended):
             raise _foreign(decision)
         if isinstance(followed, np.ndarray) and followed.ndim == 1 and followed.size < n:

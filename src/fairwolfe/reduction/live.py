@@ -125,6 +125,8 @@ class Watch:
         """
         if seen is None:
             return _NOTHING if windows.slope is None else None
+        if not self.plan.certifies:
+            raise InvalidInput(f"the evidence of decision {what!r} is of another policy")
         pair = isinstance(seen, tuple) and len(seen) == 2 and type(seen[0]) is int
         if pair and isinstance(seen[1], np.ndarray) and seen[1].dtype == np.float64:
             if seen[0] != windows.serial:
@@ -141,7 +143,8 @@ class Watch:
         with suppress(Exception):
             windows.gather(*self.certificate(z, self._step(age)))
         forget = self.plan.forget
-        windows.advance(self.kind.extent, 1.0 / forget if forget > 0.0 else np.inf)
+        with suppress(Exception):  # a kind of somebody else may raise too
+            windows.advance(self.kind.extent, 1.0 / forget if forget > 0.0 else np.inf)
 
     def certificate(self, z: Vector, step: float) -> tuple[float, Vector]:
         """a and b with f(s) <= a + <b, s> for every s; with Moreau smoothing b is grad f_t(z)."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from fairwolfe.core.arrays import Cube, IntMatrix, IntVector, Matrix, Vector
 from fairwolfe.core.catalogue import sizes
+from fairwolfe.core.protocols import Undirected
 from fairwolfe.environments.rankings import (
     RankingArrays,
     RankingWorld,
@@ -225,7 +226,8 @@ class CompiledRankings:
     @staticmethod
     def why_not(policy: FrankWolfe, environment: Any) -> str | None:
         """The part that keeps a run out of this loop, or None."""
-        if not isinstance(policy.base, Ranker):
+        undirected = isinstance(policy.base, Undirected) and not policy.base.needs_direction
+        if not isinstance(policy.base, Ranker) or undirected:
             return f"the base {type(policy.base).__name__}"
         if not isinstance(environment, RankingWorld):
             return f"the environment {type(environment).__name__}"

@@ -75,8 +75,9 @@ class Following:
     def rounds(self, state: State, normals: Cube) -> Rounds:
         """The next rounds, as many as there are normals."""
         plan, gradient = state.plan, self.gradient
+        n = len(normals)
         times = np.minimum(np.arange(state.t, state.t + len(normals)), plan.age(1 << 62))
-        mixes = [plan.smoothing.mix(t) for t in times.tolist()]
+        mixes = [plan.smoothing.mix(t) for t in times.tolist()] if self.samples else np.ones(n)
         return Rounds(
             gradient=gradient.address if gradient else 0,
             params=gradient.params if gradient else np.empty(0),

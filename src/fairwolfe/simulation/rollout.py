@@ -85,6 +85,8 @@ def simulate(
             f"{type(policy).__name__} has no objective of its own; pass objective= to say what is "
             "measured"
         )
+    if not isinstance(measured, Concave):
+        raise InvalidInput(f"the objective is {measured!r:.80}; give one of fw.objectives")
     policy = playing
     lateness = by_either_name(lateness, service)
     if not (lateness is None or isinstance(lateness, Lateness)):
