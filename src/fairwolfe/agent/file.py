@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from fairwolfe.core import expressions
 from fairwolfe.core.folders import whole_file
 from fairwolfe.core.problem import Problem, all_finite
-from fairwolfe.core.protocols import Policy, Stored
+from fairwolfe.core.protocols import Policy, Restored, Stored
 from fairwolfe.core.restoring import need, require, room
 from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput
 
@@ -148,7 +148,7 @@ def _compare(name: str, part: Array | Stored, given: Array) -> None:
 
 def _tell_restored(state: Any, name: str) -> None:
     if isinstance(state, tuple) and hasattr(state, "_fields"):
-        if hasattr(state, "restored"):
+        if isinstance(state, Restored):
             try:
                 state.restored()
             except IncompatibleState as error:

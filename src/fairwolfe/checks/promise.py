@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fairwolfe.core.arrays import Vector
-from fairwolfe.core.protocols import Sized
+from fairwolfe.core.protocols import Exemplary, Sized
 from fairwolfe.core.registry import classes, import_class
 from fairwolfe.errors import ConformanceError, InvalidInput
 
@@ -31,13 +31,12 @@ def examples_of(subject: Any) -> tuple[Any, ...]:
     """An instance itself, or the instances that a class shows."""
     if not isinstance(subject, type):
         return (subject,)
-    make = getattr(subject, "examples", None)
-    if make is None:
+    if not isinstance(subject, Exemplary):
         raise InvalidInput(
             f"{subject.__name__} has no examples(); give it a classmethod that returns a tuple of "
             "instances, or check an instance"
         )
-    made = tuple(make())
+    made = tuple(subject.examples())
     if not made:
         raise InvalidInput(f"{subject.__name__}.examples() is empty; return at least one instance")
     return made

@@ -33,6 +33,7 @@ __all__ = [
     "Decides",
     "Directs",
     "Environment",
+    "Exemplary",
     "Factorised",
     "Forecasts",
     "Foresees",
@@ -55,6 +56,7 @@ __all__ = [
     "Regresses",
     "Repairs",
     "Reports",
+    "Restored",
     "Retargets",
     "ScalarPolicy",
     "Sized",
@@ -534,6 +536,22 @@ class Supports(Protocol):
 
     def support(self, world: Any, direction: Vector) -> tuple[float, Vector]:
         """max <direction, z> over that set, and its maximiser."""
+
+
+@runtime_checkable
+class Restored(Protocol):
+    """A part of a state that cannot continue from any arrays."""
+
+    def restored(self) -> None:
+        """Raise IncompatibleState, after arrays have been read into it, where it cannot."""
+
+
+@runtime_checkable
+class Exemplary(Protocol):
+    """A class that shows instances of itself, which differ, to the conformance checks."""
+
+    def examples(self) -> Iterable[Any]:
+        """At least one."""
 
 
 @runtime_checkable
