@@ -22,7 +22,7 @@ _MOST_OPEN = 2**33  # decisions, which take a gigabyte of bits
 class Numbers(NamedTuple):
     """The numbers that were issued under an earlier token: from `first` to below `end`.
 
-    `beyond`: whether later ones count too. They do after a load: whoever saved the file went on
+    `beyond`: whether later ones count too. They do after a load: whoever saved the file continued
     under its token until it ended, and what it decided then the loaded state has not seen.
     """
 

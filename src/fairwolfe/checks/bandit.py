@@ -15,13 +15,13 @@ from fairwolfe.checks.playing import (
     refuses,
     takes_any_number_of_arms,
 )
-from fairwolfe.checks.promise import Check, is_a_value, require
+from fairwolfe.checks.promise import Check, has, is_a_value, require
 from fairwolfe.checks.rounds import contexts, rewards
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.contexts import PerArm
 from fairwolfe.core.kinds import kind_of
 from fairwolfe.core.problem import Problem
-from fairwolfe.core.protocols import Compiled, KeepsArmsApart, Regresses, has
+from fairwolfe.core.protocols import Compiled, KeepsArmsApart, Regresses
 from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput
 

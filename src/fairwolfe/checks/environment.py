@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe.checks.promise import Check, is_a_value, is_refused, require
+from fairwolfe.checks.promise import Check, has, is_a_value, is_refused, require
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.contexts import Bilinear
 from fairwolfe.core.feedback import Shown, totals
 from fairwolfe.core.kinds import kind_of
 from fairwolfe.core.problem import Problem
-from fairwolfe.core.protocols import Bounded, Supports, has
+from fairwolfe.core.protocols import Bounded, Supports
 from fairwolfe.core.streams import stream
 from fairwolfe.errors import ConformanceError
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe.checks.promise import Check, is_a_value, is_refused, length, require, steepest
+from fairwolfe.checks.promise import Check, has, is_a_value, is_refused, length, require, steepest
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.problem import Problem
-from fairwolfe.core.protocols import Bends, Mixed, Sized, has
+from fairwolfe.core.protocols import Bends, Mixed, Sized
 from fairwolfe.errors import ConformanceError, NoProx
 
 __all__ = ["OBJECTIVE_CHECKS"]

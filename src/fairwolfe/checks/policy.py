@@ -17,7 +17,7 @@ from fairwolfe.checks.playing import (
     same,
     takes_any_number_of_arms,
 )
-from fairwolfe.checks.promise import Check, is_a_value, length, require
+from fairwolfe.checks.promise import Check, has, is_a_value, length, require
 from fairwolfe.checks.rounds import contexts, decides, exposure_of, rewards, vector
 from fairwolfe.core.decision import Decision
 from fairwolfe.core.problem import Problem
@@ -30,7 +30,6 @@ from fairwolfe.core.protocols import (
     Reduces,
     Sized,
     Undirected,
-    has,
 )
 from fairwolfe.core.registry import load
 

@@ -14,7 +14,16 @@ from fairwolfe.core.protocols import Exemplary, Sized
 from fairwolfe.core.registry import classes, import_class
 from fairwolfe.errors import ConformanceError, InvalidInput
 
-__all__ = ["Check", "examples_of", "is_a_value", "is_refused", "length", "require", "steepest"]
+__all__ = [
+    "Check",
+    "examples_of",
+    "has",
+    "is_a_value",
+    "is_refused",
+    "length",
+    "require",
+    "steepest",
+]
 
 Check = Callable[[Any, np.random.Generator], None]
 
@@ -25,6 +34,11 @@ def require(condition: bool, broken: str) -> None:
     """Raise ConformanceError with the sentence unless the condition holds."""
     if not condition:
         raise ConformanceError(broken)
+
+
+def has(subject: Any, power: Any) -> bool:
+    """Whether a subject has a power; unlike isinstance it leaves the other methods in sight."""
+    return isinstance(subject, power)
 
 
 def examples_of(subject: Any) -> tuple[Any, ...]:

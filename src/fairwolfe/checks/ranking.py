@@ -18,13 +18,13 @@ from fairwolfe.checks.playing import (
     same,
 )
 from fairwolfe.checks.policy import ANY_POLICY_CHECKS, player_of
-from fairwolfe.checks.promise import Check, is_a_value, require
+from fairwolfe.checks.promise import Check, has, is_a_value, require
 from fairwolfe.checks.rounds import contexts, rewards
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.contexts import Bilinear
 from fairwolfe.core.kinds import kind_of
 from fairwolfe.core.problem import Problem
-from fairwolfe.core.protocols import Compiled, HoldsItems, has
+from fairwolfe.core.protocols import Compiled, HoldsItems
 from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput
 

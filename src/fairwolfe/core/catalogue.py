@@ -71,10 +71,11 @@ class Candidates(NamedTuple):
 
     def largest(self) -> str:
         """Which features are the largest, in words."""
-        row = int(np.abs(self.items).max(axis=0).argmax())
-        return (
-            f"the features of item {self.ids[row]} go up to {np.abs(self.items[:, row]).max():.4g}"
-        )
+        each, user = np.abs(self.items).max(axis=0), np.abs(self.user).max()
+        row = int(each.argmax())
+        if user > each[row]:
+            return f"the features of the user go up to {user:.4g}"
+        return f"the features of item {self.ids[row]} go up to {each[row]:.4g}"
 
 
 def sizes(problem: Problem) -> tuple[int, int]:

@@ -200,9 +200,9 @@ class Kind(ABC):
     def is_action(self, context: Any, action: Any) -> bool:
         """Whether an action can be taken in a context that has not been read yet."""
 
+    @abstractmethod
     def actions(self, context: Any, rng: np.random.Generator) -> list[Any]:
         """Every action that can be taken in such a context, or some of them."""
-        raise InvalidInput(f"{type(self).__name__} does not list its actions")
 
 
 def kind_of(problem: Problem) -> Kind:

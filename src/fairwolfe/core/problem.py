@@ -242,7 +242,7 @@ class Problem:
         return np.ascontiguousarray(ranges.T / (self.n_slots or 1))
 
     def coordinate(self, reward: str) -> int:
-        """Where a user-side reward stands in the reward vector."""
+        """The place of a user-side reward in the reward vector."""
         if reward not in self.rewards:
             raise InvalidInput(
                 f"there is no reward {reward!r}; {did_you_mean(reward, self.rewards)}"

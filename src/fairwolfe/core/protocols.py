@@ -65,7 +65,6 @@ __all__ = [
     "Supports",
     "Tuned",
     "Undirected",
-    "has",
     "keeps",
 ]
 
@@ -563,11 +562,6 @@ class Stored(Protocol):
 
     def load(self, saved: NDArray[np.uint8]) -> None:
         """Become what was dumped."""
-
-
-def has(subject: Any, power: Any) -> bool:
-    """Whether a subject has a power; unlike isinstance it leaves the other methods in sight."""
-    return isinstance(subject, power)
 
 
 def keeps(subject: Any, contract: Any) -> bool:

@@ -129,7 +129,7 @@ class Kernel(Generic[P, R]):
 
     @property
     def address(self) -> int:
-        """Where the machine code of the declared signature stands in *this* process.
+        """The address of the machine code of the declared signature in *this* process.
 
         An address of user space is below 2**53, so it is exact in the float64 `params` of another
         kernel. It means nothing in another process: never store or pickle it.

@@ -184,7 +184,7 @@ class Watch:
             why = why or windows.refusal
             at_most = windows.bound(delta) if not why else None
             if at_most is not None and at_most < value:
-                # With answers that come as promptly from every context this is rare bad luck.
+                # With answers that come as promptly from every context this is rare.
                 at_most, why = None, f"f is above what the last decisions would say, {at_most:.4g}"
             if at_most is not None and not at_most < reached:
                 at_most, why = None, "the ranges of the rewards alone say as much so far"

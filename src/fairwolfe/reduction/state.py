@@ -54,7 +54,7 @@ class Plan:
 
     @cached_property
     def compass(self) -> Compass | None:
-        """What gives the direction; None for a base that does not look at it."""
+        """What gives the direction; None for a base that does not use it."""
         base = self.base
         return None if isinstance(base, Undirected) and not base.needs_direction else Compass(self)
 

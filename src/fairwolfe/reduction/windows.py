@@ -166,7 +166,7 @@ class Windows(NamedTuple):
         if numbers[N] < numbers[PLANNED]:
             return
         planned, intercept = numbers[PLANNED], numbers[INTERCEPT]
-        if self.gathered[0] > 0.0:  # else the old certificate serves on, or one is waited for
+        if self.gathered[0] > 0.0:  # else the old certificate continues, or the first is waited for
             slope = self.gathered[2:] / self.gathered[0]
             intercept = self.gathered[1] / self.gathered[0]
             planned = planned if _FIRST < planned >= longest else 2.0 * planned
