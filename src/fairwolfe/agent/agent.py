@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import logging
@@ -11,9 +10,10 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from importlib.metadata import version
+from itertools import islice
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
@@ -22,15 +22,19 @@ from fairwolfe.agent import file as agent_file
 from fairwolfe.agent.file import arrays_of, filled
 from fairwolfe.agent.ledger import Entry, Ledger
 from fairwolfe.core.arrays import IntVector, Vector
+from fairwolfe.core.batch import Batch
 from fairwolfe.core.catalogue import Catalogue, item_features, whole_ids
 from fairwolfe.core.decision import Decision
+from fairwolfe.core.feedback import Shown
 from fairwolfe.core.interrupts import uninterrupted
-from fairwolfe.core.kinds import Answer, Kind, kind_of
+from fairwolfe.core.kinds import Answer, Answers, Kind, Stack, kind_of
+from fairwolfe.core.packing import pack, unpack
 from fairwolfe.core.problem import Problem, whole_number
 from fairwolfe.core.protocols import (
+    ActsInBatches,
     Averages,
     Compiled,
-    Foresees,
+    Expects,
     HasItems,
     Mends,
     Pursues,
@@ -39,13 +43,14 @@ from fairwolfe.core.protocols import (
     Reports,
     Retargets,
 )
-from fairwolfe.core.streams import stream
+from fairwolfe.core.streams import Numbered
 from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput, NumericalFailure
 from fairwolfe.kernels.compile import ready
 from fairwolfe.kernels.limits import row_limit
 from fairwolfe.kinds import Ranking
 from fairwolfe.objectives import Concave
 from fairwolfe.ranking.policies import as_policy
+from fairwolfe.reduction.batches import each as batches_each
 from fairwolfe.reduction.frank_wolfe import FrankWolfe
 from fairwolfe.reduction.live import Live
 
@@ -54,6 +59,8 @@ __all__ = ["Agent"]
 _ROUNDING = 1.0 + 1e-9  # features that were scaled to the norm exceed it by less than this
 _DRIFT = 1e-6  # of the kept inverse between two refreshes; more is worth a warning
 _NOW_AND_THEN = 1024  # answers between two looks at the drift
+_MOST_NODES = 2**32 - 1
+_AT_ONCE = 256  # decisions that may expire with one that is made
 _FORK_SECONDS = 10.0  # how long a fork waits for an agent that another thread is using
 
 logger = logging.getLogger("fairwolfe")
@@ -63,6 +70,10 @@ logger.addHandler(logging.NullHandler())  # silent unless the application says o
 Pending: TypeAlias = tuple[Entry, int | None, int, int]
 """An answer that is being applied: its entry, t of the state before, and how many answers, and how
 many out of range, there are with it. Enough to finish, or to see that nothing has happened."""
+
+
+Leaving: TypeAlias = tuple[Entry, Decision, int]
+"""A decision that is being taken out of the open ones: its entry, how many were open with it."""
 
 
 class Before(NamedTuple):
@@ -90,7 +101,11 @@ class Agent:
     ----------
     policy: such as ``FrankWolfe(objective, base)``
     problem: what is decided, and the rewards with their ranges
-    seed: of the policy's draws, a whole number of at least 0
+    seed: of the policy's draws, a whole number of at least 0. Decision n draws the same numbers
+        whatever came before it
+    node: the number of the process, from 0 on: agents with one seed and other nodes draw others
+    expires: after so many further decisions one that has no feedback yet gets none any more: what
+        was expected of it is taken back, and feedback is refused. None: never
     items: for rankings, the features of the items by id, (n_items, features of an item): contexts
         then need the user alone
 
@@ -106,13 +121,18 @@ class Agent:
     (2, [0.5, 0.5], 0.5)
     """
 
+    _awaits: bool
     _before: Before | None
     _bound: Concave | None
     _check_at: int
     _commits: bool
+    _draws: Numbered
     _earned: Vector | None
+    _expires: int | None
     _forks: int
+    _issuing: Decision | None
     _kind: Kind
+    _leaving: Leaving | None
     _ledger: Ledger
     _limit: float
     _lock: threading.RLock
@@ -124,19 +144,29 @@ class Agent:
     _policy: Any
     _reads: bool
     _refused: int
-    _rng: np.random.Generator
     _state: Any
     _usual_norm: float
     _warm: bool
     _warned: set[str]
+    _young: dict[int, Decision]
 
     __slots__ = (*__annotations__, "__weakref__")
 
-    def __init__(self, policy: Any, problem: Problem, seed: int = 0, items: Any = None) -> None:
+    def __init__(
+        self,
+        policy: Any,
+        problem: Problem,
+        seed: int = 0,
+        items: Any = None,
+        *,
+        node: int = 0,
+        expires: int | None = None,
+    ) -> None:
         if not isinstance(problem, Problem):
             raise InvalidInput(f"the problem is {problem!r}; make it with Problem.arms(...)")
         made: Any = as_policy(policy)
-        self._rng = stream(seed, "policy")
+        self._expires = None if expires is None else whole_number("expires", expires)
+        self._draws = Numbered.of(seed, "policy", _node(node))
         state = made.init(problem)
         if items is not None:
             state = _with_items(made).keep_items(state, items)
@@ -147,7 +177,8 @@ class Agent:
         self._ledger = Ledger()
         self._out_of_range = self._refused = self._over_norm = self._forks = self._check_at = 0
         self._warned = set()
-        self._pending = self._before = None
+        self._pending = self._before = self._issuing = self._leaving = None
+        self._young = {}
         self._earned = None if isinstance(state, Averages) else np.zeros(problem.n_objectives)
         self._take(policy, problem, state)
         with _REGISTER[0]:
@@ -166,6 +197,7 @@ class Agent:
         self._reads, self._mends, self._limit, self._commits = reads, mends, limit, commits
         # `decide` is `act` under an id, unless a subclass has an `act` of its own.
         self._names = isinstance(policy, FrankWolfe) and type(policy).act is FrankWolfe.act
+        self._awaits = isinstance(policy, Expects)
         self._usual_norm = kind.problem.feature_norm * _ROUNDING
         self._warm = False
 
@@ -200,20 +232,38 @@ class Agent:
             options["pinned"] = pinned
         with self._lock:
             given = self._given(context, options)
-            if self._pending is not None or self._before is not None:
+            if self._unfinished():
                 self._recover()
             ledger = self._ledger
             if ledger.answered >= self._check_at:
                 self._warn_of_drift()
-            number = ledger.issued
-            decision = self._decided(given)
+            number = self._draws.number = ledger.issued
+            decision, made = self._decided(given)
             if ledger.issued != number:  # a function of the user has asked the agent meanwhile
-                return decision.issued(ledger.issue(), ledger.answered)
+                decision, made = self._decided(given)
+                number = ledger.issued
+            if self._awaits:
+                self._issuing = decision
+                if made is None:
+                    self._state = self._policy.expect(self._state, decision)
+                else:
+                    self._policy.expect_made(self._state, decision, made)
             ledger.issued = number + 1
+            self._issuing = None
+            if self._expires is not None:
+                self._young[number] = decision
+                self._expire_old()
             return decision
 
-    def _decided(self, given: Any) -> Decision:
-        """A state that has become useless is rebuilt, not silently, and asked once more."""
+    def _unfinished(self) -> bool:
+        """Whether an interrupt has left something half done."""
+        return not (self._pending is self._before is self._issuing is self._leaving is None)
+
+    def _decided(self, given: Any) -> tuple[Decision, Any]:
+        """A decision, and the rows that it is made of, where it has any.
+
+        A state that has become useless is rebuilt, not silently, and asked once more.
+        """
         try:
             return self._named(given)
         except NumericalFailure:
@@ -227,46 +277,111 @@ class Agent:
             )
             return self._named(given)
 
-    def _named(self, given: Any) -> Decision:
+    def _named(self, given: Any) -> tuple[Decision, Any]:
         """A decision under the next id."""
         id, policy = self._ledger.next_id(), self._policy
         if self._names:
-            decision: Decision = policy.decide(self._state, given, self._rng, id)
-            return decision
-        made = policy.act(self._state, given, self._rng)
+            decided: tuple[Decision, Any] = policy.decide(self._state, given, self._draws, id)
+            return decided
+        made = policy.act(self._state, given, self._draws.generator())
         if not isinstance(made, Decision):
             raise InvalidInput(
                 f"{policy!r} returned {made!r:.80} from act; return fw.Decision('', t, action, "
                 "probability, evidence)"
             )
-        return made.issued(id, self._ledger.answered)
+        return made.issued(id, self._ledger.answered), None
 
-    def act_many(self, contexts: Iterable[Any], advance: bool = False) -> list[Decision]:
-        """Decide for many contexts before any feedback can come.
+    def act_many(
+        self,
+        contexts: Any,
+        advance: bool | None = None,
+        *,
+        candidates: Any = None,
+        blocked: Any = None,
+        pinned: Any = None,
+    ) -> Sequence[Decision]:
+        """Decide for many contexts at once: the decisions of `act` for each in turn.
 
-        All decisions are made from the current state. With `advance` each is made as if
-        those before it had earned what is estimated of them, so that a batch spreads over the
-        rewards instead of repeating one direction; the agent itself moves with feedback only.
-        (Policies whose choice does not depend on the averages have nothing to advance.)
+        The decisions are a `Batch`, by column, where the policy decides in a kernel. Each counts as
+        open for the next where the policy anticipates.
+
+        Parameters
+        ----------
+        contexts: a list of contexts; or one array, (contexts, arms, features), or (users, features)
+            where the agent keeps the items' features
+        advance: None as above; True: each counts for the next also with anticipate=False, within
+            this call; False: all are made from the state before the call
+        candidates, blocked, pinned: as in `act`, for all contexts, or a list with those of each
         """
         if not self._warm:
             self.warm()
         if not isinstance(contexts, Iterable):
             raise InvalidInput(f"the contexts are {contexts!r:.80}; give a list of contexts")
-        decided: list[Decision] = []
+        if not (advance is None or isinstance(advance, bool)):
+            raise InvalidInput(f"advance is {advance!r}; give None, True or False")
+        given = contexts if isinstance(contexts, np.ndarray) else list(contexts)
+        options = _options(len(given), candidates=candidates, blocked=blocked, pinned=pinned)
+        if len(given) == 0:
+            return []
         with self._lock:
-            given = [self._given(context, {}) for context in contexts]
+            stack = self._stack(given, options)
             self._recover()
-            policy, state, rng = self._policy, self._state, self._rng
-            foresees = advance and isinstance(policy, Foresees)
-            for one in given:
-                if foresees:
-                    decision, state = policy.foresee(state, one, rng)
-                else:
-                    decision = policy.act(state, one, rng)
-                decided.append(decision)
-            ledger = self._ledger
-            return [decision.issued(ledger.issue(), ledger.answered) for decision in decided]
+            ledger, policy = self._ledger, self._policy
+            first = self._draws.number = ledger.issued
+            if not (self._names and isinstance(policy, ActsInBatches)):
+                return self._each(stack)
+            batch = policy.act_batch(self._state, stack, self._draws, advance)
+            if ledger.issued != first:  # a function of the user has asked the agent meanwhile
+                first = self._draws.number = ledger.issued
+                batch = policy.act_batch(self._state, stack, self._draws, advance)
+            if isinstance(batch, Batch):
+                made: Sequence[Decision] = batch.issued(ledger.token, first, ledger.answered)
+            else:
+                made = [
+                    one.issued(f"{ledger.token}-{first + i}", ledger.answered)
+                    for i, one in enumerate(batch)
+                ]
+            self._issue(made, first)
+            return made
+
+    def _issue(self, made: Sequence[Decision], first: int) -> None:
+        """Decisions made together are open from now on; whole or not at all."""
+
+        def work() -> None:
+            self._state = self._policy.expect_batch(self._state, made)
+            self._ledger.issued = first + len(made)
+
+        uninterrupted(work)
+        if self._expires is not None:
+            for i, decision in enumerate(made):
+                self._young[first + i] = decision
+            self._expire_old()
+
+    def _each(self, stack: Stack) -> list[Decision]:
+        """For policies without batches, one by one."""
+        decided = []
+        for i in range(stack.rows):
+            self._draws.number = number = self._ledger.issued
+            decision, _ = self._decided(
+                self._kind.single(stack, i) if self._reads else stack.given[i]
+            )
+            if self._awaits:
+                self._state = self._policy.expect(self._state, decision)
+            self._ledger.issued = number + 1
+            decided.append(decision)
+        return decided
+
+    def _stack(self, contexts: Any, options: list[dict[str, Any]]) -> Stack:
+        """Contexts in a row, read and judged; under the lock, since items may change."""
+        if options and not self._reads:
+            raise InvalidInput(
+                f"{self._policy!r} takes contexts as they are, without candidates, blocked and "
+                "pinned; use a policy that has `kind`, such as FrankWolfe"
+            )
+        stack = self._kind.read_many(contexts, options)
+        if not stack.norm <= self._usual_norm:
+            self._judge_norm(stack)
+        return stack if self._reads else stack._replace(given=list(contexts))
 
     def _given(self, context: Any, options: dict[str, Any]) -> Any:
         """The context, read and judged; under the lock, since items may change."""
@@ -323,7 +438,7 @@ class Agent:
             options["clicked"] = clicked
         with self._lock:
             try:
-                if self._pending is not None or self._before is not None:
+                if self._unfinished():
                     self._recover()
                 entry = self._ledger.entry(decision)
                 answer = self._heard(decision, reward, options)
@@ -335,11 +450,16 @@ class Agent:
                 raise
         self._in_peace(lambda: self._apply_all([decision], [answer]))
 
-    def update_many(self, decisions: Iterable[Decision], rewards: Iterable[Any]) -> None:
+    def update_many(self, decisions: Iterable[Decision], rewards: Any) -> None:
         """`update` for each pair in turn; if one of them is refused, none is applied.
 
         The reward of a ranking is a `Shown`, or a mapping that may hold "exposed" and "clicked".
+        Rewards may be one array (decisions, rewards), or for rankings a `Shown` of arrays
+        (decisions, slots) and (decisions, slots, rewards); with a `Batch` they are one kernel call.
         """
+        if isinstance(decisions, Batch) and self._names:
+            self._counted(lambda: self._fold(decisions, rewards))
+            return
         for name, many in (("decisions", decisions), ("rewards", rewards)):
             if not isinstance(many, Iterable):
                 raise InvalidInput(f"the {name} are {many!r:.80}; give a list of them")
@@ -361,6 +481,47 @@ class Agent:
             self._counted(lambda: self._apply_all(made, answers))
         else:
             self._in_peace(lambda: self._apply_all(made, answers))
+
+    def _fold(self, batch: Batch, rewards: Any) -> None:
+        """`update_many` of a batch."""
+        if not isinstance(rewards, Iterable):
+            raise InvalidInput(f"the rewards are {rewards!r:.80}; give a list of them")
+        if not isinstance(rewards, (np.ndarray, Shown)):
+            rewards = list(rewards)
+        count = len(rewards[0]) if isinstance(rewards, Shown) else len(rewards)
+        if count != len(batch):
+            raise InvalidInput(f"{len(batch)} decisions have {count} rewards; give one for each")
+        if not count:
+            return
+        with self._lock:
+            self._recover()
+            ledger = self._ledger
+            beyond = ledger.entries(batch)
+            answers = self._kind.hear_many(batch.actions, rewards)
+            together = isinstance(answers, Answers) and not beyond and self._commits
+            if not together:
+                each = batches_each(self._kind, batch, answers)
+                self._in_peace(lambda: self._apply_all(list(batch), each))
+                return
+            if answers.outside:
+                self._warn_outside(answers.words)
+            arrays = self._arrays()
+            before = Before(self._state, arrays, ledger.copy(), self._out_of_range, None)
+
+            def work() -> None:
+                try:
+                    self._state = self._policy.fold(self._state, batch, answers)
+                except BaseException:
+                    self._before = before
+                    self._recover()
+                    raise
+                ledger.mark_batch(batch, ledger.answered + len(batch))
+                self._out_of_range += answers.outside
+                if self._expires is not None:
+                    for number in range(batch.first, batch.first + len(batch)):
+                        self._young.pop(number, None)
+
+            uninterrupted(work)
 
     def _in_peace(self, work: Callable[[], None]) -> None:
         """For policies that learn in Python, where an interrupt could come between two lines."""
@@ -412,6 +573,9 @@ class Agent:
         self._pending = pending = (entry, t, ledger.answered + 1, outside)
         try:
             given = answer if self._reads else answer.observation
+            if entry[1] is not None and self._names:
+                # It was made after the file was written: this state has never expected it.
+                decision = self._policy.unawaited(decision)
             self._state = self._policy.update(state, decision, given)
             if self._earned is not None:
                 self._earned += answer.reward
@@ -426,11 +590,21 @@ class Agent:
         entry, _, answered, outside = pending
         self._ledger.mark(entry, answered)
         self._out_of_range = outside
+        if self._expires is not None:
+            self._young.pop(entry[0], None)
         self._pending = None
 
     def _recover(self) -> None:
-        """Make whole what an interrupt left: one answer is finished, a batch taken back."""
-        before, pending = self._before, self._pending
+        """Make whole what an interrupt left: one answer is finished, a batch taken back, a decision
+        that nobody has received is open no more.
+        """
+        before, pending, issuing = self._before, self._pending, self._issuing
+        if issuing is not None:
+            if self._names and issuing.number == self._ledger.issued:
+                self._policy.take_back(self._state, issuing)
+            self._issuing = None
+        if self._leaving is not None:
+            self._finish_leaving(*self._leaving)
         if before is not None:
             kept = before.arrays
             self._state = before.state if kept is None else filled(before.state, kept)
@@ -443,18 +617,60 @@ class Agent:
                 self._finish(pending)
             self._pending = None
 
+    def expire(self, decision: Decision) -> None:
+        """A decision gets no feedback any more: what was expected of it is taken back, and feedback
+        is refused from now on.
+        """
+        with self._lock:
+            self._recover()
+            entry = self._ledger.entry(decision)
+            if entry[1] is not None:
+                raise InvalidInput(
+                    f"decision {decision.id!r} was made after the file that this agent was loaded "
+                    "from, so nothing is expected of it; give its feedback, or leave it"
+                )
+            self._leave(entry, decision)
+
+    def _expire_old(self) -> None:
+        """Under the lock, after a decision was made."""
+        last = self._ledger.issued - 1 - (self._expires or 0)
+        for number in [n for n in islice(self._young, _AT_ONCE) if n <= last]:
+            decision = self._young[number]
+            self._leave(self._ledger.entry(decision), decision)
+
+    def _leave(self, entry: Entry, decision: Decision) -> None:
+        """Under the lock."""
+        self._leaving = leaving = (entry, decision, self._waiting())
+        self._finish_leaving(*leaving)
+
+    def _waiting(self) -> int:
+        """How many decisions the policy counts as open."""
+        return self._state.open if self._names else 0
+
+    def _finish_leaving(self, entry: Entry, decision: Decision, before: int) -> None:
+        """Once more does no harm."""
+        if self._awaits and self._waiting() == before:
+            self._state = self._policy.withdraw(self._state, decision)
+        self._ledger.expire(entry)
+        self._young.pop(entry[0], None)
+        self._leaving = None
+
     def _heard(self, decision: Decision, reward: Any, options: dict[str, Any]) -> Answer:
         """What the policy learns from; warned of before anything is written, since a warning may
         have been made an error.
         """
         answer = self._kind.hear(decision.action, reward, **options)
-        if answer.outside and "rewards" not in self._warned:
+        if answer.outside:
+            self._warn_outside(answer.outside)
+        return answer
+
+    def _warn_outside(self, words: str) -> None:
+        if "rewards" not in self._warned:
             self._warn_once(
                 "rewards",
-                f"{answer.outside}, and exploration rests on it: it is learnt as it is, and "
+                f"{words}, and exploration rests on it: it is learnt as it is, and "
                 "agent.out_of_range counts such rewards (reported once)",
             )
-        return answer
 
     def _warn_once(self, about: str, text: str) -> None:
         with self._lock:
@@ -588,8 +804,9 @@ class Agent:
     def stats(self) -> dict[str, Any]:
         """Counters for a log or a dashboard.
 
-        t, open: decisions with and without feedback; oldest_open: how many decisions ago the
-        oldest open one was made (None: none is open); refused: calls of update that were;
+        t, open, expired: decisions with feedback, without, and those that get none any more;
+        oldest_open: how many decisions ago the oldest open one was made (None: none is open);
+        refused: calls of update that were;
         out_of_range: rewards outside their ranges; features_over_norm: contexts with features
         beyond `feature_norm`; value: f of the average (None where there is no f); drift: how far
         the regression's kept inverse was off when it was last computed afresh (0 where none is).
@@ -599,6 +816,7 @@ class Agent:
             return {
                 "t": self._ledger.answered,
                 "open": self._ledger.open,
+                "expired": self._ledger.expired,
                 "oldest_open": self._ledger.oldest_open,
                 "refused": self._refused,
                 "out_of_range": self._out_of_range,
@@ -688,8 +906,12 @@ class Agent:
                 "refused": self._refused,
                 "over_norm": self._over_norm,
                 "warned": sorted(self._warned),
-                "generator": self._rng.bit_generator.state,
+                "draws": list(self._draws.key),
+                "expires": self._expires,
             }
+            if self._young:
+                young = tuple(decision.to_bytes() for decision in self._young.values())
+                kept["young"] = np.frombuffer(pack(young), dtype=np.uint8)
         return text, arrays | kept
 
     @classmethod
@@ -723,14 +945,15 @@ class Agent:
     ) -> Agent:
         text, arrays = content
         if seed is not None:
-            stream(seed)  # a bad one is refused as such, not as a fault of the file
+            Numbered.of(seed)  # a bad one is refused as such, not as a fault of the file
         with agent_file.refusals(path):
             problem = Problem.from_json(json.dumps(text["problem"]))
             rebuilt = agent_file.policy_of(text["policy"], policy, path)
             kept = {name: arrays.pop(name) for name in ("answered", "recovered")}
-            earned = arrays.pop("earned", None)
+            earned, young = arrays.pop("earned", None), arrays.pop("young", None)
             agent = cls.__new__(cls)
-            agent._start(rebuilt, problem, _refilled(rebuilt, problem, arrays, earned))
+            state = _refilled(rebuilt, problem, arrays, earned, text.get("lacks", ()))
+            agent._start(rebuilt, problem, state)
             agent._ledger = Ledger.loaded(text["ledger"], kept)
             if agent._earned is not None:
                 agent_file.fill("earned", agent._earned, earned)
@@ -743,10 +966,15 @@ class Agent:
             for name in ("out_of_range", "refused", "over_norm"):
                 setattr(agent, f"_{name}", whole_number(name, text[name], 0))
             agent._warned = agent_file.words("warned", text["warned"])
-            agent._rng = stream(0, "policy")
-            agent_file.set_generator(agent._rng, text["generator"])
+            agent._draws = Numbered(agent_file.key("draws", text["draws"]))
             if seed is not None:
-                agent._rng = _continued(text["generator"], seed, "load")
+                agent._draws = agent._draws.apart(seed, "load")
+            expires = text["expires"]
+            agent._expires = None if expires is None else whole_number("expires", expires)
+            for data in () if young is None else unpack(young.tobytes()):
+                decision = Decision.from_bytes(data)
+                agent._ledger.entry(decision)
+                agent._young[decision.number] = decision
         return agent
 
     def __reduce__(self) -> NoReturn:
@@ -785,7 +1013,7 @@ def _after_fork_in_child() -> None:
         agent._lock = threading.RLock()
         agent._recover()
         agent._ledger.fork()
-        agent._rng = _continued(agent._rng.bit_generator.state, agent._forks, "fork")
+        agent._draws = agent._draws.apart(agent._forks, "fork")
 
 
 if hasattr(os, "register_at_fork"):
@@ -796,10 +1024,30 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-def _continued(state: Any, seed: int, why: str) -> np.random.Generator:
-    """A stream of its own that continues from a generator's state."""
-    digest = hashlib.sha256(json.dumps(state, default=np.ndarray.tolist).encode()).hexdigest()
-    return stream(seed, "policy", why, digest)
+def _node(given: Any) -> int:
+    node = whole_number("node", given, 0)
+    if node > _MOST_NODES:
+        raise InvalidInput(
+            f"node is {node}; give the number of the process, from 0 to {_MOST_NODES:,}"
+        )
+    return node
+
+
+def _options(rows: int, **given: Any) -> list[dict[str, Any]]:
+    """What each of the contexts was given besides; empty where none was given anything."""
+    options: list[dict[str, Any]] = [{} for _ in range(rows)]
+    for name, values in given.items():
+        if values is None:
+            continue
+        by_row = not isinstance(values, Mapping) and isinstance(values, Sequence | np.ndarray)
+        by_row = by_row and len(values) > 0 and not isinstance(values[0], (int, np.integer, str))
+        if by_row and len(values) != rows:
+            raise InvalidInput(f"{name} has {len(values)} lists for {rows} contexts; give one each")
+        for i in range(rows):
+            value = values[i] if by_row else values
+            if value is not None and (name == "candidates" or len(value) > 0):
+                options[i][name] = value
+    return options if any(options) else []
 
 
 def _outside() -> int:
@@ -828,12 +1076,21 @@ def _with_items(policy: Any) -> HasItems:
     return policy
 
 
-def _refilled(policy: Any, problem: Problem, arrays: dict[str, Any], earned: Any = None) -> Any:
-    """A state of the policy that holds these arrays; earned: sums that the agent keeps beside."""
+def _refilled(
+    policy: Any,
+    problem: Problem,
+    arrays: dict[str, Any],
+    earned: Any = None,
+    lacks: Iterable[str] = (),
+) -> Any:
+    """A state of the policy that holds these arrays; earned: sums that the agent keeps beside;
+    lacks: names that an older file may not have.
+    """
 
     def make() -> Any:
         if isinstance(policy, HasItems):
             return policy.resume(problem, arrays)
         return policy.init(problem)
 
-    return agent_file.rebuilt(make, problem, arrays, 0 if earned is None else earned.nbytes)
+    beside = 0 if earned is None else earned.nbytes
+    return agent_file.rebuilt(make, problem, arrays, beside, lacks)

@@ -12,7 +12,7 @@ import math
 import os
 import re
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, BinaryIO, TypeVar
 
@@ -24,6 +24,7 @@ from fairwolfe.core.folders import whole_file
 from fairwolfe.core.problem import Problem, all_finite
 from fairwolfe.core.protocols import Policy, Restored, Stored
 from fairwolfe.core.restoring import need, require, room
+from fairwolfe.core.streams import Numbered
 from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput
 
 __all__ = [
@@ -32,18 +33,18 @@ __all__ = [
     "arrays_of",
     "fill",
     "filled",
+    "key",
     "policy_of",
     "read",
     "read_from",
     "rebuilt",
     "refusals",
-    "set_generator",
     "words",
     "write",
     "write_to",
 ]
 
-FORMAT, VERSION = "fairwolfe agent", 2
+FORMAT, VERSION = "fairwolfe agent", 3
 _TEXT = "agent.json"
 _REBUILT = frozenset({"plan", "problem", "params"})  # made by `init`; may hold addresses
 _MAGIC = b"PK\x03\x04"
@@ -88,16 +89,23 @@ def _parts(state: Any, name: str) -> Iterator[tuple[str, Array | Stored]]:
 
 
 def rebuilt(
-    make: Callable[[], S], problem: Problem, arrays: Mapping[str, Array], beside: int = 0
+    make: Callable[[], S],
+    problem: Problem,
+    arrays: Mapping[str, Array],
+    beside: int = 0,
+    lacks: Iterable[str] = (),
 ) -> S:
     """What `make` allocates for a problem, filled with these arrays and no larger than they are.
 
-    beside: bytes that the agent itself keeps.
+    beside: bytes that the agent itself keeps; lacks: names that stay as they are made where the
+    arrays do not have them.
     """
     with room(sum(array.nbytes for array in arrays.values()) + beside):
         need(problem.n_objectives)  # policy or agent keep the average of each reward
         state = make()
-    return filled(state, arrays)
+    fresh = dict(arrays_of(state)) if lacks else {}
+    kept = {name: fresh[name] for name in lacks if name in fresh and name not in arrays}
+    return filled(state, {**arrays, **kept})
 
 
 def filled(state: S, arrays: Mapping[str, Array]) -> S:
@@ -204,7 +212,9 @@ def read_from(file: BinaryIO, path: object) -> tuple[dict[str, Any], dict[str, A
             _refuse_sizes(archive, file.seek(0, os.SEEK_END))
             members = [one for one in archive.infolist() if one.filename != _TEXT]
             arrays = {one.filename[: -len(".npy")]: _array(archive, one) for one in members}
-            return _from_version_1(text, arrays) if text["version"] == 1 else (text, arrays)
+            if text["version"] == 1:
+                text, arrays = _from_version_1(text, arrays)
+            return _from_version_2(text) if text["version"] < VERSION else text, arrays
     except FairwolfeError:
         raise
     except Exception as error:  # a flipped bit can make the reader fail in any way
@@ -223,10 +233,10 @@ def _text(archive: zipfile.ZipFile, path: object) -> dict[str, Any]:
             text = json.loads(member.read(_LONGEST_TEXT))
     if not isinstance(text, dict) or text.get("format") != FORMAT:
         raise InvalidInput(f"{path} is not the file of an agent; give one that Agent.save wrote")
-    if text.get("version") not in (1, VERSION) or isinstance(text["version"], bool):
+    if text.get("version") not in (1, 2, VERSION) or isinstance(text["version"], bool):
         raise IncompatibleState(
             f"{path} has format version {text.get('version')!r:.80} (written by fairwolfe "
-            f"{text.get('library')!s:.80}); this fairwolfe reads versions 1 and {VERSION}"
+            f"{text.get('library')!s:.80}); this fairwolfe reads versions 1 to {VERSION}"
         )
     return text
 
@@ -284,6 +294,22 @@ def _from_version_1(
     return {**text, "ledger": ledger, "refused": 0, "over_norm": 0}, arrays
 
 
+def _from_version_2(text: dict[str, Any]) -> dict[str, Any]:
+    """What version 3 has made of the text of a file of version 2.
+
+    Nothing expires in it, and open decisions do not count; draws go by the number of the decision,
+    so that those that follow are others.
+    """
+    state = json.dumps(text["generator"], sort_keys=True)
+    return {
+        **text,
+        "ledger": {**text["ledger"], "expired": 0},
+        "draws": list(Numbered.of(0, "policy", state).key),
+        "expires": None,
+        "lacks": ["state.waiting"],
+    }
+
+
 @contextmanager
 def refusals(path: object) -> Iterator[None]:
     """Within, what a file holds is put together; whatever fails is the fault of the file."""
@@ -308,15 +334,12 @@ def words(name: str, given: Any) -> set[str]:
     return set(given)
 
 
-def set_generator(rng: np.random.Generator, state: Any) -> None:
-    """Let a generator continue from a saved state, if it is one of its own."""
-    try:
-        rng.bit_generator.state = state
-        kept = json.loads(json.dumps(rng.bit_generator.state, default=np.ndarray.tolist)) == state
-    except Exception as error:  # NumPy's setters trust what they are given
-        raise InvalidInput(f"generator is {state!r:.200}, which is none: {error}") from error
-    if not kept:
-        raise InvalidInput(f"generator is {state!r:.200}, which is none")
+def key(name: str, given: Any) -> tuple[int, int]:
+    """The two whole numbers of 64 bits that make draws by number."""
+    pair = given if isinstance(given, list) and len(given) == 2 else [None]
+    if all(type(one) is int and 0 <= one < 2**64 for one in pair):
+        return pair[0], pair[1]
+    raise InvalidInput(f"{name} is {given!r:.200}; it is two whole numbers below 2**64")
 
 
 def policy_of(text: str, given: Any, path: object) -> Any:

@@ -1,4 +1,4 @@
-"""`Ledger`: which decisions were made, and which have had their feedback; each at most once."""
+"""`Ledger`: which decisions were made, and which have had their feedback or have expired."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fairwolfe.core.batch import Batch
 from fairwolfe.core.decision import Decision
 from fairwolfe.errors import IncompatibleState, InvalidInput
 
@@ -51,7 +52,7 @@ class Ledger:
     (1, 0)
     """
 
-    __slots__ = ("answered", "beyond", "earlier", "issued", "kept", "start", "token")
+    __slots__ = ("answered", "beyond", "earlier", "expired", "issued", "kept", "start", "token")
 
     def __init__(self) -> None:
         self.token = secrets.token_hex(8)
@@ -59,6 +60,7 @@ class Ledger:
         self.earlier: dict[str, Numbers] = {}  # by token
         self.issued = 0
         self.answered = 0
+        self.expired = 0  # that get no feedback any more
         # How many bytes were dropped, and the others: bit n % 8 of byte n // 8 is decision n's.
         # One attribute, so that no interrupt comes between the two.
         self.kept = (0, bytearray())
@@ -72,7 +74,7 @@ class Ledger:
     @property
     def open(self) -> int:
         """How many decisions wait for their feedback."""
-        return self.issued - self.answered + self.recovered
+        return self.issued - self.answered - self.expired + self.recovered
 
     @property
     def oldest_open(self) -> int | None:
@@ -131,16 +133,65 @@ class Ledger:
         if answered:
             raise InvalidInput(
                 f"the feedback for decision {decision.id!r} was given already; it counts once"
+                if not self.expired
+                else f"decision {decision.id!r} has had its feedback, which counts once, or it has "
+                "expired; leave it"
             )
         return entry
+
+    def entries(self, batch: Batch) -> bool:
+        """Judge decisions made together as `entry` judges one, and raise for the first that is
+        wrong; whether some of them were made after the file that was loaded.
+        """
+        first, stop = batch.first, batch.first + len(batch)
+        own = batch.token == self.token and self.start <= first and stop <= self.issued
+        if own and not self._bits(first, stop):
+            return False
+        tokens = [self.entry(decision)[1] for decision in batch]
+        return tokens.count(None) < len(tokens)
+
+    def mark_batch(self, batch: Batch, answered: int) -> None:
+        """Decisions made together are answered, the last the `answered`-th."""
+        first, stop = batch.first, batch.first + len(batch)
+        dropped, bits = self.kept
+        start, end = (first >> 3) - dropped, ((stop + 7) >> 3) - dropped
+        if len(bits) < end:
+            bits.extend(bytes(end - len(bits)))
+        marks = ((1 << (stop - first)) - 1) << (first & 7)
+        whole = int.from_bytes(bits[start:end], "little") | marks
+        bits[start:end] = whole.to_bytes(end - start, "little")
+        self.answered = answered
+        self._drop()
+
+    def _bits(self, first: int, stop: int) -> int:
+        """The marks of these decisions, as the bits of a number."""
+        dropped, bits = self.kept
+        start = (first >> 3) - dropped
+        if start < 0:
+            return 1  # what was dropped is marked
+        end = ((stop + 7) >> 3) - dropped
+        whole = int.from_bytes(bits[start:end], "little") >> (first & 7)
+        return whole & ((1 << (stop - first)) - 1)
 
     def mark(self, entry: Entry, answered: int) -> None:
         """The decision of this entry is answered, the `answered`-th. Twice does no harm."""
         number, token = entry
         if token is not None:
             self.beyond.setdefault(token, set()).add(number)
-            self.answered = answered
-            return
+        else:
+            self._set(number)
+        self.answered = answered
+
+    def expire(self, entry: Entry) -> None:
+        """The decision of this entry gets no feedback any more. Twice does no harm."""
+        dropped, bits = self.kept
+        place = (entry[0] >> 3) - dropped
+        known = place < 0 or (place < len(bits) and bits[place] >> (entry[0] & 7) & 1)
+        if not known:
+            self.expired += 1
+            self._set(entry[0])
+
+    def _set(self, number: int) -> None:
         dropped, bits = self.kept
         place = (number >> 3) - dropped
         if place < 0:
@@ -148,11 +199,16 @@ class Ledger:
         if place >= len(bits):
             bits.extend(bytes(place + 1 - len(bits)))
         bits[place] |= 1 << (number & 7)
-        self.answered = answered
-        if place == 0 and bits[0] == _FULL:
-            full = 1
-            while full < len(bits) and bits[full] == _FULL:
-                full += 1
+        if place == 0:
+            self._drop()
+
+    def _drop(self) -> None:
+        """Drop the leading bytes that are full."""
+        dropped, bits = self.kept
+        full = 0
+        while full < len(bits) and bits[full] == _FULL:
+            full += 1
+        if full:
             self.kept = (dropped + full, bits[full:])
 
     def copy(self) -> Ledger:
@@ -182,6 +238,7 @@ class Ledger:
             "start": self.start,
             "issued": self.issued,
             "answered": self.answered,
+            "expired": self.expired,
             "dropped": self.kept[0],
             "earlier": self.earlier,
             "beyond": {token: len(numbers) for token, numbers in self.beyond.items()},
@@ -198,6 +255,7 @@ class Ledger:
         ledger = cls()
         ledger.issued = _whole("issued", numbers["issued"])
         ledger.answered = _whole("answered", numbers["answered"])
+        ledger.expired = _whole("expired", numbers["expired"], ledger.issued)
         ledger.start = _whole("start", numbers["start"], ledger.issued)
         ledger.token = _token("token", numbers["token"])
         for token, given in _table("earlier", numbers["earlier"]):
@@ -236,11 +294,11 @@ class Ledger:
         marked = np.flatnonzero(np.unpackbits(bits, bitorder="little"))
         counted = 8 * dropped + marked.size + self.recovered
         last = 8 * dropped + int(marked[-1]) if marked.size else -1
-        if counted != self.answered or last >= self.issued or self.open > _MOST_OPEN:
+        if counted != self.answered + self.expired or last >= self.issued or self.open > _MOST_OPEN:
             raise IncompatibleState(
-                f"the ledger says that {self.answered} of {self.issued} decisions were answered, "
-                f"and marks {counted}, the last of them number {last}: the file is damaged or "
-                "forged"
+                f"the ledger says that {self.answered} of {self.issued} decisions were answered "
+                f"and {self.expired} have expired, and marks {counted}, the last of them number "
+                f"{last}: the file is damaged or forged"
             )
         self.kept = (dropped, bytearray(bits.tobytes()))
 

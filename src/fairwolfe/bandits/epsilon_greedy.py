@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, one_uniform
+from fairwolfe.bandits.choosing import CHOOSE, LinearBandit
 from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput
@@ -70,7 +70,7 @@ class EpsilonGreedy(LinearBandit):
     oracle: Regression | None = field(default=None, kw_only=True)
 
     choose = epsilon_greedy
-    draws = one_uniform
+    uniforms = 1
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.epsilon <= 1.0:

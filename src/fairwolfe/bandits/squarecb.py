@@ -9,7 +9,7 @@ from typing import Self
 
 import numpy as np
 
-from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, one_uniform
+from fairwolfe.bandits.choosing import CHOOSE, LinearBandit
 from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
@@ -169,7 +169,7 @@ class SquareCB(LinearBandit):
     delta: float = 0.05
     lipschitz: float | None = None
 
-    draws = one_uniform
+    uniforms = 1
 
     @property
     def choose(self) -> Kernel[..., int]:  # type: ignore[override]

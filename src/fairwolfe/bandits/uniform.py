@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from fairwolfe.bandits.choosing import CHOOSE, LinearBandit, one_uniform
+from fairwolfe.bandits.choosing import CHOOSE, LinearBandit
 from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.problem import Problem
 from fairwolfe.kernels.compile import kernel
@@ -57,7 +57,7 @@ class Uniform(LinearBandit):
     """
 
     choose = uniform_choice
-    draws = one_uniform
+    uniforms = 1
 
     @cached_property
     def regression(self) -> LinearOracle:

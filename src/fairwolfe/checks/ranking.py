@@ -179,11 +179,11 @@ def _distance(one: Any, other: Any) -> float:
     """Between the parts of the scores of two choices, if they are told."""
     if one is None or other is None:
         return 0.0
-    pairs = zip(one.columns().values(), other.columns().values(), strict=True)
     return max(
-        float(np.abs(a - b).max() / (1.0 + np.abs(b).max()))
-        for a, b in pairs
-        if a.dtype.kind == "f"
+        abs(a[name] - b[name]) / (1.0 + abs(b[name]))
+        for a, b in zip(one.rows(), other.rows(), strict=True)
+        for name in a
+        if isinstance(a[name], float)
     )
 
 

@@ -35,8 +35,7 @@ class Info(NamedTuple):
 NOTHING = Info()
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """What a base chose, with what probability (None: unknown), and what its update needs."""
 
     action: Action
@@ -105,25 +104,21 @@ class Decision(Brief):
         return pack((self.id, self.t, self.action, stated, self.evidence))
 
     def explain(self) -> list[dict[str, Any]]:
-        """Of a ranking, slot by slot: what made the item's score, and its rank without fairness.
+        """What made the score of what was chosen: of a ranking, slot by slot; of an arm, its own.
 
-        `value` is what it is estimated to earn, `exploration` the bonus for what is not known yet,
-        `fairness` the bonus for its exposure: their sum is the score. Known where the decision was
+        `value` is what it is estimated to earn along the direction, `exploration` the bonus for
+        what is not known yet; for items `fairness` is the bonus for exposure, and the sum of the
+        three is the score; their rank without fairness stands beside. Known where the decision was
         made, and not part of its bytes.
         """
         reasons = self.info.reasons
         if reasons is None:
             raise InvalidInput(
-                f"there is nothing to explain of decision {self.id!r}: only rankings say what made "
-                "them, in the process that made them"
+                f"there is nothing to explain of decision {self.id!r}: the policy does not say "
+                "what made it, or it was made in another process"
             )
-        columns = reasons.columns()
-        rows = zip(*(column.tolist() for column in columns.values()), strict=True)
-        items = np.asarray(self.action).tolist()
-        return [
-            {"item": item, **dict(zip(columns, row, strict=True))}
-            for item, row in zip(items, rows, strict=True)
-        ]
+        rows: list[dict[str, Any]] = reasons.rows()
+        return rows
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Decision:

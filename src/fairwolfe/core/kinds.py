@@ -8,7 +8,8 @@ ask the kind and never what it is, so that a new kind is one class and one regis
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -18,7 +19,7 @@ from fairwolfe.core.problem import Problem
 from fairwolfe.core.registry import load
 from fairwolfe.errors import InvalidInput
 
-__all__ = ["Answer", "Kind", "kind_of", "require_kind"]
+__all__ = ["Answer", "Answers", "Kind", "Stack", "kind_of", "require_kind"]
 
 _WILD = 1e6  # ranges: a reward that raises
 
@@ -35,6 +36,40 @@ class Answer(NamedTuple):
     observation: Any
     reward: Vector
     outside: str = ""
+
+
+class Answers(NamedTuple):
+    """Feedback to decisions made together that has been checked, by column.
+
+    observation: what a base learns from, with an axis more than that of an `Answer`
+    outside: how many of them have a reward out of its range
+    words: the first of these, in words
+    """
+
+    observation: Any
+    outside: int = 0
+    words: str = ""
+
+
+class Stack(NamedTuple):
+    """Contexts that were read together.
+
+    given: as `read` returns one, with an axis more; or a list of them, where they are not alike
+    norm: the largest of their norms
+    how: what `act_rows` is told besides
+    """
+
+    rows: int
+    given: Any
+    norm: float
+    how: Mapping[str, Any] = MappingProxyType({})
+
+    def largest(self) -> str:
+        """Which features are the largest, in words."""
+        if not isinstance(self.given, list):
+            return f"a context has features of norm {self.norm:.4g}"
+        row = max(range(self.rows), key=lambda i: self.given[i].norm)
+        return f"in context {row}, {self.given[row].largest()}"
 
 
 class Kind(ABC):
@@ -122,6 +157,46 @@ class Kind(ABC):
                 "number, or the problem another range"
             )
         return answer._replace(outside=outside)
+
+    # --- the gates, for many at once ------------------------------------------------------------
+
+    def read_many(self, contexts: Any, options: Sequence[Mapping[str, Any]] = ()) -> Stack:
+        """`read`, of contexts in a row, with what each was given besides; an error names the first
+        that is wrong.
+        """
+        given = []
+        for i, context in enumerate(contexts):
+            try:
+                given.append(self.read(context, **(options[i] if options else {})))
+            except InvalidInput as error:
+                raise InvalidInput(f"context {i}: {error}") from error
+        return self.stacked(given)
+
+    def stacked(self, given: list[Any]) -> Stack:
+        """Checked contexts in a row."""
+        return Stack(len(given), given, max((one.norm for one in given), default=0.0))
+
+    def single(self, stack: Stack, i: int) -> Any:
+        """One of them."""
+        return stack.given[i]
+
+    def hear_many(
+        self, actions: Any, rewards: Any, options: Sequence[Mapping[str, Any]] = ()
+    ) -> Answers | list[Answer]:
+        """`hear`, for decisions made together: by column, or a list where that cannot be; an error
+        names the first that is wrong.
+        """
+        answers = []
+        for i, (action, reward) in enumerate(zip(actions, rewards, strict=True)):
+            try:
+                answers.append(self.hear(action, reward, **(options[i] if options else {})))
+            except InvalidInput as error:
+                raise InvalidInput(f"answer {i}: {error}") from error
+        return self.together(answers)
+
+    def together(self, answers: list[Answer]) -> Answers | list[Answer]:
+        """Answers by column, where this kind has columns."""
+        return answers
 
     allowed: ClassVar[str] = "see `Kind.allows`"
     """What may be chosen, in words."""

@@ -19,9 +19,12 @@ from fairwolfe.core.decision import Choice, Decision
 from fairwolfe.core.problem import Problem
 
 __all__ = [
+    "ActsInBatches",
+    "ActsInRows",
     "Aimed",
     "Annotated",
     "Averages",
+    "Awaits",
     "Base",
     "Bends",
     "Bounded",
@@ -34,9 +37,10 @@ __all__ = [
     "Directs",
     "Environment",
     "Exemplary",
+    "Expects",
     "Factorised",
+    "FoldsRows",
     "Forecasts",
-    "Foresees",
     "Forgets",
     "HasItems",
     "HoldsItems",
@@ -301,6 +305,38 @@ class Forecasts(Protocol):
 
 
 @runtime_checkable
+class Awaits(Protocol):
+    """A base with a linear model, so that the sum of the features of its open decisions tells what
+    these are to earn.
+    """
+
+    def blocks(self, problem: Problem) -> tuple[int, int]:
+        """(blocks, features) of that sum; (0, 0) where the model is not linear after all."""
+
+
+@runtime_checkable
+class ActsInRows(Protocol):
+    """A base that decides in a kernel in which the direction is found too, for many contexts."""
+
+    commits: bool
+
+    def act_rows(self, state: Any, given: Any, course: Any, rng: Any, **asked: Any) -> Any:
+        """Choices in a row, the i-th `choice(i)`, and `done`, how many there are."""
+
+
+@runtime_checkable
+class FoldsRows(Protocol):
+    """A base that learns from many answers in a kernel."""
+
+    folds: bool
+
+    def fold_rows(
+        self, state: Any, actions: Any, evidence: Any, observation: Any, told: Any, seeing: Any
+    ) -> Any:
+        """What learns from them, to be called with the arguments of `settling.SETTLE_ROWS`."""
+
+
+@runtime_checkable
 class Certifies(Protocol):
     """A base that takes part in live numbers: with `act(..., look=(slope, doubt))` the choice has
     `info.outlook`, what it knows of the actions that were not chosen.
@@ -423,11 +459,28 @@ class Directs(Protocol):
 
 
 @runtime_checkable
-class Foresees(Protocol):
-    """A policy that can decide as if the estimated reward had come."""
+class Expects(Protocol):
+    """A policy that counts what its open decisions are expected to earn."""
 
-    def foresee(self, state: Any, context: Any, rng: np.random.Generator) -> tuple[Decision, Any]:
-        """A decision, and the state to decide the next one of a batch from; nothing is learnt."""
+    def expect(self, state: Any, decision: Decision) -> Any:
+        """The state in which a decision is open; may write into the arrays of the one given."""
+
+    def withdraw(self, state: Any, decision: Decision) -> Any:
+        """The state in which a decision that was open gets no answer any more."""
+
+
+@runtime_checkable
+class ActsInBatches(Protocol):
+    """A policy that decides for many contexts at once, and learns from the answers."""
+
+    def act_batch(self, state: Any, contexts: Any, draws: Any, advance: bool | None = None) -> Any:
+        """A `Batch`, or a list of decisions; only reads the state."""
+
+    def expect_batch(self, state: Any, batch: Any) -> Any:
+        """The state in which they are open."""
+
+    def fold(self, state: Any, batch: Any, answers: Any) -> Any:
+        """`update` with each in turn."""
 
 
 @runtime_checkable

@@ -10,10 +10,12 @@ from typing import Any, TypeAlias
 
 from fairwolfe.core.arrays import Vector
 from fairwolfe.kernels.compile import kernel
+from fairwolfe.kernels.waiting import OPEN, age_weight, close_one, correct, sum_in
 
 __all__ = [
     "REFUSED",
     "SETTLE",
+    "SETTLE_ROWS",
     "UNSOUND",
     "WILD",
     "Settling",
@@ -30,7 +32,7 @@ it; its features are beyond the limit; what it tells live numbers is not made of
 # Places in the numbers of a window of live numbers (reduction/windows.py).
 SERIAL, PLANNED, N = 0, 1, 2  # which certificate; how many decisions the window takes, and has
 TOP, Y, SPARE = 3, 4, 5  # sums: upper bounds, estimates, what the directions missed
-OPEN, OPEN_N, BATCHES, MEAN, SQUARES = 6, 7, 8, 9, 10  # estimates, batch by batch
+BATCH, BATCH_N, BATCHES, MEAN, SQUARES = 6, 7, 8, 9, 10  # estimates, batch by batch
 INTERCEPT, CAP, RANGE = 11, 12, 13  # a; the largest and the range of <b, z>, z a reward vector
 FIRST, LAST = 14, 15  # smallest and largest number of its decisions
 SIZE = 16
@@ -99,22 +101,39 @@ def count_tally(
     now[TOP] += min(seen[0], now[CAP])
     now[Y] += y
     now[SPARE] += seen[2]
-    now[OPEN] += y
-    now[OPEN_N] += 1.0
-    if now[OPEN_N] * SPLIT >= now[PLANNED]:
-        away = now[OPEN] / now[OPEN_N] - now[MEAN]
+    now[BATCH] += y
+    now[BATCH_N] += 1.0
+    if now[BATCH_N] * SPLIT >= now[PLANNED]:
+        away = now[BATCH] / now[BATCH_N] - now[MEAN]
         now[BATCHES] += 1.0
         now[MEAN] += away / now[BATCHES]
         now[SQUARES] += away * away * (now[BATCHES] - 1.0) / now[BATCHES]
-        now[OPEN], now[OPEN_N] = 0.0, 0.0
+        now[BATCH], now[BATCH_N] = 0.0, 0.0
     return bool(now[N] % (now[PLANNED] / GRID) == 0.0)
 
 
 Settling: TypeAlias = tuple[Any, ...]
 """What `settle` takes, in its order: a plain tuple, since one is made at every answer."""
 
-SETTLE = f"{_V}, {_V}, float64, int64, int64, {', '.join([_V] * 8)}, float64, {_V}, {_V}, {_V}"
+SETTLE = (
+    f"{_V}, {_V}, float64, int64, int64, {', '.join([_V] * 8)}, float64, {_V}, {_V}, {_V}, "
+    f"float64, {_V}, {_V}, {_V}"
+)
 """The types of a `Settling`."""
+
+_M = "float64[:, ::1]"
+SETTLE_ROWS = (
+    f"int64, {_M}, float64, {_M}, {_V}, {_V}, {_V}, {_V}, {_V}, {_M}, float64, {_V}, {_V}, {_V}, "
+    f"int64[::1], {_M}, boolean, {_V}"
+)
+"""The types of what settles the answers to decisions in a row, in the order
+
+start, rho, forget, followed, running, totals, earned, clocks, counters, tallied, number, now,
+slope, rewards, places, expected, corrects, waiting
+
+as in `settle`, with a row for each decision, or none where there is nothing; start: the first
+decision; number: of decision 0; corrects: whether what was expected is a guess to be corrected.
+"""
 
 
 @kernel(signature=f"int64({SETTLE})")
@@ -136,13 +155,25 @@ def settle(
     now: Vector,
     slope: Vector,
     rewards: Vector,
+    place: float,
+    expected: Vector,
+    guess: Vector,
+    waiting: Vector,
 ) -> int:
     """Average a reward in, follow a direction, count a tally in; 1 if a certificate is due.
 
     Vectors are (n,) but for followed, (0,) where no direction is kept; counters (1,); tallied (3,),
     or (0,) where the decision does not count for live numbers; now (SIZE,), with slope and rewards
-    the window of live numbers. seen: the reward as f sees it. number: of the decision.
+    the window of live numbers. seen: the reward as f sees it. number: of the decision. place: which
+    of the open decisions it was, negative where it was not counted among them; expected (n or 0,):
+    what was added to the sums of `waiting` for it; guess (n or fewer,): what it was to earn, where
+    that is corrected.
     """
+    if place >= 0.0 and waiting[OPEN] > 0.0:
+        weight = age_weight(waiting, 1.0 - forget, place)
+        sum_in(waiting, totals.size, -1, expected, -1.0, weight)
+        close_one(waiting, totals.size, first, stop, weight)
+        correct(waiting, totals.size, reward, guess)
     average_in(reward, rho, forget, first, stop, totals, earned, clocks, counters)
     for i in range(followed.size):
         running[i] = followed[i]

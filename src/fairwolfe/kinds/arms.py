@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fairwolfe.core import contexts
 from fairwolfe.core.arrays import Vector
+from fairwolfe.core.contexts import Arms as ArmsContext
 from fairwolfe.core.contexts import PerArm
-from fairwolfe.core.kinds import Answer, Kind
+from fairwolfe.core.kinds import Answer, Answers, Kind, Stack
 from fairwolfe.core.problem import Problem, real_array
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import Kernel
@@ -109,6 +110,61 @@ class Arms(Kind):
                 f"{', '.join(self.problem.rewards)}, or a mapping by name"
             )
         return vector if vector.flags.carray else vector.copy()
+
+    # --- the gates, for many at once ------------------------------------------------------------
+
+    def read_many(self, contexts: Any, options: Sequence[Mapping[str, Any]] = ()) -> Stack:
+        """An array of shape (contexts, arms, features), or a list of contexts."""
+        if isinstance(contexts, np.ndarray) and contexts.ndim == 3 and not options:
+            features = np.require(contexts, np.float64, "CW")
+            rows, n_arms, d = features.shape
+            if rows and n_arms and d == self._n_columns:
+                norm = math.sqrt(largest_square_norm.call(features.reshape(-1, d)))
+                if norm < math.inf:  # and so the features are finite
+                    return Stack(rows, ArmsContext(features, n_arms, False, norm), norm)
+        return super().read_many(contexts, options)
+
+    def stacked(self, given: list[Any]) -> Stack:
+        stack = super().stacked(given)
+        if len({(one.features.shape, one.per_arm) for one in given}) != 1:
+            return stack
+        features = np.array([one.features for one in given])
+        return stack._replace(given=given[0]._replace(features=features, norm=stack.norm))
+
+    def single(self, stack: Stack, i: int) -> Any:
+        if isinstance(stack.given, list):
+            return stack.given[i]
+        return stack.given._replace(features=stack.given.features[i])
+
+    def hear_many(
+        self, actions: Any, rewards: Any, options: Sequence[Mapping[str, Any]] = ()
+    ) -> Answers | list[Answer]:
+        """An array (decisions, rewards), or a list of what `hear` takes."""
+        n = self.low.size
+        plain = isinstance(rewards, np.ndarray) and rewards.shape == (len(actions), n)
+        if not plain or options or rewards.dtype.kind not in "fiub":
+            return super().hear_many(actions, rewards, options)
+        matrix = np.require(rewards, np.float64, "CW")
+        if not np.isfinite(matrix).all():
+            row = int(np.flatnonzero(~np.isfinite(matrix).all(axis=1))[0])
+            try:
+                self.rewards.refuse_bad(matrix[row])
+            except InvalidInput as error:
+                raise InvalidInput(f"answer {row}: {error}") from error
+        far = ((matrix < self.low) | (matrix > self.high)).any(axis=1)
+        words = ""
+        for row in np.flatnonzero(far).tolist():
+            try:
+                said = self.rewards.outside(matrix[row : row + 1])
+                words = words or said
+            except InvalidInput as error:
+                raise InvalidInput(f"answer {row}: {error}") from error
+        return Answers(matrix, int(far.sum()), words)
+
+    def together(self, answers: list[Answer]) -> Answers | list[Answer]:
+        words = [answer.outside for answer in answers if answer.outside]
+        matrix = np.array([answer.reward for answer in answers]).reshape(-1, self.low.size)
+        return Answers(matrix, len(words), words[0] if words else "")
 
     allowed: ClassVar[str] = "return the number of an arm of the context, a whole number"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, permutations
 from typing import Any, ClassVar, Self
@@ -23,7 +23,7 @@ from fairwolfe.core.catalogue import (
 )
 from fairwolfe.core.contexts import Bilinear
 from fairwolfe.core.feedback import Shown
-from fairwolfe.core.kinds import Answer, Kind
+from fairwolfe.core.kinds import Answer, Answers, Kind, Stack
 from fairwolfe.core.problem import Problem, all_finite, real_array
 from fairwolfe.core.protocols import CountsExposure
 from fairwolfe.errors import InvalidInput
@@ -34,6 +34,7 @@ from fairwolfe.kinds.exposures import (
     Exposure,
     arrays,
     count_exposed,
+    count_exposed_rows,
     refuse,
     refuse_twice,
 )
@@ -111,7 +112,7 @@ class Ranking(Kind):
         return type(self)(_shrunk(self.problem, catalogue.total), catalogue, self.exposure)
 
     def kernels(self) -> tuple[Kernel[..., Any], ...]:
-        return largest_square_product, any_outside, count_exposed
+        return largest_square_product, any_outside, count_exposed, count_exposed_rows
 
     # --- the gates ----------------------------------------------------------------------------
 
@@ -231,6 +232,100 @@ class Ranking(Kind):
                         "what was exposed can be clicked, so add it to exposed"
                     )
         return Shown(coins, rewards)
+
+    # --- the gates, for many at once ------------------------------------------------------------
+
+    def read_many(self, contexts: Any, options: Sequence[Mapping[str, Any]] = ()) -> Stack:
+        """An array (users, features) where items are kept, or a list of contexts."""
+        items, p = self._kept, self._user_shape[0]
+        plain = isinstance(contexts, np.ndarray) and contexts.ndim == 2 and items.shape[1]
+        if plain and contexts.shape[1] == p and len(contexts) and not options:
+            users = np.require(contexts, np.float64, "CW")
+            largest = np.argmax(np.square(users).sum(axis=1))
+            norm = math.sqrt(largest_square_product.call(users[largest], items))
+            if norm < math.inf and np.isfinite(users).all():
+                ids = self.catalogue.ids
+                given = Candidates(users, items, ids, NONE, NONE, True, norm)
+                return Stack(len(users), given, norm)
+        return super().read_many(contexts, options)
+
+    def stacked(self, given: list[Any]) -> Stack:
+        stack = super().stacked(given)
+        if not given or not all(one.kept for one in given):
+            return stack
+        users = np.array([one.user for one in given])
+        pinned = NONE
+        if any(one.pinned.size for one in given):
+            free = np.full(self.n_slots, -1, dtype=np.int64)
+            pinned = np.array([one.pinned if one.pinned.size else free for one in given])
+        ids, everything = self.catalogue.ids, np.arange(self.catalogue.ids.size)
+        how: dict[str, Any] = {}
+        picks = NONE
+        if any(one.places.size for one in given):
+            lists = [one.places if one.places.size else everything for one in given]
+            sizes_ = np.array([0, *map(len, lists)])
+            picks, how["starts"] = np.concatenate(lists), np.cumsum(sizes_)
+        together = Candidates(users, self._kept, ids, picks, pinned, True, stack.norm)
+        return stack._replace(given=together, how=how)
+
+    def single(self, stack: Stack, i: int) -> Any:
+        given = stack.given
+        if isinstance(given, list):
+            return given[i]
+        items, ids, places = given.items, given.ids, NONE
+        if "starts" in stack.how:
+            starts = stack.how["starts"]
+            places = given.places[starts[i] : starts[i + 1]]
+            items, ids = np.ascontiguousarray(items[:, places]), ids[places]
+        pinned = given.pinned[i] if given.pinned.size else NONE
+        return Candidates(given.user[i], items, ids, places, pinned, True, stack.norm)
+
+    def hear_many(
+        self, actions: Any, rewards: Any, options: Sequence[Mapping[str, Any]] = ()
+    ) -> Answers | list[Answer]:
+        """A Shown of arrays (decisions, slots) and (decisions, slots, rewards), or a list of what
+        `hear` takes.
+        """
+        if type(rewards) is not Shown or options:
+            return super().hear_many(actions, rewards, options)
+        exposed, earned = (np.require(part, np.float64, "CW") for part in rewards)
+        shape = (len(actions), self.n_slots)
+        if exposed.shape != shape or earned.shape != (*shape, self.n_rewards):
+            raise InvalidInput(
+                f"the feedback has exposures of shape {exposed.shape} and rewards of shape "
+                f"{earned.shape}; give {shape} and {(*shape, self.n_rewards)}"
+            )
+        low, high = self.rewards.low, self.rewards.high
+        far = ((earned != 0.0) & ((earned < low) | (earned > high))).any(axis=(1, 2))
+        words = ""
+        for row in np.flatnonzero(far).tolist():
+            if all_finite(earned[row]):
+                try:
+                    said = self.rewards.outside(earned[row])
+                    words = words or said
+                except InvalidInput as error:
+                    raise InvalidInput(f"answer {row}: {error}") from error
+        self._judge_rows(actions, exposed, earned)
+        return Answers(Shown(exposed, earned), int(far.sum()), words)
+
+    def _judge_rows(self, actions: Any, exposed: Any, earned: Any) -> None:
+        """Raise for the first row that contradicts itself, with its number."""
+        wrong = count_exposed_rows.call(
+            self._code, actions, exposed, earned, self.problem.n_objectives
+        )
+        if wrong >= 0:
+            try:
+                self._answer(actions[wrong], Shown(exposed[wrong], earned[wrong]), "")
+            except InvalidInput as error:
+                raise InvalidInput(f"answer {wrong}: {error}") from error
+
+    def together(self, answers: list[Answer]) -> Answers | list[Answer]:
+        words = [answer.outside for answer in answers if answer.outside]
+        shown = [answer.observation for answer in answers]
+        exposed = np.array([one.exposed for one in shown]).reshape(-1, self.n_slots)
+        earned = np.array([one.rewards for one in shown])
+        earned = earned.reshape(-1, self.n_slots, self.n_rewards)
+        return Answers(Shown(exposed, earned), len(words), words[0] if words else "")
 
     # --- what f sees --------------------------------------------------------------------------
 

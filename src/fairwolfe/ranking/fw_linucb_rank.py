@@ -26,7 +26,9 @@ class FWLinUCBRank(Settings, FrankWolfe):
     ----------
     objective: f of the exposures of the items and of the user-side rewards, such as
         ``TwoSided(GiniEquality(), beta=0.5)``
-    smoothing, memory: as in FrankWolfe
+    smoothing, memory, anticipate: as in FrankWolfe
+    iterate: "observed" averages the exposures that happened, "expected" their chances: fair views,
+        or fair chances of a view. Chances are `position_weights`, or learnt slot by slot.
 
     The others are those of `LinUCBRank`.
 
@@ -43,7 +45,7 @@ class FWLinUCBRank(Settings, FrankWolfe):
 
     base: Any = field(init=False, repr=False, compare=False)
     smoothing: Any = field(default=None, kw_only=True)
-    iterate: Literal["observed"] = field(default="observed", init=False, repr=False)
+    iterate: Literal["observed", "expected"] = field(default="observed", kw_only=True)
 
     def __post_init__(self) -> None:
         Settings.__post_init__(self)
@@ -57,4 +59,5 @@ class FWLinUCBRank(Settings, FrankWolfe):
             cls(TwoSided(GiniEquality(), beta=0.5)),
             cls(TwoSided(Welfare(0.5), beta=0.5), smoothing=Moreau(1.0), exploration=0.1),
             cls(TwoSided(EqualExposure()), memory=50.0, randomize=0.1),
+            cls(TwoSided(GiniEquality(), beta=0.5), iterate="expected", exploration=0.1),
         )

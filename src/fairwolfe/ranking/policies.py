@@ -60,6 +60,7 @@ class Baseline(Settings, FrankWolfe):
     smoothing: Any = field(default=Identity(), init=False, repr=False, compare=False)
     memory: Any = field(default=None, init=False, repr=False, compare=False)
     iterate: Any = field(default="observed", init=False, repr=False, compare=False)
+    anticipate: Any = field(default=False, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         Settings.__post_init__(self)

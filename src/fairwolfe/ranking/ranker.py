@@ -8,37 +8,55 @@ estimates.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from fairwolfe.core.arrays import IntMatrix, IntVector, Matrix, Vector
+from fairwolfe.core.arrays import Cube, IntCube, IntMatrix, IntVector, Matrix, Vector
+from fairwolfe.core.batch import Column
 from fairwolfe.core.brief import short
 from fairwolfe.core.catalogue import Candidates, Catalogue, fitting, sizes
 from fairwolfe.core.decision import Choice, Info
 from fairwolfe.core.feedback import Shown
 from fairwolfe.core.kinds import require_kind
-from fairwolfe.core.problem import Problem
+from fairwolfe.core.problem import Problem, real_array
 from fairwolfe.core.restoring import require
+from fairwolfe.core.streams import Numbered
 from fairwolfe.errors import IncompatibleState, InvalidInput
 from fairwolfe.kernels.bilinear import absorb_items, estimates_of
 from fairwolfe.kernels.compile import Kernel
 from fairwolfe.kernels.limits import row_limit
 from fairwolfe.kernels.linalg import refresh
+from fairwolfe.kernels.philox import uniforms, uniforms_by_number
 from fairwolfe.kernels.settling import REFUSED, Settling
 from fairwolfe.kinds import Ranking
 from fairwolfe.kinds.exposures import EXPOSURES, Exposure
 from fairwolfe.oracles import LinearState, Ridge
 from fairwolfe.oracles.linear_state import noise_scales, parameter_norms, refuse, repair
-from fairwolfe.ranking.kernels import look_along, rank_once, take_in, take_in_and_settle
+from fairwolfe.ranking.kernels import (
+    expect_rankings,
+    look_along,
+    rank_rows,
+    take_in,
+    take_in_and_settle,
+    take_in_rows,
+    tally_slots,
+    withdraw_ranking,
+)
+from fairwolfe.smoothing.following import Course
 
-__all__ = ["RankEvidence", "RankState", "Ranker", "Reasons", "Settings"]
+__all__ = ["RankEvidence", "RankRows", "RankState", "Ranker", "Reasons", "Settings"]
 
 
 _NO_LOOK = (np.empty(0), np.empty(0))
-_TALLY = np.array([0, 1, 1])
+_NO_WEIGHTS = np.empty(0)
+_NO_STARTS = np.empty(0, dtype=np.int64)
+_GIVEN = (np.empty(0), np.empty(0), np.ones(1), np.ones(1), np.empty((1, 0, 0)))
 _NONE_KEPT = np.empty((0, 0))
+_PARTS = 3  # of a score
 _OLDEST = 4  # fields of evidence that older versions have written; the first two are as here
 
 
@@ -50,10 +68,13 @@ def _is_plain(array: Any, shape: tuple[int, ...]) -> bool:
 
 
 class RankEvidence(NamedTuple):
-    """What learning from a ranking needs: the user, and the features of the items by slot."""
+    """What learning from a ranking needs: the user, and the features of the items by slot.
 
-    user: Vector  # (p,)
-    rows: Matrix  # (k, q); (0, q) where the state keeps the features
+    In a batch, by column.
+    """
+
+    user: Any  # (p,)
+    rows: Any  # (k, q); (0, q) where the state keeps the features
 
 
 class RankState(NamedTuple):
@@ -99,6 +120,7 @@ class Reasons(NamedTuple):
 
     parts: Matrix  # (3 or more, k): of the scores
     places: IntMatrix  # (2, k): rows of the candidates, and ranks without fairness
+    items: IntVector  # (k,)
 
     @property
     def value(self) -> Vector:
@@ -124,10 +146,65 @@ class Reasons(NamedTuple):
         ranks: IntVector = self.places[1]
         return ranks
 
-    def columns(self) -> dict[str, Any]:
-        """All of them by name, for `Decision.explain`."""
+    def rows(self) -> list[dict[str, Any]]:
+        """All of them by name, slot by slot, for `Decision.explain`."""
         names = ("value", "exploration", "fairness", "rank_without_fairness")
-        return {name: getattr(self, name) for name in names}
+        columns = [getattr(self, name).tolist() for name in names]
+        items = self.items.tolist()
+        return [
+            {"item": item, **dict(zip(names, row, strict=True))}
+            for item, row in zip(items, zip(*columns, strict=True), strict=True)
+        ]
+
+
+class RankRows(NamedTuple):
+    """Rankings in a row, by column: see `rank_rows`."""
+
+    done: int  # how many of them there are
+    actions: IntMatrix
+    places: IntCube
+    parts: Cube
+    probabilities: Vector
+    looks: Vector
+    directions: Matrix
+    users: Matrix
+    rows: Cube  # (rows, k, q), or (1, 0, q) where the state keeps the features
+
+    @property
+    def looked(self) -> bool:
+        """Whether there is an outlook."""
+        return self.parts.shape[1] > _PARTS
+
+    def choice(self, i: int) -> Choice:
+        """One of them."""
+        parts, items = self.parts[i], self.actions[i]
+        return Choice(
+            items,
+            self.probabilities.item(i),
+            RankEvidence(self.users[i], self.rows[i if len(self.rows) > 1 else 0]),
+            Info(
+                Reasons(parts, self.places[i], items),
+                None,
+                parts[_PARTS:] if self.looked else None,
+            ),
+        )
+
+    def evidence(self) -> RankEvidence:
+        """By column."""
+        rows = self.rows[0] if self.rows.shape[1] == 0 else Column(self.rows)
+        return RankEvidence(Column(self.users), rows)
+
+    def outlooks(self) -> Column | None:
+        """By column, where there are any."""
+        return Column(np.ascontiguousarray(self.parts[:, _PARTS:])) if self.looked else None
+
+    def expectations(self) -> Vector:
+        """How likely each slot is exposed, the same for all."""
+        return self.looks
+
+    def expected(self, i: int) -> Vector:
+        """How likely each slot is exposed."""
+        return self.looks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +219,8 @@ class Settings:
     exposure: which items count as exposed: "observed", as the feedback says; "shown", all of the
         ranking; "until_last_click", those down to the last that earned something
     randomize: the chance of swapping two neighbouring slots, logged exactly in `probability`
+    position_weights: how likely each slot is exposed, best first, for what is expected of open
+        decisions and for iterate="expected"; None: as often as it was
     """
 
     exploration: float = 1.0
@@ -149,6 +228,7 @@ class Settings:
     delta: float = 0.05
     exposure: Exposure = "observed"
     randomize: float = 0.0
+    position_weights: Any = None
 
     decides: ClassVar[str] = "ranking"
 
@@ -165,6 +245,16 @@ class Settings:
                 "slots, at least 0 and below 1"
             )
         Ridge(self.ridge)
+        if self.position_weights is not None:
+            weights = real_array("position_weights", self.position_weights)
+            object.__setattr__(self, "position_weights", tuple(weights.ravel().tolist()))
+            inside = weights.ndim == 1 and ((weights >= 0.0) & (weights <= 1.0)).all()
+            if not inside or (np.diff(weights) > 0.0).any():
+                raise InvalidInput(
+                    f"position_weights is {short(self.position_weights, 80)}; give the chance of "
+                    "being exposed for each slot, best first: from 0 to 1, none larger than the "
+                    "one before"
+                )
 
     def settings(self) -> dict[str, Any]:
         """These, to pass on."""
@@ -185,6 +275,12 @@ class Ranker(Settings):
     def init(self, problem: Problem) -> RankState:
         """Validate and allocate."""
         require_kind(self.decides, problem, type(self).__name__)
+        weights = self.position_weights
+        if weights is not None and len(weights) != problem.n_slots:
+            raise InvalidInput(
+                f"there are {len(weights)} position_weights and {problem.n_slots} slots; give one "
+                "for each slot"
+            )
         return self.resume(problem, Catalogue.of(problem))
 
     def resume(self, problem: Problem, catalogue: Catalogue) -> RankState:
@@ -222,8 +318,10 @@ class Ranker(Settings):
 
     def kernels(self, problem: Problem) -> tuple[Kernel[..., Any], ...]:
         """What `act` and `update` call."""
-        ranking = (rank_once, type(self).rule, estimates_of(sizes(problem)[1]), look_along)
-        return *ranking, take_in_and_settle, absorb_items, refresh
+        ranking = (rank_rows, type(self).rule, estimates_of(sizes(problem)[1]), look_along)
+        opening = (uniforms_by_number, expect_rankings, withdraw_ranking)
+        learning = (tally_slots, take_in_and_settle, take_in_rows, absorb_items, refresh)
+        return *ranking, *opening, *learning
 
     def act(
         self,
@@ -244,56 +342,153 @@ class Ranker(Settings):
             given = fitting(context, problem)
         else:
             given = Ranking(problem, self.catalogue(state)).read(context)
-        n, slots = given.ids.size, problem.n_slots or 0
+        n = given.ids.size
         g = np.ascontiguousarray(direction, dtype=np.float64)
         if g.shape != (n + len(problem.rewards),):
             raise InvalidInput(
                 f"the direction has shape {g.shape}; give {n} numbers for the candidates and "
                 f"{len(problem.rewards)} for the rewards"
             )
-        exposed, shown = state.exposed, state.shown
-        if self.counts and n < exposed.size:
-            exposed, shown = exposed[given.ids], shown[given.ids]
-        oracle = state.oracle
-        places = np.empty((2, slots), dtype=np.int64)
-        parts = np.empty((3 if look is None else 5, slots))
-        probability = rank_once.call(
-            given.user,
+        course = (0, *_GIVEN, g, g, g, _NO_WEIGHTS, _NONE_KEPT, 1.0, False)
+        alone = given._replace(places=_NO_STARTS)  # the direction is lined up already
+        made = self.act_rows(state, alone, course, rng, look=look)
+        choice = made.choice(0)
+        if not estimate:
+            return choice
+        expected = self._estimate(state, given, choice, made.looks)
+        return choice._replace(info=choice.info._replace(estimate=expected))
+
+    def act_rows(
+        self,
+        state: RankState,
+        given: Candidates,
+        course: Course,
+        rng: Any,
+        *,
+        seen: IntVector = _NO_STARTS,
+        starts: IntVector = _NO_STARTS,
+        estimate: bool = False,
+        look: tuple[Vector, Vector] | None = None,
+        keep_directions: bool = False,
+    ) -> RankRows:
+        """Rank for one user, or for some in a row, (rows, p); only reads the state.
+
+        seen: the coordinates that f sees, none where it sees all. starts: where the candidates of
+        each row begin in `given.places`, which are then columns of its items. rng: a generator, or
+        `Numbered` draws. Fewer rows than there are users come back where the direction of the next
+        one is not finite.
+        """
+        problem, oracle = state.problem, state.oracle
+        users = given.user if given.user.ndim == 2 else given.user[None]
+        n_rows, slots, q = len(users), problem.n_slots or 0, len(given.items)
+        pinned = given.pinned if given.pinned.ndim == 2 else given.pinned[None]
+        if len(pinned) < n_rows:
+            pinned = np.empty((n_rows, 0), dtype=np.int64)
+        actions = np.empty((n_rows, slots), dtype=np.int64)
+        places = np.empty((n_rows, 2, slots), dtype=np.int64)
+        parts = np.empty((n_rows, _PARTS if look is None else _PARTS + 2, slots))
+        probabilities, looks = np.empty(n_rows), np.empty(slots)
+        width = len(course[8])
+        directions = np.empty((n_rows, seen.size or width)) if keep_directions else _NONE_KEPT
+        rank: Any = rank_rows.call
+        done: int = rank(
+            *course,
+            seen,
+            users,
             given.items,
+            given.ids,
+            given.places,
+            starts,
             oracle.theta,
             oracle.inverse,
             oracle.counters,
-            g,
-            exposed,
-            shown,
-            state.slots[0, 0],
+            state.exposed,
+            state.shown,
+            state.slots,
+            self._weights,
             type(self).rule.address,
-            estimates_of(len(given.items)).address,
+            estimates_of(q).address,
             0 if look is None else look_along.address,
             state.params,
-            given.pinned,
-            self.draws(rng, problem, 1)[0],
+            pinned,
+            self._drawn(rng, problem, n_rows),
             *(_NO_LOOK if look is None else look),
             problem.slot_ranges,
+            actions,
             places,
             parts,
+            probabilities,
+            looks,
+            directions,
         )
-        if math.isnan(probability):
+        if done < 0:
             refuse(oracle.counters)
-        ranking = places[0]
-        rows = np.empty((0, len(given.items)))
+        rows = np.empty((1, 0, q))
         if not given.kept:
-            rows = np.ascontiguousarray(given.items.T[ranking])
-        return Choice(
-            given.ids[ranking],
-            probability,
-            RankEvidence(given.user.copy(), rows),
-            Info(
-                Reasons(parts, places),
-                self._estimate(state, given, ranking) if estimate else None,
-                None if look is None else parts[3:],
-            ),
+            rows = np.ascontiguousarray(given.items.T[places[0, 0]])[None]
+        return RankRows(
+            done, actions, places, parts, probabilities, looks, directions, users.copy(), rows
         )
+
+    @cached_property
+    def _weights(self) -> Vector:
+        return _NO_WEIGHTS if self.position_weights is None else np.array(self.position_weights)
+
+    def _drawn(self, rng: Any, problem: Problem, n: int) -> Matrix:
+        """`draws`, of a generator or by the numbers of the decisions."""
+        if type(rng) is not Numbered:
+            return self.draws(rng, problem, n)
+        slots = problem.n_slots or 0
+        return uniforms(rng, n, 1 + slots // 2 if self.randomize > 0.0 else 0)
+
+    # --- open decisions -----------------------------------------------------------------------
+
+    def blocks(self, problem: Problem) -> tuple[int, int]:
+        """How many blocks of how many features the sums of open decisions have."""
+        return 1, problem.dimension
+
+    def expect_rows(self, state: RankState, made: RankRows, waiting: Vector, keep: float) -> None:
+        """Count rankings among the open decisions."""
+        kept = _NONE_KEPT if made.rows.shape[1] else state.features
+        n = state.exposed.size + len(state.problem.rewards)
+        expect_rankings.call(
+            waiting, n, keep, made.actions, made.looks, made.users, kept, made.rows
+        )
+
+    def expect(
+        self, state: RankState, choice: Choice, looks: Any, waiting: Vector, keep: float
+    ) -> None:
+        """Count a ranking among the open decisions."""
+        n, items, user, kept, rows = self._opened(state, choice, looks)
+        users, cube = user[None], rows[None]
+        expect_rankings.call(waiting, n, keep, items[None], looks, users, kept, cube)
+
+    def withdraw(
+        self,
+        state: RankState,
+        choice: Choice,
+        looks: Any,
+        waiting: Vector,
+        keep: float,
+        place: int,
+        joined: tuple[int, int],
+    ) -> None:
+        """Take a ranking that gets no answer out of the open decisions."""
+        n, *ranking, kept, rows = self._opened(state, choice, looks)
+        items, user = ranking
+        withdraw_ranking.call(waiting, n, keep, items, looks, user, kept, rows, place, *joined)
+
+    def _opened(
+        self, state: RankState, choice: Choice, looks: Any
+    ) -> tuple[int, IntVector, Vector, Matrix, Matrix]:
+        user, kept, rows = self._features(state, choice)
+        items, n_items = np.ascontiguousarray(choice.action), state.exposed.size
+        slots = state.slots.shape[1]
+        fits = items.dtype == np.int64 and items.shape == (slots,)
+        fits = fits and items.min() >= 0 and items.max() < n_items
+        if not (fits and _is_plain(looks, (slots,)) and np.isfinite(looks).all()):
+            raise self._wild(state, choice)
+        return n_items + len(state.problem.rewards), items, user, kept, rows
 
     def doubt(self, problem: Problem) -> Vector:
         """What turns estimates into upper bounds; empty where exposure is guessed from clicks."""
@@ -310,22 +505,23 @@ class Ranker(Settings):
         Unlike arms, what exploring missed is part of the gap to f*: exposures are shared, and what
         a greedy ranking gains along a slope f does not gain.
         """
-        if outlook.shape != (2, observation.exposed.size):
+        if outlook.shape != (2, observation.exposed.size) or not outlook.flags.carray:
             return np.empty(0)
-        tallied: Vector = outlook.dot(observation.exposed)[_TALLY]
+        tallied = np.empty(3)
+        tally_slots.call(outlook, observation.exposed, tallied)
         return tallied
 
-    def _estimate(self, state: RankState, given: Candidates, ranking: IntVector) -> Vector:
-        """The reward vector to expect, each slot exposed as often as it has been so far."""
-        problem = state.problem
-        times, seen = state.slots
-        chance = np.where(times > 0.0, seen / np.maximum(times, 1.0), 1.0)
+    def _estimate(
+        self, state: RankState, given: Candidates, choice: Choice, chance: Vector
+    ) -> Vector:
+        """The reward vector to expect, each slot exposed with its chance."""
+        problem, ranking = state.problem, choice.info.reasons.places[0]
         rows = given.items[:, ranking]
         theta = state.oracle.theta[0].reshape(len(problem.rewards), given.user.size, -1)
         each = np.einsum("a,rae,ek->kr", given.user, theta, rows)
         low, high = problem.slot_ranges
         total = np.zeros(state.exposed.size + len(problem.rewards))
-        total[given.ids[ranking]] = chance
+        total[choice.action] = chance
         total[state.exposed.size :] = chance @ np.clip(each, low, high)
         return total
 
@@ -356,6 +552,61 @@ class Ranker(Settings):
         self._judge(state, choice, due)
         return due
 
+    folds: ClassVar[bool] = True
+
+    def fold_rows(
+        self,
+        state: RankState,
+        actions: IntMatrix,
+        evidence: Any,
+        shown: Shown,
+        told: tuple[Matrix, Cube | None],
+        seeing: tuple[Any, ...],
+    ) -> tuple[Callable[..., int], Matrix]:
+        """What learns from the feedback to rankings in a row, a function of the arguments of
+        `SETTLE_ROWS`, and the tally for it. Evidence and told, a tally and outlooks, are by column
+        and may come from bytes. seeing: the coordinates that f sees, whether chances are averaged,
+        the chances, and which coordinates joined later.
+        """
+        problem, n = state.problem, len(actions)
+        p, q = sizes(problem)
+        slots, n_items = state.slots.shape[1], state.exposed.size
+        limit = row_limit(problem, self.ridge) ** 2
+        kept = state.features
+        try:
+            user, rows = evidence[0].values, evidence[1]
+            rows = rows.values if type(rows) is Column else rows[None]
+            fits = _is_plain(user, (n, p))
+            if rows.shape == (1, 0, q):
+                fits = fits and kept.shape[1] > 0
+            else:
+                kept = _NONE_KEPT
+                fits = fits and _is_plain(rows, (n, slots, q))
+            inside = actions.shape == (n, slots) and actions.min() >= 0 and actions.max() < n_items
+            coordinates, by_chance, looks, first, stop = seeing
+            tallied, outlooks = told
+            if outlooks is None:
+                outlooks = np.empty((0, 2, slots))
+            fits = fits and outlooks.shape[1:] == (2, slots) and len(outlooks) in (0, n)
+            fits = fits and _is_plain(looks, (slots,)) and np.isfinite(looks).all()
+            fits = bool(fits and inside and actions.flags.carray)
+        except (TypeError, ValueError, AttributeError, IndexError):
+            fits = False
+        if not fits:
+            raise self._wild(state, Choice(actions, None, evidence))
+        counts = (state.exposed, state.shown, state.slots)
+        code = EXPOSURES.index(self.exposure)
+        made = (code, actions, user, kept, rows, shown.exposed, shown.rewards, first, self.owed)
+        given = (coordinates, np.ascontiguousarray(outlooks), by_chance, looks, first, stop)
+        head = (absorb_items.address, limit, *made, *counts, *state.oracle, *given)
+
+        def fold(*settling: Any) -> int:
+            done: int = take_in_rows(*head, *settling)
+            self._judge(state, Choice(actions, None, evidence), done)
+            return done
+
+        return fold, tallied
+
     def _judge(self, state: RankState, choice: Choice, code: int) -> None:
         """Raise what a kernel refused."""
         if code == REFUSED:
@@ -374,9 +625,20 @@ class Ranker(Settings):
     def _lesson(
         self, state: RankState, choice: Choice, shown: Shown, known: int
     ) -> tuple[Any, ...]:
-        """What `take_in` takes. Evidence may come from bytes that anybody wrote."""
-        evidence, problem = choice.evidence, state.problem
+        """What `take_in` takes."""
+        user, kept, rows = self._features(state, choice)
         items = np.ascontiguousarray(choice.action)
+        limit = row_limit(state.problem, self.ridge)
+        counts = (state.exposed, state.shown, state.slots)
+        learnt = (shown.exposed, shown.rewards)
+        made = (items, user, kept, rows, *learnt, known, self.owed)
+        return absorb_items.address, limit * limit, *made, *counts, *state.oracle
+
+    def _features(self, state: RankState, choice: Choice) -> tuple[Vector, Matrix, Matrix]:
+        """Of the user; of all items, or of those of the ranking. Evidence may come from bytes that
+        anybody wrote.
+        """
+        evidence, problem = choice.evidence, state.problem
         if not isinstance(evidence, tuple) or not 2 <= len(evidence) <= _OLDEST:
             raise self._wild(state, choice)
         user, rows = evidence[:2]
@@ -387,11 +649,7 @@ class Ranker(Settings):
         few = 0 if kept.shape[1] else state.slots.shape[1]
         if not (_is_plain(user, (p,)) and _is_plain(rows, (few, q))):
             raise self._wild(state, choice)
-        limit = row_limit(problem, self.ridge)
-        counts = (state.exposed, state.shown, state.slots)
-        learnt = (shown.exposed, shown.rewards)
-        made = (items, user, kept, rows, *learnt, known, self.owed)
-        return absorb_items.address, limit * limit, *made, *counts, *state.oracle
+        return user, kept, rows
 
     @property
     def ridge_used(self) -> float:

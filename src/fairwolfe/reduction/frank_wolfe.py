@@ -16,13 +16,15 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.batch import Batch
 from fairwolfe.core.brief import short
 from fairwolfe.core.decision import Choice, Decision
-from fairwolfe.core.kinds import Kind, kind_of, require_kind
+from fairwolfe.core.kinds import Kind, Stack, kind_of, require_kind
 from fairwolfe.core.problem import Problem, all_finite
 from fairwolfe.core.protocols import (
     Base,
     Compiled,
+    CountsExposure,
     Decides,
     Policy,
     Repairs,
@@ -30,23 +32,26 @@ from fairwolfe.core.protocols import (
     Tuned,
     keeps,
 )
+from fairwolfe.core.streams import Numbered
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import Kernel
-from fairwolfe.kernels.settling import Settling, average_in, averages, settle
+from fairwolfe.kernels.settling import Settling, averages, settle
+from fairwolfe.kernels.waiting import expect_rows, withdraw
 from fairwolfe.objectives import Concave, GiniWelfare, Linear
 from fairwolfe.objectives.leaves import Leaves
-from fairwolfe.reduction import items
-from fairwolfe.reduction.direction import follow_draws, follow_once
+from fairwolfe.reduction import batches, items
 from fairwolfe.reduction.live import Live
-from fairwolfe.reduction.state import Plan, State, Trail
+from fairwolfe.reduction.state import Plan, State, Trail, nothing_open
 from fairwolfe.reduction.windows import Windows, turn_over
 from fairwolfe.smoothing import Identity, Moreau, Randomized, default_smoothing
+from fairwolfe.smoothing.following import aim_once
 
 __all__ = ["FrankWolfe"]
 
 _NOTHING = np.empty(0)
 _OLDEST = 4  # fields of the trail of a decision before it said how many coordinates there were
-_LENGTHS = (_OLDEST, len(Trail._fields))
+_PLACE, _EXPECTED = 5, 6  # of the trail
+_LENGTHS = (_OLDEST, _PLACE, len(Trail._fields))
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,10 @@ class FrankWolfe:
         Randomized (whose directions are averaged over time)
     memory: None is the paper (all-time averages; the theorems apply). A half-life in decisions
         makes z an exponential average, so that a running product can react.
-    iterate: rho = the "observed" reward, or an "optimistic" estimate made at the decision
+    iterate: rho = the "observed" reward, or an "optimistic" estimate made at the decision; for
+        rankings also "expected": exposures by their chance, whether or not they happened
+    anticipate: whether decisions that wait for their feedback count in z by their estimates, where
+        the base can make any
 
     Feedback may come late and in any order: t counts the rewards averaged in.
 
@@ -81,7 +89,8 @@ class FrankWolfe:
     base: Any
     smoothing: Identity | Moreau | Randomized | None = None
     memory: float | None = field(default=None, kw_only=True)
-    iterate: Literal["observed", "optimistic"] = field(default="observed", kw_only=True)
+    iterate: Literal["observed", "optimistic", "expected"] = field(default="observed", kw_only=True)
+    anticipate: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.objective, Concave):
@@ -99,8 +108,12 @@ class FrankWolfe:
             )
         if self.memory is not None and not (np.isfinite(self.memory) and self.memory > 0.0):
             raise InvalidInput(f"memory is {self.memory!r}; give a half-life in decisions, or None")
-        if self.iterate not in ("observed", "optimistic"):
-            raise InvalidInput(f"iterate is {self.iterate!r}; give 'observed' or 'optimistic'")
+        if self.iterate not in ("observed", "optimistic", "expected"):
+            raise InvalidInput(
+                f"iterate is {self.iterate!r}; give 'observed', 'optimistic' or 'expected'"
+            )
+        if not isinstance(self.anticipate, bool):
+            raise InvalidInput(f"anticipate is {self.anticipate!r}; give True or False")
 
     @property
     def decides(self) -> str:
@@ -135,8 +148,13 @@ class FrankWolfe:
             smoothing.bind(seen, objective),
             base,
             0.0 if self.memory is None else 1.0 - 0.5 ** (1.0 / self.memory),
-            self.iterate == "optimistic",
+            self.iterate,
+            self.anticipate,
         )
+        if self.iterate == "expected" and not isinstance(base, CountsExposure):
+            raise InvalidInput(
+                f"iterate='expected' is of exposures, and {base!r} has none; use 'observed'"
+            )
         if plan.optimistic and kind.not_optimistic:
             raise InvalidInput(f"{kind.not_optimistic}; use iterate='observed'")
         if plan.optimistic and not plan.forecasts:
@@ -148,50 +166,184 @@ class FrankWolfe:
         """The state of a plan before the first reward, around a base's."""
         totals, earned, clocks, direction = np.zeros((4, plan.kind.problem.n_objectives))
         live = Windows.start(plan.kind.seen.n_objectives)
-        return State(plan, totals, earned, clocks, direction, np.zeros(1), base, live)
+        open_ = nothing_open(plan)
+        return State(plan, totals, earned, clocks, direction, np.zeros(1), base, live, open_)
 
     def direction(self, state: State, rng: np.random.Generator) -> Vector:
         """grad f_t(z); for Randomized smoothing, its running average."""
         compass = state.plan.compass
-        return state.direction if compass is None else compass.at(state, state.t, rng)
+        return state.direction if compass is None else compass.at(state, rng)
 
     def act(self, state: State, context: Any, rng: np.random.Generator) -> Decision:
         """Choose for the current direction; only reads the state."""
-        return self.decide(state, context, rng, "")
+        return self.decide(state, context, rng, "")[0]
 
-    def decide(
-        self,
-        state: State,
-        context: Any,
-        rng: np.random.Generator,
-        id: str,
-        estimate: bool = False,
-    ) -> Decision:
-        """`act`, under an id; with an estimate of the reward vector where it is asked for."""
-        plan, live, n = state.plan, state.live, state.t
-        kind, base = plan.kind, plan.base
+    def decide(self, state: State, context: Any, rng: Any, id: str) -> tuple[Decision, Any]:
+        """`act` under an id, and the rows that the decision is made of, for `expect_made`; None
+        where the base decides in Python. rng: a generator, or `Numbered` draws.
+        """
+        plan = state.plan
+        kind = plan.kind
         given = context if type(context) is kind.checked else kind.read(context)
+        made = self._rows(state, given, rng) if plan.in_rows else None
+        if made is not None and made.done:
+            g = made.directions[0] if plan.follows else None
+            expected = made.expected(0) if plan.waits else None
+            return self._decision(state, made.choice(0), g, expected, id), made
+        choice, g = self._chosen(state, given, rng)
+        return self._decision(state, choice, g, choice.info.estimate, id), None
+
+    def _rows(
+        self, state: State, given: Any, rng: Any, rows: int = 1, advance: bool = False, **how: Any
+    ) -> Any:
+        """Choices in a row by one kernel, as many as it has made."""
+        plan, live = state.plan, state.live
         compass = plan.compass
-        g = state.direction if compass is None else compass.at(state, n, rng)
-        aimed = kind.aligned(g, given)
-        asked: dict[str, Any] = {"estimate": True} if estimate or plan.optimistic else {}
+        if compass is None:
+            course, work = plan.undirected(state, rows), None
+        else:
+            course, work = compass.course(state, rng, rows, advance)
+        slope = live.slope if plan.certifies else None
+        made = plan.base.act_rows(
+            state.base,
+            given,
+            course,
+            rng,
+            estimate=plan.foretells,
+            look=None if slope is None else (slope, plan.watch.doubt),
+            keep_directions=plan.follows,
+            **plan.seeing,
+            **how,
+        )
+        if work is not None:
+            compass.give_back(work)
+        return made
+
+    def _chosen(self, state: State, given: Any, rng: Any) -> tuple[Choice, Vector]:
+        """The choice of a base in Python, and the direction that it was made for."""
+        plan, live = state.plan, state.live
+        kind, compass = plan.kind, plan.compass
+        g = state.direction if compass is None else compass.at(state, rng)
+        asked: dict[str, Any] = {"estimate": True} if plan.foretells else {}
         slope = live.slope if plan.certifies else None
         if slope is not None:
             asked["look"] = kind.aligned(slope, given), plan.watch.doubt
-        choice = base.act(state.base, given, aimed, rng, **asked)
+        drawn = rng.generator() if type(rng) is Numbered else rng
+        choice = plan.base.act(state.base, given, kind.aligned(g, given), drawn, **asked)
         if not plan.commits:
             self._check_choice(plan, given, choice)
-        info = choice.info
+        return choice, g
+
+    @staticmethod
+    def _decision(
+        state: State, choice: Choice, g: Vector | None, expected: Any, id: str, ahead: int = 0
+    ) -> Decision:
+        """A choice with what `update` will need of it. ahead: how many are opened before it."""
+        plan = state.plan
+        action, probability, evidence, info = choice
         trail = Trail(
-            choice.evidence,
+            evidence,
             info.estimate if plan.optimistic else None,
-            kind.whole(g) if plan.follows else None,
-            None if info.outlook is None else (live.serial, info.outlook),
+            plan.kind.whole(g) if plan.follows and g is not None else None,
+            None if info.outlook is None else (state.live.serial, info.outlook),
             state.totals.size,
+            state.issued + ahead if plan.anticipates else None,
+            None if plan.optimistic else expected,
         )
         # Given a random direction, the base's probability is not that of the action.
-        probability = None if plan.smoothing.averaged else choice.probability
-        return Decision(id, n, choice.action, probability, trail, info)
+        stated = None if plan.smoothing.averaged else probability
+        return Decision(id, state.t, action, stated, trail, info)
+
+    # --- open decisions -----------------------------------------------------------------------
+
+    def expect(self, state: State, decision: Decision) -> State:
+        """Count a decision as open: in z by what it is estimated to earn, until `update` or
+        `withdraw`. Nothing happens where open decisions do not count.
+        """
+        plan = state.plan
+        if plan.anticipates:
+            self._open(state, decision, state.issued)
+        return state
+
+    def expect_made(self, state: State, decision: Decision, made: Any) -> None:
+        """`expect`, of a decision just made."""
+        plan = state.plan
+        if not plan.anticipates:
+            return
+        if made is None or plan.blocks == (0, 0):
+            self._open(state, decision, state.issued)
+        else:
+            plan.base.expect_rows(state.base, made, state.waiting, plan.keep)
+
+    def withdraw(self, state: State, decision: Decision) -> State:
+        """Take a decision that gets no answer out of the open ones."""
+        plan = state.plan
+        if not plan.anticipates or state.open == 0:
+            return state
+        place = self._place(state, decision)
+        if place is None:
+            return state
+        trail = decision.evidence
+        n = state.totals.size
+        joined = plan.kind.joined(trail[_OLDEST]) if trail[_OLDEST] != n else plan.none_joined
+        base, waiting, keep = plan.base, state.waiting, plan.keep
+        if plan.blocks == (0, 0):
+            values = trail[1] if plan.optimistic else trail[_EXPECTED]
+            if not _fits(values, state.totals):
+                raise _foreign(decision)
+            withdraw.call(waiting, n, keep, -1, values, place, *joined)
+        else:
+            choice = Choice(decision.action, decision.probability, trail[0])
+            base.withdraw(state.base, choice, trail[_EXPECTED], waiting, keep, place, joined)
+        return state
+
+    def take_back(self, state: State, decision: Decision) -> None:
+        """`withdraw`, of a decision that may or may not have been expected, and was never given to
+        anybody.
+        """
+        place = decision.evidence.place
+        if place is not None and place < state.issued:
+            self.withdraw(state, decision)
+
+    @staticmethod
+    def unawaited(decision: Decision) -> Decision:
+        """The same decision, as one that is not counted as open."""
+        trail = decision.evidence
+        if not isinstance(trail, tuple) or len(trail) != len(Trail._fields):
+            return decision
+        return replace(decision, evidence=Trail(*trail)._replace(place=None))
+
+    def _open(self, state: State, decision: Decision, issued: int) -> None:
+        if self._place(state, decision, issued + 1) is None:
+            raise _foreign(decision)
+        self.count_open(state, decision)
+
+    @staticmethod
+    def count_open(state: State, decision: Decision) -> None:
+        """`expect`, whether or not open decisions count."""
+        plan, trail = state.plan, decision.evidence
+        waiting, keep = state.waiting, plan.keep
+        if plan.blocks == (0, 0):
+            values = trail[1] if plan.optimistic else trail[_EXPECTED]
+            if not _fits(values, state.totals):
+                raise _foreign(decision)
+            expect_rows.call(waiting, values.size, keep, np.array([-1]), values[None])
+        else:
+            choice = Choice(decision.action, decision.probability, trail[0])
+            plan.base.expect(state.base, choice, trail[_EXPECTED], waiting, keep)
+
+    @staticmethod
+    def _place(state: State, decision: Decision, issued: int | None = None) -> int | None:
+        """Which of the open decisions it is; None for one of a version without."""
+        trail = decision.evidence
+        if not isinstance(trail, tuple) or len(trail) not in _LENGTHS:
+            raise _foreign(decision)
+        if len(trail) <= _PLACE or trail[_PLACE] is None:
+            return None
+        place, most = trail[_PLACE], state.issued if issued is None else issued
+        if not (type(place) is int and 0 <= place < most):
+            raise _foreign(decision)
+        return place
 
     @staticmethod
     def _check_choice(plan: Plan, given: Any, choice: Any) -> None:
@@ -218,6 +370,13 @@ class FrankWolfe:
         plan, kind = state.plan, state.plan.kind
         observation, reward, _ = kind.observe(decision.action, feedback)
         evidence, rho, followed, outlook, first, stop = self._recalled(state, decision, reward)
+        place, expected = -1.0, _NOTHING
+        if plan.anticipates and state.open:
+            given = self._place(state, decision)
+            if given is not None:
+                place, expected = float(given), self._expected(state, decision)
+        if plan.iterate == "expected":
+            rho = self._by_chance(state, decision, reward)
         choice = Choice(decision.action, decision.probability, evidence)
         tallied = plan.watch.tally(state.live, outlook, observation, decision.id)
         settling: Settling = (
@@ -236,6 +395,10 @@ class FrankWolfe:
             kind.sees(reward),
             -1.0 if tallied is None else float(decision.number),
             *state.live.now,
+            place,
+            expected,
+            _NOTHING if plan.optimistic else expected,
+            state.waiting,
         )
         g = state.direction if followed is None else followed
         base = state.base
@@ -249,6 +412,27 @@ class FrankWolfe:
         if due:
             plan.watch.gather(state.live, state.iterate, plan.age(state.t))
         return state if base is state.base else state._replace(base=base)
+
+    def _by_chance(self, state: State, decision: Decision, reward: Vector) -> Vector:
+        """The reward vector of a ranking with the chances of exposure instead of the exposures."""
+        rho = reward.copy()
+        rho[decision.action] = self._expected(state, decision)
+        return rho
+
+    @staticmethod
+    def _expected(state: State, decision: Decision) -> Vector:
+        """What an open decision has added to the sums of estimates, or exposures by slot."""
+        plan, trail = state.plan, decision.evidence
+        values = trail[1] if plan.optimistic else trail[_EXPECTED]
+        if plan.blocks == (0, 0):
+            like: Vector = state.totals
+        elif values is None:
+            return _NOTHING
+        else:
+            like = values if plan.kind.problem.n_slots is None else state.base.slots[0]
+        if not _fits(values, like):
+            raise _foreign(decision)
+        return values  # type: ignore[no-any-return]
 
     @staticmethod
     def _recalled(
@@ -280,6 +464,31 @@ class FrankWolfe:
             raise _foreign(decision)
         return evidence, rho, followed, outlook, first, stop
 
+    # --- many at once -------------------------------------------------------------------------
+
+    def act_batch(
+        self, state: State, contexts: Any, draws: Any, advance: bool | None = None
+    ) -> Batch | list[Decision]:
+        """`act` for contexts in a row, in one kernel call; only reads the state.
+
+        draws: a generator, or `Numbered` draws. advance: whether each decision counts as open for
+        the next; None where open decisions count. A list comes back where there is no kernel.
+        """
+        plan = state.plan
+        stack = contexts if type(contexts) is Stack else plan.kind.read_many(contexts)
+        ahead = plan.anticipates if advance is None else advance and plan.waits
+        return batches.act_batch(self, state, stack, draws, ahead)
+
+    def expect_batch(self, state: State, batch: Batch | list[Decision]) -> State:
+        """`expect` for each of them."""
+        return batches.expect_batch(self, state, batch)
+
+    def fold(self, state: State, batch: Batch | list[Decision], answers: Any) -> State:
+        """`update` with each answer in turn, in one kernel call. Where one is refused, those before
+        it have been learnt from.
+        """
+        return batches.fold(self, state, batch, answers)
+
     # --- powers -------------------------------------------------------------------------------
 
     def kind(self, state: State) -> Kind:
@@ -290,49 +499,13 @@ class FrankWolfe:
         """Whether an update is all or nothing, also where an interrupt comes."""
         return state.plan.commits
 
-    def foresee(
-        self, state: State, context: Any, rng: np.random.Generator
-    ) -> tuple[Decision, State]:
-        """Choose, and continue as if the estimated reward had come; nothing is learnt.
-
-        Decisions that are made before any feedback can come, one after the other on such states,
-        spread over the rewards; all on one state they would repeat one direction.
-        """
-        plan = state.plan
-        if not plan.forecasts:
-            raise InvalidInput(
-                f"{plan.base!r} cannot estimate a reward vector; use act_many without advance"
-            )
-        decision = self.decide(state, context, rng, "", estimate=True)
-        estimate, followed = decision.info.estimate, decision.evidence.direction
-        ahead = state._replace(
-            totals=state.totals.copy(),
-            earned=state.earned.copy(),
-            clocks=state.clocks.copy(),
-            direction=state.direction if followed is None else followed,
-            counters=state.counters.copy(),
-        )
-        average_in(
-            estimate,
-            estimate,
-            plan.forget,
-            0,
-            0,
-            ahead.totals,
-            ahead.earned,
-            ahead.clocks,
-            ahead.counters,
-        )
-        # Nobody needs the estimate any more, and it may be long.
-        return replace(decision, info=decision.info._replace(estimate=None)), ahead
-
     def kernels(self, state: State) -> list[Kernel[..., Any]]:
         """What the other methods can call in a state, so that they are ready before the first."""
         plan = state.plan
         n = plan.kind.seen.n_objectives
-        drawn = isinstance(plan.smoothing, Randomized)
-        own: list[Kernel[..., Any]] = [settle, averages, average_in, turn_over]
-        own.append(follow_draws if drawn else follow_once)
+        own: list[Kernel[..., Any]] = [settle, averages, turn_over]
+        if not plan.in_rows:
+            own.extend((aim_once, expect_rows, withdraw))
         own.extend(plan.kind.kernels())
         if isinstance(plan.base, Compiled):
             own.extend(plan.base.kernels(plan.kind.problem))

@@ -16,6 +16,7 @@ from fairwolfe.core.kinds import Kind, kind_of
 from fairwolfe.core.problem import Problem
 from fairwolfe.core.protocols import HoldsItems
 from fairwolfe.errors import InvalidInput
+from fairwolfe.kernels.waiting import grown as grown_waiting
 from fairwolfe.kinds import Ranking
 from fairwolfe.reduction.state import State
 
@@ -44,6 +45,7 @@ def add_items(policy: FrankWolfe, state: State, features: Matrix) -> State:
         state.counters.copy(),
         longer,
         state.live.anew(plan.kind.seen.n_objectives),
+        grown_waiting(state.waiting, state.totals.size, old, count),
     )
 
 

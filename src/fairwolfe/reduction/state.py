@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairwolfe.core.arrays import Vector
+from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.kinds import Kind
 from fairwolfe.core.protocols import (
+    ActsInRows,
+    Awaits,
     Certifies,
     Commits,
     Forecasts,
@@ -21,13 +23,17 @@ from fairwolfe.core.protocols import (
 from fairwolfe.core.restoring import require, require_counts
 from fairwolfe.kernels.limits import row_limit
 from fairwolfe.kernels.settling import averages
+from fairwolfe.kernels.waiting import ISSUED, OPEN, size
 from fairwolfe.objectives import Concave
 from fairwolfe.reduction.direction import Compass
 from fairwolfe.reduction.live import Watch
 from fairwolfe.reduction.windows import Windows
 from fairwolfe.smoothing import Identity, Moreau, Randomized
+from fairwolfe.smoothing.following import Course
 
-__all__ = ["Plan", "State", "Trail"]
+__all__ = ["Plan", "State", "Trail", "nothing_open"]
+
+_NO_PARAMETERS = np.empty((0, 0, 0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +48,8 @@ class Plan:
     smoothing: Identity | Moreau | Randomized  # bound
     base: Any  # tuned
     forget: float  # of the averages, at each reward
-    optimistic: bool  # the iterate
+    iterate: str  # what is averaged
+    anticipate: bool  # whether open decisions count
 
     def __getstate__(self) -> dict[str, Any]:
         # What was made on the way holds addresses and scratch, which belong to this process.
@@ -57,6 +64,76 @@ class Plan:
         """What gives the direction; None for a base that does not use it."""
         base = self.base
         return None if isinstance(base, Undirected) and not base.needs_direction else Compass(self)
+
+    @cached_property
+    def keep(self) -> float:
+        """What is left of an older reward at the next."""
+        return 1.0 - self.forget
+
+    @cached_property
+    def seeing(self) -> dict[str, IntVector]:
+        """What a base that ranks must know besides: the coordinates that f sees."""
+        return {"seen": self.coordinates} if self.coordinates.size else {}
+
+    def undirected(self, state: State, rows: int) -> Course:
+        """A course without a direction."""
+        g, each = state.direction, np.ones(rows)
+        nothing = np.empty(0)
+        waiting = (nothing, self.ranges, 1.0, False)
+        return 0, nothing, nothing, each, each, np.empty((rows, 0, 0)), g, g, g, *waiting
+
+    @cached_property
+    def optimistic(self) -> bool:
+        """Whether an optimistic estimate is averaged instead of the reward."""
+        return self.iterate == "optimistic"
+
+    @cached_property
+    def in_rows(self) -> bool:
+        """Whether the base decides in one kernel, with the direction in it."""
+        return isinstance(self.base, ActsInRows) and self.base.commits
+
+    @cached_property
+    def blocks(self) -> tuple[int, int]:
+        """Blocks of features that are summed over open decisions; (0, 0) where estimates are."""
+        if self.optimistic or not isinstance(self.base, Awaits):
+            return 0, 0
+        return self.base.blocks(self.kind.problem)
+
+    @cached_property
+    def waits(self) -> bool:
+        """Whether open decisions can count: their rewards can be estimated, and matter."""
+        return self.forecasts and self.compass is not None
+
+    @cached_property
+    def anticipates(self) -> bool:
+        """Whether open decisions count."""
+        return self.anticipate and self.waits
+
+    @cached_property
+    def foretells(self) -> bool:
+        """Whether decisions carry an estimate of their reward vector."""
+        return self.optimistic or (self.waits and self.blocks == (0, 0))
+
+    @cached_property
+    def ranges(self) -> Matrix:
+        """Of the rewards, (2, n)."""
+        return np.array([self.kind.problem.low, self.kind.problem.high])
+
+    @cached_property
+    def coordinates(self) -> IntVector:
+        """Those of the reward vector that f sees; none where it sees all."""
+        n = self.kind.problem.n_objectives
+        seen = self.kind.sees(np.arange(float(n))).astype(np.int64)
+        return seen if seen.size < n else seen[:0]
+
+    def parameters(self, state: State) -> Cube:
+        """Of the model that open decisions are estimated with; (0, 0, 0) where it is not linear."""
+        if self.blocks == (0, 0) or not state.waiting.size:
+            return _NO_PARAMETERS
+        theta: Cube = state.base.oracle.theta
+        if theta.shape[1] == 1 and self.extended:
+            theta = theta.reshape(1, -1, self.blocks[1])
+        return theta
 
     @cached_property
     def watch(self) -> Watch:
@@ -100,8 +177,17 @@ class Plan:
         return row_limit(self.kind.problem, ridge)
 
 
+def nothing_open(plan: Plan) -> Vector:
+    """The open decisions of a plan: none."""
+    if not plan.waits:
+        return np.empty(0)
+    return np.zeros(size(plan.kind.problem.n_objectives, *plan.blocks))
+
+
 class State(NamedTuple):
-    """Sums of the iterate and of the rewards, over how many rounds; the base's; live numbers."""
+    """Sums of the iterate and of the rewards, over how many rounds; the base's; live numbers; what
+    the open decisions are expected to earn (kernels/waiting.py).
+    """
 
     plan: Plan
     totals: Vector
@@ -111,9 +197,11 @@ class State(NamedTuple):
     counters: Vector
     base: Any
     live: Windows
+    waiting: Vector
 
     def restored(self) -> None:
         """After arrays have been read from a file: refuse times that cannot be."""
+        require_counts("waiting", self.waiting[: ISSUED + 1])
         require_counts("counters", self.counters)
         passed = (self.clocks >= 0.0) & (self.clocks <= self.counters[0])
         require("clocks", self.clocks, passed, "clocks run from 0 to the number of rewards")
@@ -122,6 +210,22 @@ class State(NamedTuple):
     def t(self) -> int:
         """The number of rewards averaged in."""
         return int(self.counters.item(0))
+
+    @property
+    def open(self) -> int:
+        """The number of decisions that are counted as open."""
+        return int(self.waiting.item(OPEN)) if self.waiting.size else 0
+
+    @property
+    def issued(self) -> int:
+        """The number of decisions that were ever counted as open."""
+        return int(self.waiting.item(ISSUED)) if self.waiting.size else 0
+
+    @property
+    def ahead(self) -> int:
+        """The number of rewards averaged in or to come: t of the schedules."""
+        waiting = self.waiting
+        return int(self.counters.item(0) + (waiting.item(OPEN) if waiting.size else 0.0))
 
     @property
     def iterate(self) -> Vector:
@@ -147,3 +251,5 @@ class Trail(NamedTuple):
     direction: Vector | None = None  # where it is followed or learnt from
     live: tuple[int, Any] | None = None  # the window of live numbers, and the outlook
     size: int | None = None  # how many coordinates the reward had
+    place: int | None = None  # which of the open decisions it is, where these count
+    expected: Vector | None = None  # what it is to earn: the reward vector, or exposures by slot

@@ -24,12 +24,12 @@ from fairwolfe.core.problem import all_finite
 from fairwolfe.core.restoring import require, require_counts
 from fairwolfe.kernels.compile import kernel
 from fairwolfe.kernels.settling import (
+    BATCH_N,
     BATCHES,
     CAP,
     FIRST,
     INTERCEPT,
     LAST,
-    OPEN_N,
     PLANNED,
     RANGE,
     SERIAL,
@@ -127,7 +127,7 @@ class Windows(NamedTuple):
     def restored(self) -> None:
         """After arrays have been read from a file: refuse numbers that no window can have."""
         for name, (numbers, _, _) in (("now", self.now), ("before", self.before)):
-            require_counts(name, numbers[[SERIAL, PLANNED, N, OPEN_N, BATCHES]])
+            require_counts(name, numbers[[SERIAL, PLANNED, N, BATCH_N, BATCHES]])
             sizes = numbers[[SQUARES, RANGE]]
             require(name, sizes, sizes >= 0.0, "squares and ranges have no sign")
             planned, taken = numbers[PLANNED : PLANNED + 1], numbers[N : N + 1]

@@ -25,10 +25,10 @@ from fairwolfe.kernels.linalg import STATUS
 from fairwolfe.kernels.settling import average_in
 from fairwolfe.oracles.linear_state import LinearState, call_learn
 from fairwolfe.reduction import FrankWolfe
-from fairwolfe.reduction.direction import follow
 from fairwolfe.reduction.state import State
 from fairwolfe.simulation.following import FOLLOWING, Following
 from fairwolfe.simulation.streams import Streams
+from fairwolfe.smoothing.following import follow
 
 __all__ = ["CompiledRun", "advance"]
 

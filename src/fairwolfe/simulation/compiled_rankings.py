@@ -29,11 +29,11 @@ from fairwolfe.kinds.exposures import EXPOSURES, count_exposed
 from fairwolfe.ranking import Ranker
 from fairwolfe.ranking.kernels import count_ranking, exposed_rows, rank
 from fairwolfe.ranking.ranker import RankState
-from fairwolfe.reduction.direction import follow
 from fairwolfe.reduction.frank_wolfe import FrankWolfe
 from fairwolfe.reduction.state import State
 from fairwolfe.simulation.following import FOLLOWING, Following
 from fairwolfe.simulation.streams import Streams
+from fairwolfe.smoothing.following import follow
 
 __all__ = ["CompiledRankings", "advance_rankings"]
 

@@ -1,0 +1,180 @@
+"""`Batch`: decisions made together, kept by column; a sequence that makes a Decision when read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairwolfe.core.decision import NOTHING, Decision
+from fairwolfe.core.packing import pack, unpack
+from fairwolfe.errors import InvalidInput
+
+__all__ = ["Batch", "Column"]
+
+_COLUMN = "each"  # the only key of a column in the bytes
+_FIELDS = 7
+
+
+class Column(NamedTuple):
+    """What differs from decision to decision: an array with a row, or a number, for each."""
+
+    values: NDArray[Any]
+
+
+class Batch(Sequence[Decision]):
+    """Decisions made together; reading one makes a `Decision`.
+
+    `evidence` is nested as that of a decision, with a `Column` where decisions differ. A slice is a
+    batch again. `made` are the rows of the base, `made.choice(i).info` what it says of the i-th;
+    they are known where the decisions were made, and are not part of the bytes.
+
+    >>> batch = Batch("a", 5, 0, np.array([2, 0]), None, (Column(np.eye(2)), None))
+    >>> len(batch), batch[1]
+    (2, Decision(id='a-6', t=0, action=0, probability=None, evidence=<1 array, 2 numbers>))
+    >>> Batch.from_bytes(batch.to_bytes())[1:]
+    <Batch of 1 decisions, a-6 to 6>
+    """
+
+    __slots__ = ("actions", "evidence", "first", "made", "probabilities", "t", "token")
+
+    def __init__(
+        self,
+        token: str,
+        first: int,
+        t: int,
+        actions: NDArray[Any],
+        probabilities: NDArray[np.float64] | None,
+        evidence: Any,
+        made: Any = None,
+    ) -> None:
+        self.token, self.first, self.t = token, first, t
+        self.actions = actions
+        self.probabilities = probabilities
+        self.evidence = evidence
+        self.made = made
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    @overload
+    def __getitem__(self, place: int) -> Decision: ...
+    @overload
+    def __getitem__(self, place: slice) -> Batch: ...
+    def __getitem__(self, place: int | slice) -> Decision | Batch:
+        if isinstance(place, slice):
+            return self._part(place)
+        i = place.__index__()
+        if not -len(self) <= i < len(self):
+            raise IndexError(f"decision {place} of {len(self)}")
+        i %= len(self)
+        action, probability = self.actions[i], None
+        if self.probabilities is not None:
+            probability = self.probabilities.item(i)
+            probability = None if math.isnan(probability) else probability
+        return Decision(
+            f"{self.token}-{self.first + i}" if self.token else "",
+            self.t,
+            action if action.ndim else action.item(),
+            probability,
+            _row(self.evidence, i),
+            NOTHING if self.made is None else self.made.choice(i).info,
+        )
+
+    def __iter__(self) -> Iterator[Decision]:
+        return (self[i] for i in range(len(self)))
+
+    def _part(self, place: slice) -> Batch:
+        start, stop, step = place.indices(len(self))
+        if step != 1:
+            raise InvalidInput(f"a slice of a batch has the step {step}; take decisions in a row")
+        return Batch(
+            self.token,
+            self.first + start,
+            self.t,
+            self.actions[place],
+            None if self.probabilities is None else self.probabilities[place],
+            _sliced(self.evidence, slice(start, stop)),
+        )
+
+    def issued(self, token: str, first: int, t: int) -> Batch:
+        """The same as an agent hands them out, under ids of its own."""
+        columns = (self.actions, self.probabilities, self.evidence, self.made)
+        return Batch(token, first, t, *columns)
+
+    def __repr__(self) -> str:
+        ids = f"{self.token}-{self.first} to {self.first + len(self) - 1}" if len(self) else "none"
+        return f"<Batch of {len(self)} decisions, {ids}>"
+
+    def to_bytes(self) -> bytes:
+        """The columns, as `Decision.to_bytes` writes a decision; never pickle."""
+        head = (self.token, self.first, self.t)
+        columns = (_small(self.actions), self.probabilities, _written(self.evidence))
+        return pack((*head, *columns, "batch"))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Batch:
+        """Rebuild a batch that `to_bytes` wrote; InvalidInput for any other bytes."""
+        values = unpack(data)
+        if len(values) != _FIELDS or values[-1] != "batch":
+            raise InvalidInput(f"the bytes hold {values[:3]!r:.80}, which is not a batch")
+        token, first, t, actions, probabilities, evidence, _ = values
+        head = isinstance(token, str) and type(first) is int and type(t) is int and first >= 0
+        whole = isinstance(actions, np.ndarray) and actions.dtype in (np.int64, np.int32)
+        whole = whole and actions.ndim in (1, 2)
+        if not (head and whole):
+            raise InvalidInput(
+                f"the bytes hold {values[:4]!r:.80}; a batch begins with other values"
+            )
+        n = len(actions)
+        if not (probabilities is None or _is_column(probabilities, n, 1)):
+            raise InvalidInput(f"the bytes hold the probabilities {probabilities!r:.80}")
+        return cls(token, first, t, actions.astype(np.int64), probabilities, _read(evidence, n))
+
+
+def _is_column(values: Any, n: int, axes: int | None = None) -> bool:
+    right = isinstance(values, np.ndarray) and values.ndim > 0 and len(values) == n
+    return right and (axes is None or (values.ndim == axes and values.dtype == np.float64))
+
+
+def _small(actions: NDArray[Any]) -> NDArray[Any]:
+    """Half as long, where that is enough."""
+    return actions.astype(np.int32) if actions.size and actions.max() < 2**31 else actions
+
+
+def _row(node: Any, i: int) -> Any:
+    kind = type(node)
+    if kind is Column:
+        values = node.values
+        return values[i] if values.ndim > 1 else values.item(i)
+    if isinstance(node, tuple):
+        parts = [part if part is None or type(part) is int else _row(part, i) for part in node]
+        return kind(*parts) if kind is not tuple else tuple(parts)
+    return node
+
+
+def _sliced(node: Any, place: slice) -> Any:
+    if type(node) is Column:
+        return Column(node.values[place])
+    if isinstance(node, tuple):
+        parts = [_sliced(part, place) for part in node]
+        return type(node)(*parts) if type(node) is not tuple else tuple(parts)
+    return node
+
+
+def _written(node: Any) -> Any:
+    if type(node) is Column:
+        return {_COLUMN: node.values}
+    return tuple(_written(part) for part in node) if isinstance(node, tuple) else node
+
+
+def _read(node: Any, n: int) -> Any:
+    if isinstance(node, dict):
+        values = node.get(_COLUMN)
+        if len(node) != 1 or not _is_column(values, n):
+            raise InvalidInput(f"the bytes hold a column {node!r:.80} for {n} decisions")
+        return Column(values)
+    return tuple(_read(part, n) for part in node) if isinstance(node, tuple) else node

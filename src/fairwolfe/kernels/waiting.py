@@ -1,0 +1,232 @@
+"""Decisions that wait for their answer: what they are expected to earn counts until it comes.
+
+z is the average over the answered rewards and over the estimates of the open decisions:
+
+    z = (totals + sum of the open estimates)/(clocks + open)
+
+An estimate is of the current model: linear models keep Phi, the sum of the features of the open
+decisions, and theta Phi is the sum of their estimates. Others keep the sum of the estimates as
+they were made. Either is corrected by the running mean of (reward - estimate) and cut to the
+ranges. What nothing is known of does not count, which is the same as to expect the average of the
+answered.
+
+All of it is one vector, so that it is one argument of a kernel:
+
+    open, issued, heard | weights (n,) | sums (n,) twice | bias (n,) | Phi (blocks, d + 1) twice
+
+Sums are kept twice: rounded, and what rounding has left. Adding and taking away a billion vectors
+so leaves an error below that of a single addition. The last column of Phi counts decisions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
+from fairwolfe.kernels.compile import kernel
+
+__all__ = [
+    "ISSUED",
+    "OPEN",
+    "age_weight",
+    "close_one",
+    "correct",
+    "expect_rows",
+    "grown",
+    "lean",
+    "open_one",
+    "size",
+    "size_without_features",
+    "sum_at",
+    "sum_in",
+    "withdraw",
+]
+
+OPEN, ISSUED, HEARD = 0, 1, 2
+_HEAD = 3
+_SLOWEST = 1.0 / 500.0  # the bias forgets what is this many answers ago
+
+
+@kernel
+def size_without_features(n: int) -> int:
+    """The length of the vector for n rewards, where estimates are kept as they were made."""
+    return _HEAD + 4 * n
+
+
+def size(n: int, blocks: int, d: int) -> int:
+    """Its length for n rewards and blocks of d features; 0 blocks: without features."""
+    return size_without_features.function(n) + 2 * blocks * (d + 1)
+
+
+def grown(waiting: Vector, n: int, place: int, count: int) -> Vector:
+    """The same with `count` more rewards from `place` on, which it says nothing of."""
+    if not waiting.size:
+        return waiting
+    stop = _HEAD + 4 * n
+    each = np.insert(waiting[_HEAD:stop].reshape(4, n), [place] * count, 0.0, axis=1)
+    return np.concatenate([waiting[:_HEAD], each.ravel(), waiting[stop:]])
+
+
+@kernel
+def _add(high: Vector, low: Vector, place: int, value: float) -> None:
+    """Add a number to a sum that is kept twice."""
+    total = high[place] + value
+    part = total - high[place]
+    low[place] += (high[place] - (total - part)) + (value - part)
+    high[place] = total
+
+
+@kernel
+def open_one(waiting: Vector, n: int, keep: float) -> None:
+    """Count a decision among the open ones; with memory those before it fade, as rewards do.
+
+    waiting: see the module. n: the number of rewards. keep: what is left of an older one.
+    """
+    if keep < 1.0:
+        for i in range(_HEAD, _HEAD + 3 * n):
+            waiting[i] *= keep
+        for i in range(_HEAD + 4 * n, waiting.size):
+            waiting[i] *= keep
+    for i in range(n):
+        waiting[_HEAD + i] += 1.0
+    waiting[OPEN] += 1.0
+    waiting[ISSUED] += 1.0
+
+
+@kernel
+def sum_in(waiting: Vector, n: int, row: int, values: Vector, sign: float, weight: float) -> None:
+    """Add sign * weight * values to the estimates (row -1), or to a row of Phi, which also counts
+    sign * weight decisions. waiting: see the module. values (n,) or (d,).
+    """
+    if row < 0:
+        high, low = waiting[_HEAD + n : _HEAD + 2 * n], waiting[_HEAD + 2 * n : _HEAD + 3 * n]
+        for i in range(values.size):
+            _add(high, low, i, sign * weight * values[i])
+    else:
+        half, width = (waiting.size - _HEAD - 4 * n) // 2, values.size + 1
+        start = _HEAD + 4 * n + row * width
+        high, low = waiting[start : start + width], waiting[start + half : start + half + width]
+        for j in range(values.size):
+            _add(high, low, j, sign * weight * values[j])
+        _add(high, low, values.size, sign * weight)
+
+
+@kernel
+def sum_at(waiting: Vector, n: int, place: int, value: float) -> None:
+    """Add a number to one of the n sums of estimates. waiting: see the module."""
+    _add(
+        waiting[_HEAD + n : _HEAD + 2 * n],
+        waiting[_HEAD + 2 * n : _HEAD + 3 * n],
+        place,
+        value,
+    )
+
+
+@kernel
+def age_weight(waiting: Vector, keep: float, place: float) -> float:
+    """What the open decision that was the place-th to be made still weighs."""
+    return float(keep ** (waiting[ISSUED] - 1.0 - place)) if keep < 1.0 else 1.0
+
+
+@kernel
+def close_one(waiting: Vector, n: int, first: int, stop: int, weight: float) -> None:
+    """An open decision of this weight is open no more; its estimate has been taken out of the sums.
+    Coordinates from `first` to below `stop` joined after it. waiting: see the module.
+    """
+    waiting[OPEN] -= 1.0
+    if waiting[OPEN] <= 0.0:
+        waiting[OPEN] = 0.0
+        for i in range(_HEAD, _HEAD + 3 * n):
+            waiting[i] = 0.0
+        for i in range(_HEAD + 4 * n, waiting.size):
+            waiting[i] = 0.0
+        return
+    for i in range(n):
+        if i < first or i >= stop:
+            waiting[_HEAD + i] = max(waiting[_HEAD + i] - weight, 0.0)
+
+
+@kernel
+def correct(waiting: Vector, n: int, reward: Vector, guess: Vector) -> None:
+    """Move the bias towards reward - guess, of the last coordinates. waiting: see the module.
+    reward (n,), guess (n or fewer,).
+    """
+    waiting[HEARD] += 1.0
+    rate = max(1.0 / waiting[HEARD], _SLOWEST)
+    first = n - guess.size
+    for i in range(guess.size):
+        bias = _HEAD + 3 * n + first + i
+        waiting[bias] += rate * (reward[first + i] - guess[i] - waiting[bias])
+
+
+@kernel
+def lean(
+    totals: Vector,
+    clocks: Vector,
+    waiting: Vector,
+    theta: Cube,
+    ranges: Matrix,
+    keep: float,
+    at: Vector,
+    over: Vector,
+) -> None:
+    """Sums and clocks with the open decisions in them. totals, clocks, at, over (n,), waiting: see
+    the module; theta (blocks, rewards, d) of the last rewards, or (0, 0, 0); ranges (2, n).
+    """
+    n, blocks, n_linear, d = totals.size, theta.shape[0], theta.shape[1], theta.shape[2]
+    past = keep ** waiting[OPEN] if keep < 1.0 else 1.0
+    phi = waiting[_HEAD + 4 * n :]
+    half = phi.size // 2
+    unknown = 0.0
+    known = np.empty(blocks, dtype=np.bool_)
+    for b in range(blocks):
+        known[b] = False
+        for r in range(n_linear):
+            for j in range(d):
+                known[b] |= theta[b, r, j] != 0.0
+        if not known[b]:
+            unknown += phi[b * (d + 1) + d] + phi[half + b * (d + 1) + d]
+    for i in range(n):
+        at[i], over[i] = past * totals[i], past * clocks[i]
+        weight = waiting[_HEAD + i]
+        total = waiting[_HEAD + n + i] + waiting[_HEAD + 2 * n + i]
+        if i >= n - n_linear:
+            weight -= unknown
+            for b in range(blocks):
+                if known[b]:
+                    for j in range(d):
+                        place = b * (d + 1) + j
+                        total += theta[b, i - n + n_linear, j] * (phi[place] + phi[half + place])
+        if weight > 0.0:
+            mean = total / weight + waiting[_HEAD + 3 * n + i]
+            at[i] += weight * min(max(mean, ranges[0, i]), ranges[1, i])
+            over[i] += weight
+
+
+@kernel(signature="void(float64[::1], int64, float64, int64[::1], float64[:, ::1])")
+def expect_rows(waiting: Vector, n: int, keep: float, blocks: IntVector, rows: Matrix) -> None:
+    """Count decisions among the open ones, by the features (rows, d) of their arms, or by their
+    estimates (rows, n) where blocks are -1. blocks (rows,).
+    """
+    for s in range(rows.shape[0]):
+        open_one(waiting, n, keep)
+        sum_in(waiting, n, blocks[s], rows[s], 1.0, 1.0)
+
+
+@kernel(signature="void(float64[::1], int64, float64, int64, float64[::1], float64, int64, int64)")
+def withdraw(
+    waiting: Vector,
+    n: int,
+    keep: float,
+    block: int,
+    values: Vector,
+    place: float,
+    first: int,
+    stop: int,
+) -> None:
+    """Take a decision that gets no answer out of the open ones. values (d or n,): as in
+    `expect_rows`; first, stop: coordinates that joined after it.
+    """
+    weight = age_weight(waiting, keep, place)
+    sum_in(waiting, n, block, values, -1.0, weight)
+    close_one(waiting, n, first, stop, weight)

@@ -1,0 +1,206 @@
+"""Many decisions at once, and the answers to them: one kernel call each, bit by bit as one by one.
+
+Where the base has no such kernel, a loop in Python does the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairwolfe.core.arrays import Matrix
+from fairwolfe.core.batch import Batch, Column
+from fairwolfe.core.decision import Decision
+from fairwolfe.core.kinds import Answer, Answers, Stack
+from fairwolfe.core.protocols import FoldsRows
+from fairwolfe.core.streams import Numbered
+from fairwolfe.errors import InvalidInput
+from fairwolfe.kernels.waiting import expect_rows
+from fairwolfe.reduction.state import State, Trail
+
+if TYPE_CHECKING:
+    from fairwolfe.reduction.frank_wolfe import FrankWolfe
+
+__all__ = ["act_batch", "each", "expect_batch", "fold"]
+
+_NO_ROWS = np.empty((0, 0))
+_NUMBERLESS = -np.inf
+
+
+def act_batch(
+    policy: FrankWolfe, state: State, stack: Stack, draws: Any, advance: bool
+) -> Batch | list[Decision]:
+    """Decisions for contexts that were read together; a list where there is no kernel for them."""
+    plan = state.plan
+    if not plan.in_rows or isinstance(stack.given, list):
+        return _one_by_one(policy, state, stack, draws, advance)
+    made = policy._rows(state, stack.given, draws, stack.rows, advance, **stack.how)
+    if made.done < stack.rows:  # a direction has to be looked for
+        return _one_by_one(policy, state, stack, draws, advance)
+    expected, outlooks = made.expectations(), made.outlooks()
+    directions = None
+    if plan.follows:
+        directions = Column(np.array([plan.kind.whole(g) for g in made.directions]))
+    places = None
+    if plan.anticipates:
+        steps = np.arange(stack.rows) if advance else np.zeros(stack.rows, dtype=np.int64)
+        places = Column(state.issued + steps)
+    trail = Trail(
+        made.evidence(),
+        expected if plan.optimistic else None,
+        directions,
+        None if outlooks is None else (state.live.serial, outlooks),
+        state.totals.size,
+        places,
+        expected if plan.waits and not plan.optimistic else None,
+    )
+    stated = None if plan.smoothing.averaged else made.probabilities
+    return Batch("", 0, state.t, made.actions, stated, trail, made)
+
+
+def _one_by_one(
+    policy: FrankWolfe, state: State, stack: Stack, draws: Any, advance: bool
+) -> list[Decision]:
+    ahead = state._replace(waiting=state.waiting.copy()) if advance else state
+    decided = []
+    for i in range(stack.rows):
+        drawn = Numbered(draws.key, draws.number + i) if type(draws) is Numbered else draws
+        given = state.plan.kind.single(stack, i)
+        decision, _ = policy.decide(ahead, given, drawn, "")
+        if advance:
+            policy.count_open(ahead, decision)
+        decided.append(decision)
+    return decided
+
+
+def expect_batch(policy: FrankWolfe, state: State, batch: Batch | list[Decision]) -> State:
+    """Count decisions made together as open, in their order."""
+    plan = state.plan
+    if not plan.anticipates:
+        return state
+    made = batch.made if isinstance(batch, Batch) else None
+    if made is None:
+        for decision in batch:
+            state = policy.expect(state, decision)
+    elif plan.blocks == (0, 0):
+        values = made.expectations().values
+        blocks = np.full(len(values), -1)
+        expect_rows.call(state.waiting, state.totals.size, plan.keep, blocks, values)
+    else:
+        plan.base.expect_rows(state.base, made, state.waiting, plan.keep)
+    return state
+
+
+def fold(policy: FrankWolfe, state: State, batch: Batch | list[Decision], answers: Any) -> State:
+    """Learn from the answers to decisions made together, in their order."""
+    plan = state.plan
+    trail = batch.evidence if isinstance(batch, Batch) else None
+    whole = isinstance(trail, tuple) and len(trail) == len(Trail._fields)
+    folds = isinstance(plan.base, FoldsRows) and plan.base.folds
+    if not (folds and whole and isinstance(answers, Answers)) or trail[4] != state.totals.size:
+        pairs = zip(batch, each(plan.kind, batch, answers), strict=True)
+        for decision, answer in pairs:
+            state = policy.update(state, decision, answer)
+        return state
+    columns = _Columns(policy, state, batch)
+    start = 0
+    while start < len(batch):
+        code = columns.settle(answers.observation, start)
+        start, due = divmod(code, 2)
+        if due:
+            plan.watch.gather(state.live, state.iterate, plan.age(state.t))
+    return state
+
+
+def each(kind: Any, batch: Any, answers: Any) -> list[Answer]:
+    """The answers one by one."""
+    if not isinstance(answers, Answers):
+        return list(answers)
+    shown = answers.observation
+    parts = zip(*shown, strict=True) if isinstance(shown, tuple) else shown
+    if isinstance(shown, tuple):
+        parts = (type(shown)(*part) for part in parts)
+    return [kind.observe(d.action, part) for d, part in zip(batch, parts, strict=True)]
+
+
+class _Columns:
+    """What decisions made together remember, by column, checked: it may come from bytes."""
+
+    def __init__(self, policy: FrankWolfe, state: State, batch: Batch) -> None:
+        self.state, self.batch = state, batch
+        plan, n = state.plan, len(batch)
+        size = state.totals.size
+        evidence, rho, followed, outlook, _, place, expected = batch.evidence
+        self.evidence = evidence
+        if (rho is None) == plan.optimistic or (followed is None and plan.follows):
+            raise self._foreign()
+        self.rhos = self._matrix(rho, (n, size))
+        self.followed = self._matrix(followed, (n, size))
+        self.places = np.full(n, -1)
+        self.expected = _NO_ROWS
+        if plan.anticipates and state.open and place is not None:
+            self.places = place.values if type(place) is Column else self.places[:0]
+            right = self.places.shape == (n,) and self.places.dtype == np.int64
+            if not right or (n and not 0 <= self.places.min() <= self.places.max() < state.issued):
+                raise self._foreign()
+            if plan.blocks == (0, 0):
+                self.expected = self._matrix(rho if plan.optimistic else expected, (n, size))
+        self.looks = expected
+        self.outlook = outlook
+        pair = isinstance(outlook, tuple) and len(outlook) == 2 and type(outlook[0]) is int
+        if not (outlook is None or (pair and type(outlook[1]) is Column)):
+            raise self._foreign()
+
+    def _foreign(self) -> InvalidInput:
+        return InvalidInput(
+            f"the evidence of {self.batch!r} is of another policy or problem, or damaged"
+        )
+
+    def _matrix(self, column: Any, shape: tuple[int, ...]) -> Matrix:
+        if column is None:
+            return _NO_ROWS
+        values = column.values if type(column) is Column else None
+        plain = isinstance(values, np.ndarray) and values.dtype == np.float64
+        if not plain or values.shape != shape or not np.isfinite(values).all():
+            raise self._foreign()
+        return np.ascontiguousarray(values)
+
+    def settle(self, observation: Any, start: int) -> int:
+        """Learn from `start` on, until a certificate is due."""
+        state, batch = self.state, self.batch
+        plan, windows, n = state.plan, state.live, len(batch)
+        tallied, outlooks = _NO_ROWS, None
+        if self.outlook is None:
+            if windows.slope is None:
+                tallied = np.zeros((n, 3))
+        elif self.outlook[0] == windows.serial:
+            outlooks = self.outlook[1].values
+            if outlooks.dtype != np.float64 or not np.isfinite(outlooks).all():
+                raise self._foreign()
+        run, tallied = plan.base.fold_rows(
+            state.base,
+            batch.actions,
+            self.evidence,
+            observation,
+            (tallied, outlooks),
+            (plan.coordinates, plan.iterate == "expected", self.looks, *plan.none_joined),
+        )
+        return run(
+            start,
+            self.rhos,
+            plan.forget,
+            self.followed,
+            state.direction,
+            state.totals,
+            state.earned,
+            state.clocks,
+            state.counters,
+            tallied,
+            float(batch.first) if batch.token else _NUMBERLESS,
+            *windows.now,
+            self.places,
+            self.expected,
+            not plan.optimistic,
+            state.waiting,
+        )
