@@ -130,7 +130,7 @@ class Agent:
     _earned: Vector | None
     _expires: int | None
     _forks: int
-    _issuing: Decision | None
+    _issuing: Sequence[Decision] | None
     _kind: Kind
     _leaving: Leaving | None
     _ledger: Ledger
@@ -243,7 +243,7 @@ class Agent:
                 decision, made = self._decided(given)
                 number = ledger.issued
             if self._awaits:
-                self._issuing = decision
+                self._issuing = (decision,)
                 if made is None:
                     self._state = self._policy.expect(self._state, decision)
                 else:
@@ -346,12 +346,10 @@ class Agent:
 
     def _issue(self, made: Sequence[Decision], first: int) -> None:
         """Decisions made together are open from now on; whole or not at all."""
-
-        def work() -> None:
-            self._state = self._policy.expect_batch(self._state, made)
-            self._ledger.issued = first + len(made)
-
-        uninterrupted(work)
+        self._issuing = made
+        self._state = self._policy.expect_batch(self._state, made)
+        self._ledger.issued = first + len(made)
+        self._issuing = None
         if self._expires is not None:
             for i, decision in enumerate(made):
                 self._young[first + i] = decision
@@ -508,20 +506,18 @@ class Agent:
             arrays = self._arrays()
             before = Before(self._state, arrays, ledger.copy(), self._out_of_range, None)
 
-            def work() -> None:
-                try:
-                    self._state = self._policy.fold(self._state, batch, answers)
-                except BaseException:
-                    self._before = before
-                    self._recover()
-                    raise
+            self._before = before
+            try:
+                self._state = self._policy.fold(self._state, batch, answers)
                 ledger.mark_batch(batch, ledger.answered + len(batch))
                 self._out_of_range += answers.outside
-                if self._expires is not None:
-                    for number in range(batch.first, batch.first + len(batch)):
-                        self._young.pop(number, None)
-
-            uninterrupted(work)
+                self._before = None
+            except BaseException:
+                self._recover()
+                raise
+            if self._expires is not None:
+                for number in range(batch.first, batch.first + len(batch)):
+                    self._young.pop(number, None)
 
     def _in_peace(self, work: Callable[[], None]) -> None:
         """For policies that learn in Python, where an interrupt could come between two lines."""
@@ -600,8 +596,9 @@ class Agent:
         """
         before, pending, issuing = self._before, self._pending, self._issuing
         if issuing is not None:
-            if self._names and issuing.number == self._ledger.issued:
-                self._policy.take_back(self._state, issuing)
+            if self._names and issuing[0].number == self._ledger.issued:
+                for decision in issuing:
+                    self._policy.take_back(self._state, decision)
             self._issuing = None
         if self._leaving is not None:
             self._finish_leaving(*self._leaving)

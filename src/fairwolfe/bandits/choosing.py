@@ -31,18 +31,21 @@ from fairwolfe.core.problem import Problem
 from fairwolfe.core.streams import Numbered
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import Kernel, function_at, kernel
+from fairwolfe.kernels.frames import (
+    BASE,
+    CORRECTS,
+    FORGET,
+    NUMBERS,
+    RUNNING,
+    SLOPE,
+    WAITING,
+    cube,
+    vector,
+)
 from fairwolfe.kernels.limits import largest_square_norm, row_limit
 from fairwolfe.kernels.linalg import STATUS, refresh, row_products
 from fairwolfe.kernels.philox import uniforms, uniforms_by_number
-from fairwolfe.kernels.settling import (
-    REFUSED,
-    SETTLE,
-    SETTLE_ROWS,
-    UNSOUND,
-    WILD,
-    Settling,
-    settle,
-)
+from fairwolfe.kernels.settling import REFUSED, UNSOUND, WILD, settle
 from fairwolfe.kernels.waiting import (
     OPEN,
     age_weight,
@@ -54,7 +57,7 @@ from fairwolfe.kernels.waiting import (
 )
 from fairwolfe.oracles import LinearState, Regression, Ridge
 from fairwolfe.oracles.linear_state import call_learn, learn, refuse, repair
-from fairwolfe.smoothing.following import COURSE, Course, aim
+from fairwolfe.smoothing.following import ALONE, COURSE, aim, alone
 
 __all__ = [
     "CHOOSE",
@@ -78,319 +81,6 @@ that the state has become useless."""
 call_choose = function_at(CHOOSE)
 
 
-_SEEN = 3  # numbers of an outlook
-VALUE, SCORE, PROBABILITY = 3, 4, 5  # places in what is said of a choice, after the outlook
-REPORT = 6  # and where its estimates begin
-_STEEP = 1e6  # a slope that no smoothed objective has where features and rewards are scaled
-
-_V, _M, _C = "float64[::1]", "float64[:, ::1]", "float64[:, :, ::1]"
-
-
-@kernel(
-    signature=f"int64({COURSE}, int64, int64, {_C}, {_C}, {_V}, {_C}, boolean, {_M}, {_V}, {_V}, "
-    f"{_V}, int64[::1], {_M}, {_M}, {_M})"
-)
-def choose_rows(
-    gradient: int,
-    gradient_params: Vector,
-    work: Vector,
-    steps: Vector,
-    mixes: Vector,
-    normals: Cube,
-    totals: Vector,
-    clocks: Vector,
-    running: Vector,
-    waiting: Vector,
-    ranges: Matrix,
-    keep: float,
-    advance: bool,
-    choose: int,
-    look: int,
-    theta: Cube,
-    inverse: Cube,
-    counters: Vector,
-    features: Cube,
-    per_arm: bool,
-    draws: Matrix,
-    params: Vector,
-    slope: Vector,
-    doubt: Vector,
-    arms: IntVector,
-    numbers: Matrix,
-    rows: Matrix,
-    directions: Matrix,
-) -> int:
-    """Decide for some contexts in a row, each one by the rule at an address: how many were, all
-    unless a direction is not finite; -1 - s where the state is useless for decision s.
-
-    features (rows, arms or 1, features), draws (rows, numbers), slope, doubt: see `LOOK`. Out:
-    arms (rows,), numbers (rows, REPORT or REPORT + rewards): the outlook, the value and the score
-    of the arm, its probability and estimates; rows (rows, features) of the arms; directions
-    (rows, rewards), or (0, rewards) where they are not kept. The others: see `Course`.
-    """
-    n, d = totals.size, features.shape[2]
-    parameters = theta
-    if theta.shape[1] != n:  # an extended model
-        parameters = theta[0, 0].reshape((1, n, d))
-    waits = waiting
-    if advance:
-        waits = waiting.copy()
-    frozen = waiting.size == size_without_features(n)
-    summed = np.empty((0, 0, 0)) if frozen else parameters
-    g, room, everything = np.empty(n), np.empty((9, n)), np.empty(0, dtype=np.int64)
-    out = np.empty(theta.shape[0] if per_arm else features.shape[1])
-    for s in range(steps.size):
-        anew = s == 0 or advance or normals.shape[1] > 0
-        if anew and not aim(
-            s,
-            gradient,
-            gradient_params,
-            work,
-            steps,
-            mixes,
-            normals,
-            totals,
-            clocks,
-            running,
-            waits,
-            ranges,
-            keep,
-            summed,
-            everything,
-            room,
-            g,
-        ):
-            return s
-        arm = call_choose(
-            choose,
-            g,
-            theta,
-            inverse,
-            counters,
-            features[s],
-            per_arm,
-            draws[s],
-            params,
-            out,
-            numbers[s, PROBABILITY:],
-        )
-        if arm < 0:
-            return -1 - s
-        if look != 0:
-            call_look(
-                look,
-                slope,
-                g,
-                theta,
-                inverse,
-                counters,
-                features[s],
-                per_arm,
-                arm,
-                doubt,
-                numbers[s, :_SEEN],
-            )
-        block, row = (arm, 0) if per_arm else (0, arm)
-        value = 0.0
-        for j in range(d):
-            rows[s, j] = features[s, row, j]
-            along = 0.0
-            for i in range(n):
-                along += g[i] * parameters[block, i, j]
-            value += along * rows[s, j]
-        arms[s], numbers[s, VALUE], numbers[s, SCORE] = arm, value, out[arm]
-        if directions.shape[0] > 0:
-            for i in range(n):
-                directions[s, i] = g[i]
-        if advance:
-            open_one(waits, n, keep)
-            if frozen:
-                sum_in(waits, n, -1, numbers[s, REPORT:], 1.0, 1.0)
-            else:
-                sum_in(waits, n, block, rows[s], 1.0, 1.0)
-    return steps.size
-
-
-@kernel(
-    signature=f"int64(int64, float64, int64, {_V}, {_V}, {_V}, {_C}, {_C}, {_C}, {_C}, {_V}, {_V}, "
-    f"{SETTLE})"
-)
-def learn_once(
-    learn: int,
-    limit: float,
-    block: int,
-    row: Vector,
-    x: Vector,
-    target: Vector,
-    gram: Cube,
-    inverse: Cube,
-    theta: Cube,
-    moment: Cube,
-    params: Vector,
-    oracle_counters: Vector,
-    reward: Vector,
-    rho: Vector,
-    forget: float,
-    first: int,
-    stop: int,
-    followed: Vector,
-    running: Vector,
-    totals: Vector,
-    earned: Vector,
-    clocks: Vector,
-    counters: Vector,
-    tallied: Vector,
-    seen: Vector,
-    number: float,
-    now: Vector,
-    slope: Vector,
-    rewards: Vector,
-    place: float,
-    expected: Vector,
-    guess: Vector,
-    waiting: Vector,
-) -> int:
-    """The oracle at an address learns, and the answer is settled: one call, so that an interrupt
-    finds both done or neither. Negative (REFUSED, WILD, UNSOUND) where nothing was done. limit: of
-    |x|^2. row (d,): the features of the arm, which x is made of in an extended model.
-    """
-    square = 0.0
-    for j in range(x.size):
-        square += x[j] * x[j]
-    if not square <= limit:
-        return WILD
-    doubt = 0.0  # a NaN or an infinity among these is one in the sum
-    for i in range(tallied.size):
-        doubt += tallied[i]
-    if not np.isfinite(doubt):
-        return UNSOUND
-    n, d = totals.size, row.size
-    by_features = place >= 0.0 and waiting.size > size_without_features(n)
-    estimate = guess
-    if by_features:
-        estimate = np.empty(n)
-        parameters = theta[0, 0].reshape((1, n, d)) if theta.shape[1] != n else theta
-        row_products(parameters[block], row, estimate)
-    call_learn(learn, block, x, target, gram, inverse, theta, moment, params, oracle_counters)
-    if oracle_counters[STATUS] != 0.0:
-        return REFUSED
-    if by_features and waiting[OPEN] > 0.0:
-        weight = age_weight(waiting, 1.0 - forget, place)
-        sum_in(waiting, n, block, row, -1.0, weight)
-    return settle(
-        reward,
-        rho,
-        forget,
-        first,
-        stop,
-        followed,
-        running,
-        totals,
-        earned,
-        clocks,
-        counters,
-        tallied,
-        seen,
-        number,
-        now,
-        slope,
-        rewards,
-        place,
-        expected,
-        estimate,
-        waiting,
-    )
-
-
-@kernel(
-    signature=f"int64(int64, float64, int64[::1], {_M}, {_M}, {_C}, {_C}, {_C}, {_C}, {_V}, {_V}, "
-    f"{SETTLE_ROWS})"
-)
-def learn_rows(
-    learn: int,
-    limit: float,
-    blocks: IntVector,
-    rows: Matrix,
-    targets: Matrix,
-    gram: Cube,
-    inverse: Cube,
-    theta: Cube,
-    moment: Cube,
-    params: Vector,
-    oracle_counters: Vector,
-    start: int,
-    rhos: Matrix,
-    forget: float,
-    followed: Matrix,
-    running: Vector,
-    totals: Vector,
-    earned: Vector,
-    clocks: Vector,
-    counters: Vector,
-    tallied: Matrix,
-    number: float,
-    now: Vector,
-    slope: Vector,
-    rewards: Vector,
-    places: IntVector,
-    expected: Matrix,
-    corrects: bool,
-    waiting: Vector,
-) -> int:
-    """`learn_once` for decisions in a row, from `start` on: twice the place to continue at, plus 1
-    where a certificate is due before; negative where a decision was refused.
-
-    blocks (rows,), rows (rows, d), targets (rows, rewards); the others: see `SETTLE_ROWS`.
-    """
-    nothing = np.empty(0)
-    for s in range(start, rows.shape[0]):
-        rho = rhos[s] if rhos.shape[0] > 0 else targets[s]
-        direction = followed[s] if followed.shape[0] > 0 else nothing
-        told = tallied[s] if tallied.shape[0] > 0 else nothing
-        estimate = expected[s] if expected.shape[0] > 0 else nothing
-        guess = estimate if corrects else nothing
-        due = learn_once(
-            learn,
-            limit,
-            blocks[s],
-            rows[s],
-            rows[s],
-            targets[s],
-            gram,
-            inverse,
-            theta,
-            moment,
-            params,
-            oracle_counters,
-            targets[s],
-            rho,
-            forget,
-            0,
-            0,
-            direction,
-            running,
-            totals,
-            earned,
-            clocks,
-            counters,
-            told,
-            targets[s],
-            number + s,
-            now,
-            slope,
-            rewards,
-            places[s],
-            estimate,
-            guess,
-            waiting,
-        )
-        if due < 0:
-            return due
-        if due > 0:
-            return 2 * s + 3
-    return 2 * rows.shape[0]
-
-
 @kernel(signature="void(float64[::1], float64[::1], float64[::1], float64[::1], float64[::1])")
 def extended_lesson(
     direction: Vector, x: Vector, reward: Vector, wide: Vector, scalar: Vector
@@ -403,11 +93,274 @@ def extended_lesson(
             wide[i * x.size + j] = direction[i] * x[j]
 
 
-_NO_LOOK = (np.empty(0), np.empty(0))
+_SEEN = 3  # numbers of an outlook
+VALUE, SCORE, ARM, PROBABILITY = 3, 4, 5, 6  # places in what is said of a choice, after the outlook
+REPORT = 7  # where its estimates begin, if there are any; then come its features and direction
+_STEEP = 1e6  # a slope that no smoothed objective has where features and rewards are scaled
+
+RULE, THETA, INVERSE, GRAM, MOMENT, LEARN_PARAMS, ORACLE_COUNTERS, PARAMS, DOUBT = range(
+    BASE, BASE + 9
+)
+"""Places of the arrays of a bandit in a frame; RULE has the numbers below."""
+
+CHOICE, LOOKING, LEARNING, LIMIT, EXTENDED, ESTIMATES, KEEPS = range(7)
+"""Places in RULE: addresses of the rule, of the look and of the oracle; the limit of |x|^2; whether
+the model is extended, whether rewards are estimated, whether directions are kept."""
+
+_V, _M, _C = "float64[::1]", "float64[:, ::1]", "float64[:, :, ::1]"
+
+
+@kernel
+def parameters_of(theta: Cube, n: int) -> Cube:
+    """theta (blocks, n, d), also of an extended model, which has one row of n d numbers."""
+    wide = theta.shape[1] != n
+    blocks = 1 if wide else theta.shape[0]
+    return theta.reshape((blocks, n, theta.size // (blocks * n)))
+
+
+@kernel(signature=f"int64({COURSE}, boolean, {_C}, boolean, {_M}, {_M})")
+def choose_rows(
+    words: IntVector,
+    work: Vector,
+    steps: Matrix,
+    normals: Cube,
+    advance: bool,
+    look: bool,
+    features: Cube,
+    per_arm: bool,
+    draws: Matrix,
+    said: Matrix,
+) -> int:
+    """Decide for some contexts in a row, each by the rule of the frame: how many were, all unless a
+    direction is not finite; -1 - s where the state is useless for decision s.
+
+    look: whether the arms that are not chosen are looked at; features (rows, arms or 1, features),
+    draws (rows, numbers). said (rows, ...): the outlook, the value and the score of the arm, the
+    arm, its probability and estimates, its features, the direction. The others: see `COURSE`.
+    """
+    theta, inverse, counters = (
+        cube(words, THETA),
+        cube(words, INVERSE),
+        vector(words, ORACLE_COUNTERS),
+    )
+    rule, params, waiting = vector(words, RULE), vector(words, PARAMS), vector(words, WAITING)
+    slope, doubt = vector(words, SLOPE), vector(words, DOUBT)
+    choice, looking = np.int64(rule[CHOICE]), np.int64(rule[LOOKING])
+    keep = 1.0 - vector(words, NUMBERS)[FORGET]
+    n, d = vector(words, RUNNING).size, features.shape[2]
+    n_report = 1 + n if rule[ESTIMATES] > 0.0 else 1
+    x = PROBABILITY + n_report  # where the features begin
+    parameters = parameters_of(theta, n)
+    waits = waiting
+    if advance:
+        waits = waiting.copy()
+    frozen = waiting.size == size_without_features(n)
+    summed = np.empty((0, 0, 0)) if frozen else parameters
+    g, room = np.empty(n), np.empty((9, n))
+    out = np.empty(theta.shape[0] if per_arm else features.shape[1])
+    for s in range(steps.shape[0]):
+        anew = s == 0 or advance or normals.shape[1] > 0
+        if anew and not aim(s, words, work, steps, normals, waits, summed, room, g):
+            return s
+        row = said[s]
+        report = row[PROBABILITY : PROBABILITY + n_report]
+        arm = call_choose(
+            choice,
+            g,
+            theta,
+            inverse,
+            counters,
+            features[s],
+            per_arm,
+            draws[s],
+            params,
+            out,
+            report,
+        )
+        if arm < 0:
+            return -1 - s
+        if look:
+            call_look(
+                looking,
+                slope,
+                g,
+                theta,
+                inverse,
+                counters,
+                features[s],
+                per_arm,
+                arm,
+                doubt,
+                row[:_SEEN],
+            )
+        block, place = (arm, 0) if per_arm else (0, arm)
+        value = 0.0
+        for j in range(d):
+            row[x + j] = features[s, place, j]
+            along = 0.0
+            for i in range(n):
+                along += g[i] * parameters[block, i, j]
+            value += along * row[x + j]
+        row[ARM], row[VALUE], row[SCORE] = arm, value, out[arm]
+        if rule[KEEPS] > 0.0:
+            for i in range(n):
+                row[x + d + i] = g[i]
+        if advance:
+            open_one(waits, n, keep)
+            if frozen:
+                sum_in(waits, n, -1, report[1:], 1.0, 1.0)
+            else:
+                sum_in(waits, n, block, row[x : x + d], 1.0, 1.0)
+    return steps.shape[0]
+
+
+@kernel(
+    signature=f"int64(int64[::1], int64, {_V}, {_V}, {_V}, {_V}, {_V}, int64, int64, float64, "
+    f"float64, {_V})"
+)
+def learn_once(
+    words: IntVector,
+    block: int,
+    x: Vector,
+    reward: Vector,
+    rho: Vector,
+    followed: Vector,
+    tallied: Vector,
+    first: int,
+    stop: int,
+    number: float,
+    place: float,
+    expected: Vector,
+) -> int:
+    """The oracle of the frame learns, and the answer is settled: one call, so that an interrupt
+    finds both done or neither. Negative (REFUSED, WILD, UNSOUND) where nothing was done.
+
+    x (d,): the features of the arm; rho (n,), without numbers where it is the reward; the others:
+    see `settle`.
+    """
+    rule, theta, waiting = vector(words, RULE), cube(words, THETA), vector(words, WAITING)
+    n, d = reward.size, x.size
+    lesson, target = x, reward
+    if rule[EXTENDED] > 0.0:
+        lesson, target = np.empty(n * d), np.empty(1)
+        extended_lesson(followed, x, reward, lesson, target)
+    square = 0.0
+    for j in range(lesson.size):
+        square += lesson[j] * lesson[j]
+    if not square <= rule[LIMIT]:
+        return WILD
+    doubt = 0.0  # a NaN or an infinity among these is one in the sum
+    for i in range(tallied.size):
+        doubt += tallied[i]
+    if not np.isfinite(doubt):
+        return UNSOUND
+    guess = expected
+    by_features = place >= 0.0 and waiting.size > size_without_features(n)
+    if by_features:
+        guess = np.empty(n)
+        row_products(parameters_of(theta, n)[block], x, guess)
+    elif vector(words, NUMBERS)[CORRECTS] == 0.0:
+        guess = expected[:0]
+    counters = vector(words, ORACLE_COUNTERS)
+    call_learn(
+        np.int64(rule[LEARNING]),
+        block,
+        lesson,
+        target,
+        cube(words, GRAM),
+        cube(words, INVERSE),
+        theta,
+        cube(words, MOMENT),
+        vector(words, LEARN_PARAMS),
+        counters,
+    )
+    if counters[STATUS] != 0.0:
+        return REFUSED
+    if by_features and waiting[OPEN] > 0.0:
+        weight = age_weight(waiting, 1.0 - vector(words, NUMBERS)[FORGET], place)
+        sum_in(waiting, n, block, x, -1.0, weight)
+    averaged = rho if rho.size > 0 else reward
+    return settle(
+        words,
+        reward,
+        averaged,
+        followed,
+        tallied,
+        reward,
+        first,
+        stop,
+        number,
+        place,
+        expected,
+        guess,
+    )
+
+
+@kernel(
+    signature=f"int64(int64[::1], int64, int64[::1], {_M}, {_M}, {_M}, {_M}, {_M}, float64, "
+    f"int64[::1], {_M})"
+)
+def learn_rows(
+    words: IntVector,
+    start: int,
+    blocks: IntVector,
+    rows: Matrix,
+    rewards: Matrix,
+    rhos: Matrix,
+    followed: Matrix,
+    tallied: Matrix,
+    number: float,
+    places: IntVector,
+    expected: Matrix,
+) -> int:
+    """`learn_once` for decisions in a row, from `start` on: twice the place to continue at, plus 1
+    where a certificate is due before; negative where a decision was refused.
+
+    blocks, places (rows,), rows (rows, d), rewards (rows, n); rhos, followed, expected (rows, n),
+    tallied (rows, 3), or without rows; number: of decision 0.
+    """
+    nothing = np.empty(0)
+    for s in range(start, rows.shape[0]):
+        rho = rhos[s] if rhos.shape[0] > 0 else nothing
+        direction = followed[s] if followed.shape[0] > 0 else nothing
+        told = tallied[s] if tallied.shape[0] > 0 else nothing
+        estimate = expected[s] if expected.shape[0] > 0 else nothing
+        due = learn_once(
+            words,
+            blocks[s],
+            rows[s],
+            rewards[s],
+            rho,
+            direction,
+            told,
+            0,
+            0,
+            number + s,
+            places[s],
+            estimate,
+        )
+        if due < 0:
+            return due
+        if due > 0:
+            return 2 * s + 3
+    return 2 * rows.shape[0]
+
+
 _NO_DRAWS = np.empty((1, 0))
-_NOT_KEPT = np.empty((0, 0))
+_NO_ROWS = np.empty((0, 0))
 _FLOAT = np.dtype(np.float64)
-_GIVEN = (np.empty(0), np.empty(0), np.ones(1), np.ones(1), np.empty((1, 0, 0)))
+
+
+@kernel(signature=f"void(int64[::1], {_M}, int64, int64, boolean)")
+def expect_arms(words: IntVector, said: Matrix, x: int, stop: int, per_arm: bool) -> None:
+    """Count decisions among the open ones. said: as of `choose_rows`; x, stop: where the features
+    begin and end in it.
+    """
+    waiting, n = vector(words, WAITING), vector(words, RUNNING).size
+    for s in range(said.shape[0]):
+        open_one(waiting, n, 1.0 - vector(words, NUMBERS)[FORGET])
+        block = np.int64(said[s, ARM]) if per_arm else np.int64(0)
+        sum_in(waiting, n, block, said[s, x:stop], 1.0, 1.0)
 
 
 class Evidence(NamedTuple):
@@ -423,69 +376,76 @@ class Evidence(NamedTuple):
 class Reasons(NamedTuple):
     """What made the score of an arm, for `explain`."""
 
-    arm: int
-    value: float
-    score: float
+    said: Vector  # see `choose_rows`
 
     def rows(self) -> list[dict[str, Any]]:
         """Of the arm that was chosen."""
-        bonus = self.score - self.value
-        return [{"arm": self.arm, "value": self.value, "exploration": bonus}]
+        value, score, arm = self.said[VALUE : ARM + 1].tolist()
+        return [{"arm": int(arm), "value": value, "exploration": score - value}]
 
 
 class ArmRows(NamedTuple):
     """Decisions in a row, by column: see `choose_rows`."""
 
     done: int  # how many of them there are
-    arms: IntVector
-    numbers: Matrix
-    rows: Matrix
-    directions: Matrix
+    said: Matrix
+    x: int  # where features begin
+    stop: int  # where they end
     per_arm: bool
     looked: bool
 
     def choice(self, i: int) -> Choice:
         """One of them."""
-        arm = self.arms.item(i)
-        probability, numbers = self.numbers.item(i, PROBABILITY), self.numbers[i]
+        row = self.said[i]
+        arm, probability = int(row.item(ARM)), row.item(PROBABILITY)
         return Choice(
             arm,
             None if math.isnan(probability) else probability,
-            Evidence(arm if self.per_arm else 0, self.rows[i]),
+            Evidence(arm if self.per_arm else 0, row[self.x : self.stop]),
             Info(
-                Reasons(arm, numbers.item(VALUE), numbers.item(SCORE)),
-                numbers[REPORT:] if numbers.size > REPORT else None,
-                numbers[:_SEEN] if self.looked else None,
+                Reasons(row),
+                row[REPORT : self.x] if self.x > REPORT else None,
+                row[:_SEEN] if self.looked else None,
             ),
         )
+
+    def info(self, i: int) -> Info:
+        """What is reported of one of them."""
+        return Info(Reasons(self.said[i]))
+
+    def direction(self, i: int) -> Vector:
+        """That of one of them, where directions are kept."""
+        kept: Vector = self.said[i, self.stop :]
+        return kept
 
     @property
     def actions(self) -> IntVector:
         """The arms."""
-        return self.arms
+        return self.said[:, ARM].astype(np.int64)
 
     @property
     def probabilities(self) -> Vector:
         """Of the arms; NaN where they are unknown."""
-        return np.ascontiguousarray(self.numbers[:, PROBABILITY])
+        return np.ascontiguousarray(self.said[:, PROBABILITY])
 
     def evidence(self) -> Evidence:
         """By column."""
-        return Evidence(Column(self.arms) if self.per_arm else 0, Column(self.rows))
+        block = Column(self.actions) if self.per_arm else 0
+        return Evidence(block, Column(np.ascontiguousarray(self.said[:, self.x : self.stop])))
 
     def outlooks(self) -> Column | None:
         """By column, where there are any."""
-        return Column(np.ascontiguousarray(self.numbers[:, :_SEEN])) if self.looked else None
+        return Column(np.ascontiguousarray(self.said[:, :_SEEN])) if self.looked else None
 
     def expectations(self) -> Column | None:
         """The reward vectors to expect, by column, where they were estimated."""
-        if self.numbers.shape[1] == REPORT:
+        if self.x == REPORT:
             return None
-        return Column(np.ascontiguousarray(self.numbers[:, REPORT:]))
+        return Column(np.ascontiguousarray(self.said[:, REPORT : self.x]))
 
     def expected(self, i: int) -> Vector | None:
         """The reward vector to expect, where it was estimated."""
-        return self.numbers[i, REPORT:] if self.numbers.shape[1] > REPORT else None
+        return self.said[i, REPORT : self.x] if self.x > REPORT else None
 
 
 class BanditState(NamedTuple):
@@ -555,7 +515,7 @@ class LinearBandit(ABC):
     def kernels(self, problem: Problem) -> Iterator[Kernel[..., Any]]:
         """What `act` and `update` call."""
         yield from (choose_rows, self.choose, self.look_rule(False), largest_square_norm)
-        yield from (uniforms_by_number, expect_rows, withdraw)
+        yield from (uniforms_by_number, expect_arms, expect_rows, withdraw)
         if problem.parameter_norm is not None:  # else nothing is guaranteed
             yield self.look_rule(True)
         if isinstance(self.regression.learn, Kernel):
@@ -582,63 +542,86 @@ class LinearBandit(ABC):
         problem = state.problem
         given = arms(context, problem)
         g = vector_of("direction", direction, problem)
-        course = (0, *_GIVEN, g, g, g, _GIVEN[0], _NOT_KEPT, 1.0, False)
-        return self.act_rows(state, given, course, rng, estimate=estimate, look=look).choice(0)
+        n, nothing = g.size, np.empty(0)
+        slope, doubt = (nothing, nothing) if look is None else look
+        if self.commits:
+            oracle, features, per_arm = state.oracle, given.features, given.per_arm
+        else:  # in the form of a linear oracle: theta, the inverse, counters, features
+            theta, inverse, counters, features, per_arm = state.oracle.estimates(given)
+            oracle = LinearState(inverse, inverse, theta, theta, nothing, counters)
+        frame = alone(g, slope, self._arrays(state, oracle, doubt, estimate, False))
+        x = REPORT + n if estimate else REPORT
+        width = features.shape[1]
+        said = np.empty((1, x + width))
+        drawn = self._drawn(rng, problem, 1)
+        done = choose_rows.call(
+            frame.words, *ALONE, look is not None, features[None], per_arm, drawn, said
+        )
+        if done < 0:
+            refuse(oracle.counters)
+        made = ArmRows(done, said, x, x + width, per_arm, look is not None)
+        choice = made.choice(0)
+        if self.commits:
+            return choice
+        row = given.row(choice.action).copy()  # not what the oracle makes of it
+        return choice._replace(evidence=Evidence(0, row))
+
+    def arrays(
+        self,
+        state: BanditState,
+        doubt: Vector,
+        estimate: bool,
+        keep: bool,
+        by_chance: bool = False,
+    ) -> list[Any]:
+        """Those of a frame, from BASE on. estimate: whether rewards are estimated; keep: whether
+        directions are kept.
+        """
+        return self._arrays(state, state.oracle, doubt, estimate, keep)
+
+    def _arrays(
+        self, state: BanditState, oracle: LinearState, doubt: Vector, estimate: bool, keep: bool
+    ) -> list[Any]:
+        limit = self._limit(state.problem)
+        learner: Any = self.regression.learn
+        learn = learner.address if isinstance(learner, Kernel) else 0
+        look = self.look_rule(doubt.size > 0).address
+        rule = [self.choose.address, look, learn, limit, self.extended, estimate, keep]
+        gram, inverse, theta, moment, params, counters = oracle
+        design = (theta, inverse, gram, moment, params, counters)
+        return [np.array(rule, dtype=np.float64), *design, state.params, doubt]
 
     def act_rows(
         self,
         state: BanditState,
         given: Arms,
-        course: Course,
+        words: IntVector,
+        course: Any,
         rng: Any,
-        *,
+        look: bool,
         estimate: bool = False,
-        look: tuple[Vector, Vector] | None = None,
-        keep_directions: bool = False,
+        keep: int = 0,
     ) -> ArmRows:
         """Choose for one context, or for some in a row, whose features are (rows, arms or 1, d);
         only reads the state.
 
-        rng: a generator, or `Numbered` draws. Fewer rows than there are contexts come back where
-        the direction of the next one is not finite.
+        words: of a frame with `arrays`; course: what gives directions, see `COURSE`; rng: a
+        generator, or `Numbered` draws; keep: how many numbers of directions are kept. Fewer rows
+        than there are contexts come back where the direction of the next one is not finite.
         """
-        problem, oracle = state.problem, state.oracle
-        if self.commits:
-            theta, inverse, counters = oracle.theta, oracle.inverse, oracle.counters
-            features, per_arm = given.features, given.per_arm
-        else:
-            theta, inverse, counters, features, per_arm = oracle.estimates(given)
+        problem, features = state.problem, given.features
         if features.ndim == 2:
             features = features[None]
         n_rows, _, d = features.shape
         n = problem.n_objectives
-        arms = np.empty(n_rows, dtype=np.int64)
-        numbers = np.empty((n_rows, REPORT + n if estimate else REPORT))
-        rows = np.empty((n_rows, d))
-        directions = np.empty((n_rows, n)) if keep_directions else _NOT_KEPT
+        x = REPORT + n if estimate else REPORT
+        said = np.empty((n_rows, x + d + keep))
+        drawn = self._drawn(rng, problem, n_rows)
         choose: Any = choose_rows.call
-        done: int = choose(
-            *course,
-            self.choose.address,
-            0 if look is None else self.look_rule(look[1].size > 0).address,
-            theta,
-            inverse,
-            counters,
-            features,
-            per_arm,
-            self._drawn(rng, problem, n_rows),
-            state.params,
-            *(_NO_LOOK if look is None else look),
-            arms,
-            numbers,
-            rows,
-            directions,
-        )
+        done: int = choose(words, *course, look, features, given.per_arm, drawn, said)
         if done < 0:
-            refuse(counters)
-        if not self.commits:
-            rows = given.row(arms.item(0)).copy()[None]  # not what the oracle makes of it
-        return ArmRows(done, arms, numbers, rows, directions, per_arm, look is not None)
+            refuse(state.oracle.counters)
+        return ArmRows(done, said, x, x + d, given.per_arm, look)
 
     def forecasts(self) -> bool:
         """It can estimate a reward vector."""
@@ -648,9 +631,17 @@ class LinearBandit(ABC):
         self, state: BanditState, choice: Choice, direction: Vector, observation: Vector
     ) -> BanditState:
         """Learn from the observed reward vector, in place."""
-        limit, block, _, x, target = self._lesson(state, choice, direction, observation)
-        if not largest_square_norm(x[None]) <= limit:
-            raise self._wild(state, choice, limit)
+        problem = state.problem
+        block, x = self._arm(state, choice)
+        reward = vector_of("reward", observation, problem)
+        target = reward
+        if self.extended:
+            g = vector_of("direction", direction, problem)
+            wide, target = np.empty(reward.size * x.size), np.empty(1)
+            extended_lesson(g, x, reward, wide, target)
+            x = wide
+        if not largest_square_norm(x[None]) <= self._limit(problem):
+            raise self._wild(state, choice)
         learn(self.regression, state.oracle, block, x, target)
         return state
 
@@ -663,19 +654,19 @@ class LinearBandit(ABC):
         self,
         state: BanditState,
         choice: Choice,
-        direction: Vector,
         observation: Vector,
-        settling: Settling,
+        words: IntVector,
+        settling: tuple[Any, ...],
+        seen: Vector,
     ) -> int:
         """`update` and `settle` in one call; whether a certificate is due."""
-        lesson = self._lesson(state, choice, direction, observation)
-        learner: Any = self.regression.learn
+        block, x = self._arm(state, choice)
         once: Any = learn_once.call
-        due: int = once(learner.address, *lesson, *state.oracle, *settling)
+        due: int = once(words, block, x, *settling)
         if due == REFUSED:
             refuse(state.oracle.counters)
         if due < 0:
-            raise self._wild(state, choice, lesson[0])
+            raise self._wild(state, choice)
         return due
 
     @property
@@ -689,81 +680,68 @@ class LinearBandit(ABC):
         actions: IntVector,
         evidence: Any,
         rewards: Matrix,
+        words: IntVector,
         told: tuple[Matrix, Matrix | None],
-        seeing: Any,
-    ) -> tuple[Callable[..., int], Matrix]:
-        """What learns from the answers (rows, rewards) to decisions in a row, a function of the
-        arguments of `SETTLE_ROWS`, and the tally for it. Evidence and told, a tally and outlooks,
-        are by column and may come from bytes.
+        looks: Any,
+    ) -> Callable[..., int]:
+        """What learns from the answers (rows, n) to decisions in a row: a function of where it
+        starts, rhos, followed, number, places and expected, see `learn_rows`. Evidence and told, a
+        tally and outlooks, are by column and may come from bytes.
         """
         problem, n = state.problem, len(actions)
         blocks, d = problem.n_arms or 1, problem.dimension
-        limit = row_limit(problem, self.ridge_used) ** 2
+        tallied, outlooks = told
         try:
-            given, rows = evidence[0], evidence[1].values
+            given, rows = evidence[0], np.ascontiguousarray(evidence[1].values)
             block = np.zeros(n, dtype=np.int64) if type(given) is int else given.values
-            fits = rows.dtype == _FLOAT and rows.shape == (n, d) and rows.flags.carray
+            fits = rows.dtype == _FLOAT and rows.shape == (n, d)
             fits = fits and block.dtype == np.int64 and block.shape == (n,)
-            fits = fits and (given == 0 or problem.n_arms is not None)
-            fits = bool(fits and (block >= 0).all() and (block < blocks).all())
+            fits = fits and (type(given) is not int or (given == 0 and problem.n_arms is None))
+            fits = fits and (block >= 0).all() and (block < blocks).all()
+            fits = bool(fits and (outlooks is None or outlooks.shape == (n, _SEEN)))
         except (TypeError, ValueError, AttributeError, IndexError):
             fits = False
-        if not fits or not largest_square_norm(rows) <= limit:
-            raise self._wild(state, Choice(0, None, evidence), limit)
-        tallied, outlooks = told
+        if not fits or not largest_square_norm(rows) <= self._limit(problem):
+            raise self._wild(state, Choice(0, None, evidence))
         if outlooks is not None:
-            if outlooks.shape != (n, _SEEN):
-                raise self._wild(state, Choice(0, None, evidence), limit)
             tallied = np.ascontiguousarray(outlooks)
-        learner: Any = self.regression.learn
-        head = (learner.address, limit, block, rows, rewards, *state.oracle)
 
-        def fold(*settling: Any) -> int:
-            done: int = learn_rows(*head, *settling)
+        def fold(start: int, rhos: Matrix, followed: Matrix, *rest: Any) -> int:
+            done: int = learn_rows(
+                words, start, block, rows, rewards, rhos, followed, tallied, *rest
+            )
             if done == REFUSED:
                 refuse(state.oracle.counters)
             if done < 0:
-                raise self._wild(state, Choice(0, None, evidence), limit)
+                raise self._wild(state, Choice(0, None, evidence))
             return done
 
-        return fold, tallied
+        return fold
 
-    def _lesson(
-        self, state: BanditState, choice: Choice, direction: Vector, observation: Vector
-    ) -> tuple[float, int, Vector, Vector, Vector]:
-        """The limit of |x|^2; the block and the features of the arm; x and the target that the
-        oracle learns from.
+    def _arm(self, state: BanditState, choice: Choice) -> tuple[int, Vector]:
+        """The block and x: evidence may come from bytes that anybody wrote, and kernels trust what
+        they are given.
         """
         problem = state.problem
-        limit, block, x = self._arm(state, choice)
-        reward = vector_of("reward", observation, problem)
-        if self.extended:
-            wide, scalar = np.empty(reward.size * x.size), np.empty(1)
-            extended_lesson(vector_of("direction", direction, problem), x, reward, wide, scalar)
-            # Directions are gradients of f, at most its Lipschitz constant long where it has one.
-            limit *= max(1.0, min(self.lipschitz or 1.0, _STEEP))
-            return limit * limit, block, x, wide, scalar
-        return limit * limit, block, x, x, reward
-
-    def _arm(self, state: BanditState, choice: Choice) -> tuple[float, int, Vector]:
-        """The limit of |x|, the block and x: evidence may come from bytes that anybody wrote, and
-        kernels trust what they are given.
-        """
-        problem = state.problem
-        blocks, d = problem.n_arms or 1, problem.dimension
-        limit = row_limit(problem, self.ridge_used)
         try:
             block, x, *_ = choice.evidence  # older versions have written a third part
-            fits = x.dtype == _FLOAT and x.shape == (d,) and x.flags.carray
+            fits = x.dtype == _FLOAT and x.shape == (problem.dimension,) and x.flags.carray
         except (TypeError, ValueError, AttributeError):
             block, fits = -1, False
-        if not (fits and type(block) is int and 0 <= block < blocks):
-            raise self._wild(state, choice, limit * limit)
-        return limit, block, x
+        if not (fits and type(block) is int and 0 <= block < (problem.n_arms or 1)):
+            raise self._wild(state, choice)
+        return block, x
 
-    @staticmethod
-    def _wild(state: BanditState, choice: Choice, limit: float) -> InvalidInput:
-        problem = state.problem
+    def _limit(self, problem: Problem) -> float:
+        """Of the squared norm of what is learnt from."""
+        limit = row_limit(problem, self.ridge_used)
+        if self.extended:
+            # Directions are gradients of f, at most its Lipschitz constant long where it has one.
+            limit *= max(1.0, min(self.lipschitz or 1.0, _STEEP))
+        return limit * limit
+
+    def _wild(self, state: BanditState, choice: Choice) -> InvalidInput:
+        problem, limit = state.problem, self._limit(state.problem)
         return InvalidInput(
             f"the evidence of the choice is {short(choice.evidence, 120)}; the problem has "
             f"{problem.dimension} features and {problem.n_arms or 1} blocks, and at most a norm of "
@@ -778,32 +756,27 @@ class LinearBandit(ABC):
         """
         return (problem.n_arms or 1, problem.dimension) if self.commits else (0, 0)
 
-    def expect_rows(self, state: BanditState, made: ArmRows, waiting: Vector, keep: float) -> None:
+    def expect_rows(self, state: BanditState, made: ArmRows, words: IntVector) -> None:
         """Count decisions among the open ones."""
-        blocks = made.arms if made.per_arm else np.zeros(made.arms.size, dtype=np.int64)
-        expect_rows.call(waiting, state.problem.n_objectives, keep, blocks, made.rows)
+        expect_arms.call(words, made.said, made.x, made.stop, made.per_arm)
 
-    def expect(
-        self, state: BanditState, choice: Choice, expected: Any, waiting: Vector, keep: float
-    ) -> None:
+    def expect(self, state: BanditState, choice: Choice, expected: Any, words: IntVector) -> None:
         """Count a decision among the open ones."""
-        _, block, x = self._arm(state, choice)
-        blocks = np.array([block])
-        expect_rows.call(waiting, state.problem.n_objectives, keep, blocks, x[None])
+        block, x = self._arm(state, choice)
+        expect_rows.call(words, np.array([block]), x[None])
 
     def withdraw(
         self,
         state: BanditState,
         choice: Choice,
         expected: Any,
-        waiting: Vector,
-        keep: float,
+        words: IntVector,
         place: int,
         joined: tuple[int, int],
     ) -> None:
         """Take a decision that gets no answer out of the open ones."""
-        _, block, x = self._arm(state, choice)
-        withdraw.call(waiting, state.problem.n_objectives, keep, block, x, place, *joined)
+        block, x = self._arm(state, choice)
+        withdraw.call(words, block, x, place, *joined)
 
     @cached_property
     def ridge_used(self) -> float:

@@ -29,7 +29,7 @@ class Batch(Sequence[Decision]):
     """Decisions made together; reading one makes a `Decision`.
 
     `evidence` is nested as that of a decision, with a `Column` where decisions differ. A slice is a
-    batch again. `made` are the rows of the base, `made.choice(i).info` what it says of the i-th;
+    batch again. `made` are the rows of the base, `made.info(i)` what is said of the i-th;
     they are known where the decisions were made, and are not part of the bytes.
 
     >>> batch = Batch("a", 5, 0, np.array([2, 0]), None, (Column(np.eye(2)), None))
@@ -67,21 +67,18 @@ class Batch(Sequence[Decision]):
     def __getitem__(self, place: int | slice) -> Decision | Batch:
         if isinstance(place, slice):
             return self._part(place)
-        i = place.__index__()
-        if not -len(self) <= i < len(self):
-            raise IndexError(f"decision {place} of {len(self)}")
-        i %= len(self)
-        action, probability = self.actions[i], None
-        if self.probabilities is not None:
-            probability = self.probabilities.item(i)
-            probability = None if math.isnan(probability) else probability
+        n = len(self.actions)
+        i = place + n if place < 0 else place
+        if not 0 <= i < n:
+            raise IndexError(f"decision {place} of {n}")
+        probability = None if self.probabilities is None else self.probabilities.item(i)
         return Decision(
             f"{self.token}-{self.first + i}" if self.token else "",
             self.t,
-            action if action.ndim else action.item(),
-            probability,
+            self.actions.item(i) if self.actions.ndim == 1 else self.actions[i],
+            None if probability is None or math.isnan(probability) else probability,
             _row(self.evidence, i),
-            NOTHING if self.made is None else self.made.choice(i).info,
+            NOTHING if self.made is None else self.made.info(i),
         )
 
     def __iter__(self) -> Iterator[Decision]:
@@ -145,15 +142,16 @@ def _small(actions: NDArray[Any]) -> NDArray[Any]:
     return actions.astype(np.int32) if actions.size and actions.max() < 2**31 else actions
 
 
-def _row(node: Any, i: int) -> Any:
-    kind = type(node)
-    if kind is Column:
-        values = node.values
-        return values[i] if values.ndim > 1 else values.item(i)
-    if isinstance(node, tuple):
-        parts = [part if part is None or type(part) is int else _row(part, i) for part in node]
-        return kind(*parts) if kind is not tuple else tuple(parts)
-    return node
+def _row(node: tuple[Any, ...], i: int) -> Any:
+    """Nested tuples as they are in one decision."""
+    parts = []
+    for part in node:
+        if type(part) is Column:
+            values = part[0]
+            parts.append(values[i] if values.ndim > 1 else values.item(i))
+        else:
+            parts.append(_row(part, i) if isinstance(part, tuple) else part)
+    return tuple.__new__(type(node), parts)  # of whatever kind it is
 
 
 def _sliced(node: Any, place: slice) -> Any:

@@ -49,10 +49,12 @@ __all__ = [
     "distinct",
     "fma",
     "function_at",
+    "integers_at",
     "kept_in",
     "kernel",
     "preparations",
     "ready",
+    "vector_at",
     "warm_all",
 ]
 
@@ -473,6 +475,36 @@ def _build_call_back() -> Any:
 
     return call
 
+
+def _build_view(kind: str) -> Any:
+    from numba.core import types
+    from numba.extending import intrinsic
+    from numba.np.arrayobj import populate_array
+
+    array = types.Array(getattr(types, kind), 1, "C")
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def view(typing: Any, address: Any, n: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            where, count = args
+            out = context.make_array(array)(context, builder)
+            size = context.get_constant(types.intp, 8)
+            data = builder.inttoptr(where, out.data.type)
+            populate_array(
+                out, data=data, shape=(count,), strides=(size,), itemsize=size, meminfo=None
+            )
+            return out._getvalue()
+
+        return array(types.int64, types.int64), generate
+
+    return view
+
+
+vector_at: Callable[[int, int], Any] = _Intrinsic("vector_at", lambda: _build_view("float64"))
+"""``vector_at(address, n)``: the n numbers there. Whoever calls the kernel keeps them alive."""
+
+integers_at: Callable[[int, int], Any] = _Intrinsic("integers_at", lambda: _build_view("int64"))
+"""``integers_at(address, n)``: the n whole numbers there."""
 
 fma: Callable[[float, float, float], float] = _Intrinsic("fma", _build_fma)
 """``fma(a, b, c)`` = a * b + c with one rounding: the same bits on every CPU."""

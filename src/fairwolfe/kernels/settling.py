@@ -6,19 +6,29 @@ is learnt, averaged and counted, or nothing of it is, whenever an interrupt come
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
-from fairwolfe.core.arrays import Vector
+from fairwolfe.core.arrays import IntVector, Vector
 from fairwolfe.kernels.compile import kernel
+from fairwolfe.kernels.frames import (
+    CLOCKS,
+    COUNTERS,
+    EARNED,
+    FORGET,
+    NOW,
+    NUMBERS,
+    RUNNING,
+    SLOPE,
+    SUMS,
+    TOTALS,
+    WAITING,
+    vector,
+)
 from fairwolfe.kernels.waiting import OPEN, age_weight, close_one, correct, sum_in
 
 __all__ = [
     "REFUSED",
     "SETTLE",
-    "SETTLE_ROWS",
     "UNSOUND",
     "WILD",
-    "Settling",
     "average_in",
     "averages",
     "count_tally",
@@ -112,71 +122,57 @@ def count_tally(
     return bool(now[N] % (now[PLANNED] / GRID) == 0.0)
 
 
-Settling: TypeAlias = tuple[Any, ...]
-"""What `settle` takes, in its order: a plain tuple, since one is made at every answer."""
-
-SETTLE = (
-    f"{_V}, {_V}, float64, int64, int64, {', '.join([_V] * 8)}, float64, {_V}, {_V}, {_V}, "
-    f"float64, {_V}, {_V}, {_V}"
-)
-"""The types of a `Settling`."""
-
-_M = "float64[:, ::1]"
-SETTLE_ROWS = (
-    f"int64, {_M}, float64, {_M}, {_V}, {_V}, {_V}, {_V}, {_V}, {_M}, float64, {_V}, {_V}, {_V}, "
-    f"int64[::1], {_M}, boolean, {_V}"
-)
-"""The types of what settles the answers to decisions in a row, in the order
-
-start, rho, forget, followed, running, totals, earned, clocks, counters, tallied, number, now,
-slope, rewards, places, expected, corrects, waiting
-
-as in `settle`, with a row for each decision, or none where there is nothing; start: the first
-decision; number: of decision 0; corrects: whether what was expected is a guess to be corrected.
-"""
+SETTLE = f"{_V}, {_V}, {_V}, {_V}, {_V}, int64, int64, float64, float64, {_V}, {_V}"
+"""The types of what `settle` takes after the frame."""
 
 
-@kernel(signature=f"int64({SETTLE})")
+@kernel(signature=f"int64(int64[::1], {SETTLE})")
 def settle(
+    words: IntVector,
     reward: Vector,
     rho: Vector,
-    forget: float,
-    first: int,
-    stop: int,
     followed: Vector,
-    running: Vector,
-    totals: Vector,
-    earned: Vector,
-    clocks: Vector,
-    counters: Vector,
     tallied: Vector,
     seen: Vector,
+    first: int,
+    stop: int,
     number: float,
-    now: Vector,
-    slope: Vector,
-    rewards: Vector,
     place: float,
     expected: Vector,
     guess: Vector,
-    waiting: Vector,
 ) -> int:
     """Average a reward in, follow a direction, count a tally in; 1 if a certificate is due.
 
-    Vectors are (n,) but for followed, (0,) where no direction is kept; counters (1,); tallied (3,),
-    or (0,) where the decision does not count for live numbers; now (SIZE,), with slope and rewards
-    the window of live numbers. seen: the reward as f sees it. number: of the decision. place: which
-    of the open decisions it was, negative where it was not counted among them; expected (n or 0,):
-    what was added to the sums of `waiting` for it; guess (n or fewer,): what it was to earn, where
-    that is corrected.
+    words: of the `Frame` of a state. reward, rho (n,): what was earned, and what is averaged;
+    followed (n or 0,): the direction, where one is kept; tallied (3 or 0,): of a decision that
+    counts for live numbers; seen: the reward as f sees it. Coordinates from `first` to below `stop`
+    joined after the decision. number: of the decision. place: which of the open decisions it was,
+    negative where it was not counted among them; expected (n or 0,): what was added to the sums of
+    the open decisions for it; guess (n or fewer,): what it was to earn, where that is corrected.
     """
+    n, waiting = reward.size, vector(words, WAITING)
+    forget = vector(words, NUMBERS)[FORGET]
     if place >= 0.0 and waiting[OPEN] > 0.0:
         weight = age_weight(waiting, 1.0 - forget, place)
-        sum_in(waiting, totals.size, -1, expected, -1.0, weight)
-        close_one(waiting, totals.size, first, stop, weight)
-        correct(waiting, totals.size, reward, guess)
-    average_in(reward, rho, forget, first, stop, totals, earned, clocks, counters)
+        sum_in(waiting, n, -1, expected, -1.0, weight)
+        close_one(waiting, n, first, stop, weight)
+        correct(waiting, n, reward, guess)
+    average_in(
+        reward,
+        rho,
+        forget,
+        first,
+        stop,
+        vector(words, TOTALS),
+        vector(words, EARNED),
+        vector(words, CLOCKS),
+        vector(words, COUNTERS),
+    )
+    running = vector(words, RUNNING)
     for i in range(followed.size):
         running[i] = followed[i]
-    if tallied.size > 0 and count_tally(tallied, seen, number, now, slope, rewards):
-        return 1
+    if tallied.size > 0:
+        now, slope, sums = vector(words, NOW), vector(words, SLOPE), vector(words, SUMS)
+        if count_tally(tallied, seen, number, now, slope, sums):
+            return 1
     return 0

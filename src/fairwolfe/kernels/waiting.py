@@ -24,6 +24,7 @@ import numpy as np
 
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.kernels.compile import kernel
+from fairwolfe.kernels.frames import FORGET, NUMBERS, TOTALS, WAITING, vector
 
 __all__ = [
     "ISSUED",
@@ -203,30 +204,26 @@ def lean(
             over[i] += weight
 
 
-@kernel(signature="void(float64[::1], int64, float64, int64[::1], float64[:, ::1])")
-def expect_rows(waiting: Vector, n: int, keep: float, blocks: IntVector, rows: Matrix) -> None:
-    """Count decisions among the open ones, by the features (rows, d) of their arms, or by their
-    estimates (rows, n) where blocks are -1. blocks (rows,).
+@kernel(signature="void(int64[::1], int64[::1], float64[:, ::1])")
+def expect_rows(words: IntVector, blocks: IntVector, rows: Matrix) -> None:
+    """Count decisions among the open ones, by the features (rows, d) of what was chosen, or by
+    their estimates (rows, n) where blocks are -1. words: of the `Frame` of a state; blocks (rows,).
     """
+    waiting, n = vector(words, WAITING), vector(words, TOTALS).size
     for s in range(rows.shape[0]):
-        open_one(waiting, n, keep)
+        open_one(waiting, n, 1.0 - vector(words, NUMBERS)[FORGET])
         sum_in(waiting, n, blocks[s], rows[s], 1.0, 1.0)
 
 
-@kernel(signature="void(float64[::1], int64, float64, int64, float64[::1], float64, int64, int64)")
+@kernel(signature="void(int64[::1], int64, float64[::1], float64, int64, int64)")
 def withdraw(
-    waiting: Vector,
-    n: int,
-    keep: float,
-    block: int,
-    values: Vector,
-    place: float,
-    first: int,
-    stop: int,
+    words: IntVector, block: int, values: Vector, place: float, first: int, stop: int
 ) -> None:
-    """Take a decision that gets no answer out of the open ones. values (d or n,): as in
-    `expect_rows`; first, stop: coordinates that joined after it.
+    """Take a decision that gets no answer out of the open ones. words: of the `Frame` of a state;
+    block, values (d or n,): as in `expect_rows`; place: which of the open decisions it is; first,
+    stop: coordinates that joined after it.
     """
-    weight = age_weight(waiting, keep, place)
+    waiting, n = vector(words, WAITING), vector(words, TOTALS).size
+    weight = age_weight(waiting, 1.0 - vector(words, NUMBERS)[FORGET], place)
     sum_in(waiting, n, block, values, -1.0, weight)
     close_one(waiting, n, first, stop, weight)

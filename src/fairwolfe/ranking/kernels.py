@@ -16,11 +16,24 @@ from fairwolfe.kernels.bilinear import (
     contract_user,
     turn_parameters,
 )
-from fairwolfe.kernels.compile import function_at, kernel
+from fairwolfe.kernels.compile import fma, function_at, kernel
+from fairwolfe.kernels.frames import (
+    BASE,
+    FORGET,
+    NUMBERS,
+    SEEN,
+    SLOPE,
+    TOTALS,
+    WAITING,
+    cube,
+    integers,
+    matrix,
+    vector,
+)
 from fairwolfe.kernels.limits import largest_square_norm
 from fairwolfe.kernels.linalg import LOG_DET, STATUS
 from fairwolfe.kernels.selection import top_k
-from fairwolfe.kernels.settling import REFUSED, SETTLE, SETTLE_ROWS, UNSOUND, WILD, settle
+from fairwolfe.kernels.settling import REFUSED, UNSOUND, WILD, settle
 from fairwolfe.kernels.waiting import OPEN, age_weight, close_one, open_one, sum_at, sum_in
 from fairwolfe.kinds.exposures import count_exposed
 from fairwolfe.oracles.linear_state import radius
@@ -58,6 +71,18 @@ _I, _IM, _IC = "int64[::1]", "int64[:, ::1]", "int64[:, :, ::1]"
 
 _EXPLORATION, _LEVEL, _RANDOMIZE, _HEAD = 0, 1, 2, 3
 
+RULE, THETA, INVERSE, GRAM, MOMENT, LEARN_PARAMS, ORACLE_COUNTERS, PARAMS, DOUBT = range(
+    BASE, BASE + 9
+)
+EXPOSED, SHOWN, SLOTS, WEIGHTS, KEPT, SLOT_RANGES = range(BASE + 9, BASE + 15)
+"""Places of the arrays of a ranker in a frame: EXPOSED and SHOWN by item, SLOTS (2, k), WEIGHTS of
+the slots, KEPT (q, n_items) features, SLOT_RANGES (2, rewards); RULE has the numbers below."""
+
+SCORING, ESTIMATES, LOOKING, ABSORBING, LIMIT, OWED, EXPOSURE, BY_CHANCE, KEEPS = range(9)
+"""Places in RULE: addresses of the rule, of estimates, of the look and of what learns; the limit of
+|user (x) item|^2; `Ranker.owed`; what counts as exposed; whether chances of exposure are averaged;
+whether directions are kept."""
+
 
 @kernel(
     signature="float64(float64[::1], float64[:, ::1], float64[:, :, ::1], float64[:, :, ::1], "
@@ -90,7 +115,7 @@ def rank(
 
     rule, estimates: addresses. params: exploration, 2 ln(1/delta_1), chance of a swap; R_r;
     sqrt(ridge) D_theta_r; the rule's. `contracted`, `value`, `width` and `scores` are filled on the
-    way, `width` with the bonus in it.
+    way.
 
     user (p,), items (q, candidates), theta (1, rewards, d), inverse (1, d, d), counters (5,),
     contracted (q, d); direction (candidates + rewards,), exposed, shown, value, width,
@@ -105,8 +130,6 @@ def rank(
     call_rule(
         rule, value, width, bonus, direction[:n], exposed, shown, t, ranking.size, own, scores
     )
-    for i in range(n):
-        width[i] *= bonus
     if pinned.size == 0:
         top_k(scores, ranking.size, ranking)
     else:
@@ -132,24 +155,41 @@ def _estimate(
     user (p,), items (q, candidates), theta (1, rewards, d), contracted (q, d), counters (5,),
     weights (rewards,), value, width (candidates,). params: as in `rank`.
     """
-    n_rewards, q = theta.shape[1], items.shape[0]
-    metric, turned, combined = np.empty((q, q)), np.empty((n_rewards, q)), np.empty(q)
+    q = items.shape[0]
+    metric, combined = np.empty((q, q)), np.empty(q)
     contract_twice(user, contracted, metric)
+    _combine(user, theta, weights, combined)
+    call_estimates(estimates, combined, metric, items, value, width)
+    return _bonus(weights, params, counters)
+
+
+@kernel
+def _combine(user: Vector, theta: Cube, weights: Vector, combined: Vector) -> None:
+    """sum_r weights_r theta_r, turned to the user. theta (1, rewards, p q), combined (q,)."""
+    n_rewards, q = theta.shape[1], combined.size
+    turned = np.empty((n_rewards, q))
     turn_parameters(user, theta[0], turned)
     for e in range(q):
         combined[e] = 0.0
-    bonus = 0.0  # sum_r |g_r| alpha_r: optimistic for either sign of g
+    for r in range(n_rewards):
+        for e in range(q):
+            combined[e] += weights[r] * turned[r, e]
+
+
+@kernel
+def _bonus(weights: Vector, params: Vector, counters: Vector) -> float:
+    """What widths are worth: sum_r |g_r| alpha_r, optimistic for either sign of g, times the
+    exploration. weights (rewards,), params: as in `rank`.
+    """
+    n_rewards, bonus = weights.size, 0.0
     for r in range(n_rewards):
         noise, prior = params[_HEAD + r], params[_HEAD + n_rewards + r]
         bonus += abs(weights[r]) * radius(noise, prior, params[_LEVEL], counters[LOG_DET])
-        for e in range(q):
-            combined[e] += weights[r] * turned[r, e]
-    call_estimates(estimates, combined, metric, items, value, width)
     return float(params[_EXPLORATION] * bonus)
 
 
 LOOK = (
-    "void(int64, float64[::1], float64[:, ::1], float64[:, :, ::1], float64[:, ::1], float64[::1], "
+    "void(float64[::1], float64[:, ::1], float64[:, :, ::1], float64[::1], float64[::1], "
     "float64[::1], int64[::1], float64[::1], float64[:, ::1], float64[:, ::1])"
 )
 
@@ -158,11 +198,10 @@ call_look = function_at(LOOK)
 
 @kernel(signature=LOOK)
 def look_along(
-    estimates: int,
     user: Vector,
     items: Matrix,
     theta: Cube,
-    contracted: Matrix,
+    width: Vector,
     counters: Vector,
     slope: Vector,
     ranking: IntVector,
@@ -173,23 +212,23 @@ def look_along(
     """By slot, of <slope, r> where it is exposed: the largest optimistic scores (0 without
     doubt), and by how much the ranking is below the largest estimates. ranges: of a slot's rewards.
 
-    user (p,), items (q, candidates), theta (1, rewards, d), contracted (q, d), counters (5,),
-    slope (candidates + rewards,), ranking (slots,), doubt (3 + 2 rewards or 0,),
-    ranges (2, rewards), seen (2, slots).
+    user (p,), items (q, candidates), theta (1, rewards, d), width (candidates,): confidence
+    widths, which no direction changes; counters (5,), slope (candidates + rewards,), ranking
+    (slots,), doubt (3 + 2 rewards or 0,), ranges (2, rewards), seen (2, slots).
     """
     n, k = items.shape[1], ranking.size
     most = 0.0
     for r in range(theta.shape[1]):
         most += max(slope[n + r] * ranges[0, r], slope[n + r] * ranges[1, r])
-    own, width, scores = np.empty(n), np.empty(n), np.empty(n)
+    own, scores = np.empty(n), np.empty(n)
     best = np.empty(k, dtype=np.int64)
-    params = doubt if doubt.size > 0 else np.empty(_HEAD + 2 * theta.shape[1])
-    if doubt.size == 0:
-        for i in range(params.size):
-            params[i] = 0.0
-    bonus = _estimate(
-        estimates, user, items, theta, contracted, counters, slope[n:], params, own, width
-    )
+    combined = np.empty(items.shape[0])
+    _combine(user, theta, slope[n:], combined)
+    for i in range(n):
+        own[i] = 0.0
+    for e in range(combined.size):
+        for i in range(n):
+            own[i] = fma(combined[e], items[e, i], own[i])
     for i in range(n):
         scores[i] = own[i] + slope[i]
     top_k(scores, k, best)
@@ -197,6 +236,7 @@ def look_along(
         seen[0, j] = 0.0
         seen[1, j] = scores[best[j]] - scores[ranking[j]]
     if doubt.size > 0:
+        bonus = _bonus(slope[n:], doubt, counters)
         for i in range(n):
             scores[i] = min(own[i] + bonus * width[i], most) + slope[i]
         top_k(scores, k, best)
@@ -261,7 +301,8 @@ def _swapped(chance: float, draws: Vector, pinned: IntVector, ranking: IntVector
 @kernel
 def _explain(
     value: Vector,
-    bonus: Vector,
+    width: Vector,
+    bonus: float,
     scores: Vector,
     ranking: IntVector,
     own_value: Vector,
@@ -271,15 +312,15 @@ def _explain(
 ) -> None:
     """The parts of the scores by slot, and the ranks that the first two parts alone would give.
 
-    value, bonus, scores (candidates,); ranking, own_value, own_bonus, fairness,
-    plain_rank (slots,).
+    value, width, scores (candidates,); bonus: what widths are worth; ranking, own_value, own_bonus,
+    fairness, plain_rank (slots,).
     """
     plain = np.empty(value.size)
     for i in range(value.size):
-        plain[i] = value[i] + bonus[i]
+        plain[i] = value[i] + bonus * width[i]
     for slot in range(ranking.size):
         row = ranking[slot]
-        own_value[slot], own_bonus[slot] = value[row], bonus[row]
+        own_value[slot], own_bonus[slot] = value[row], bonus * width[row]
         fairness[slot] = scores[row] - plain[row]
         better = np.int64(0)
         for i in range(plain.size):
@@ -330,159 +371,112 @@ def sum_ranking(
 
 
 @kernel
-def _rows_of(items: IntVector, kept: Matrix, rows: Matrix) -> Matrix:
-    """The features of the items of a ranking: `rows` (slots, q), or from kept (q, n_items) where
-    it has columns.
+def _rows_of(items: IntVector, words: IntVector, rows: Matrix) -> Matrix:
+    """The features of the items of a ranking: rows (slots, q), or, where that is (0, q), from those
+    that the frame has of all items.
     """
-    shown_rows = rows
-    if kept.shape[1] > 0:
-        shown_rows = np.empty((items.size, kept.shape[0]))
+    own = rows
+    if rows.shape[0] == 0:
+        kept = matrix(words, KEPT)
+        own = np.empty((items.size, kept.shape[0]))
         for j in range(items.size):
             for e in range(kept.shape[0]):
-                shown_rows[j, e] = kept[e, items[j]]
-    return shown_rows
+                own[j, e] = kept[e, items[j]]
+    return own
 
 
-@kernel(signature=f"void({_V}, int64, float64, {_IM}, {_V}, {_M}, {_M}, {_C})")
+@kernel(signature=f"void(int64[::1], {_IC}, {_V}, {_M}, {_C})")
 def expect_rankings(
-    waiting: Vector,
-    n: int,
-    keep: float,
-    items: IntMatrix,
-    looks: Vector,
-    users: Matrix,
-    kept: Matrix,
-    rows: Cube,
+    words: IntVector, shown: IntCube, looks: Vector, users: Matrix, rows: Cube
 ) -> None:
-    """Count rankings among the open decisions. items (rankings, slots), looks (slots,), users
-    (rankings, p), rows (rankings, slots, q), (1, 0, q) where kept (q, n_items) has the features.
+    """Count rankings among the open decisions. shown (rankings, 1 or more, slots): ids first; looks
+    (slots,), users (rankings, p), rows (rankings, slots, q), or (1, 0, q) where the frame has the
+    features.
     """
-    for s in range(items.shape[0]):
+    n, waiting = vector(words, TOTALS).size, vector(words, WAITING)
+    keep = 1.0 - vector(words, NUMBERS)[FORGET]
+    for s in range(shown.shape[0]):
         open_one(waiting, n, keep)
-        own = _rows_of(items[s], kept, rows[0 if kept.shape[1] > 0 else s])
-        sum_ranking(waiting, n, items[s], looks, users[s], own, 1.0, 1.0)
+        own = _rows_of(shown[s, 0], words, rows[s if rows.shape[1] > 0 else 0])
+        sum_ranking(waiting, n, shown[s, 0], looks, users[s], own, 1.0, 1.0)
 
 
-@kernel(
-    signature=f"void({_V}, int64, float64, {_I}, {_V}, {_V}, {_M}, {_M}, float64, int64, int64)"
-)
+@kernel(signature=f"void(int64[::1], {_I}, {_V}, {_V}, {_M}, float64, int64, int64)")
 def withdraw_ranking(
-    waiting: Vector,
-    n: int,
-    keep: float,
+    words: IntVector,
     items: IntVector,
     looks: Vector,
     user: Vector,
-    kept: Matrix,
     rows: Matrix,
     place: float,
     first: int,
     stop: int,
 ) -> None:
     """Take a ranking that gets no answer out of the open decisions. place: which of them it is;
-    first, stop: coordinates that joined after it. items, looks (slots,), user (p,), kept
-    (q, n_items) or rows (slots, q).
+    first, stop: coordinates that joined after it. items, looks (slots,), user (p,), rows
+    (slots, q), or (0, q) where the frame has the features.
     """
-    weight = age_weight(waiting, keep, place)
-    sum_ranking(waiting, n, items, looks, user, _rows_of(items, kept, rows), -1.0, weight)
+    n, waiting = vector(words, TOTALS).size, vector(words, WAITING)
+    weight = age_weight(waiting, 1.0 - vector(words, NUMBERS)[FORGET], place)
+    sum_ranking(waiting, n, items, looks, user, _rows_of(items, words, rows), -1.0, weight)
     close_one(waiting, n, first, stop, weight)
 
 
 @kernel(
-    signature=f"int64({COURSE}, {_I}, {_M}, {_M}, {_I}, {_I}, {_I}, {_C}, {_C}, {_V}, {_V}, {_V}, "
-    f"{_M}, {_V}, int64, int64, int64, {_V}, {_IM}, {_M}, {_V}, {_V}, {_M}, {_IM}, {_IC}, {_C}, "
-    f"{_V}, {_V}, {_M})"
+    signature=f"int64({COURSE}, boolean, {_M}, {_M}, {_I}, {_I}, {_I}, {_IM}, {_M}, {_M}, {_IC}, "
+    f"{_V})"
 )
 def rank_rows(
-    gradient: int,
-    gradient_params: Vector,
+    words: IntVector,
     work: Vector,
-    steps: Vector,
-    mixes: Vector,
+    steps: Matrix,
     normals: Cube,
-    totals: Vector,
-    clocks: Vector,
-    running: Vector,
-    waiting: Vector,
-    known_ranges: Matrix,
-    keep: float,
     advance: bool,
-    seen: IntVector,
+    look: bool,
     users: Matrix,
     items: Matrix,
     ids: IntVector,
     picks: IntVector,
     starts: IntVector,
-    theta: Cube,
-    inverse: Cube,
-    counters: Vector,
-    exposed: Vector,
-    shown: Vector,
-    slots: Matrix,
-    weights: Vector,
-    rule: int,
-    estimates: int,
-    look: int,
-    params: Vector,
     pinned: IntMatrix,
     draws: Matrix,
-    slope: Vector,
-    doubt: Vector,
-    ranges: Matrix,
-    actions: IntMatrix,
-    places: IntCube,
-    parts: Cube,
-    probabilities: Vector,
+    said: Matrix,
+    shown: IntCube,
     looks: Vector,
-    directions: Matrix,
 ) -> int:
     """Rank for some users in a row: how many rankings were made, all unless a direction is not
     finite; -1 - s where the state is useless for ranking s.
 
     Candidates are the columns of items (q, columns), whose ids are `ids`. With starts (rows + 1,)
     those of row s are the columns picks[starts[s] : starts[s + 1]]; without, picks are the places
-    of the columns among the numbers of the direction, none where they are as these. seen: what f
-    sees of the rewards, see `aim`. users (rows, p), weights (slots or 0,) of the slots, pinned
-    (rows, slots or 0), draws (rows, numbers), slope, doubt, ranges: see `look_along`.
+    of the columns among the numbers of the direction, none where they are as these. look: whether
+    there is an outlook. users (rows, p), pinned (rows, slots or 0), draws (rows, numbers).
 
-    Out: actions (rows, slots), ids; places (rows, 2, slots): rows of the candidates, and ranks
-    without fairness; parts (rows, 3 or 5, slots): of the scores, and what is seen along the slope
-    if there is a `look`; probabilities (rows,), looks (slots,) directions (rows, n), or (0, n).
-    The others: see `Course` and `rank`.
+    Out: said (rows, ...): the probability, the parts of the scores by slot (3), what is seen along
+    the slope (2) if there is a `look`, the direction if it is kept; shown (rows, 3, slots): ids,
+    rows of the candidates, ranks without fairness; looks (slots,). The others: see `COURSE`.
     """
-    n, k, n_rewards = totals.size, slots.shape[1], theta.shape[1]
+    theta, inverse = cube(words, THETA), cube(words, INVERSE)
+    counters, params = vector(words, ORACLE_COUNTERS), vector(words, PARAMS)
+    rules, slots, waiting = vector(words, RULE), matrix(words, SLOTS), vector(words, WAITING)
+    exposed, slope = vector(words, EXPOSED), vector(words, SLOPE)
+    estimates = np.int64(rules[ESTIMATES])
+    keep = 1.0 - vector(words, NUMBERS)[FORGET]
+    n, k, n_rewards = vector(words, TOTALS).size, slots.shape[1], theta.shape[1]
     q, d = items.shape[0], theta.shape[2]
-    n_seen = seen.size if seen.size > 0 else n
+    n_seen = integers(words, SEEN).size
+    if n_seen == 0:
+        n_seen = n
     waits = waiting
     if advance:
         waits = waiting.copy()
-    look_rates(slots, weights, looks)
-    if gradient == 0:
-        n_seen = running.size
+    look_rates(slots, vector(words, WEIGHTS), looks)
     g, room = np.empty(n_seen), np.empty((9, n))
     n_left = n_seen - n_rewards
     contracted, rows = np.empty((q, d)), np.empty((k, q))
-    for s in range(steps.size):
+    for s in range(steps.shape[0]):
         anew = s == 0 or advance or normals.shape[1] > 0
-        if anew and not aim(
-            s,
-            gradient,
-            gradient_params,
-            work,
-            steps,
-            mixes,
-            normals,
-            totals,
-            clocks,
-            running,
-            waits,
-            known_ranges,
-            keep,
-            theta,
-            seen,
-            room,
-            g,
-        ):
+        if anew and not aim(s, words, work, steps, normals, waits, theta, room, g):
             return s
         columns, own, candidates = picks, items, ids
         if starts.size > 0:
@@ -494,18 +488,19 @@ def rank_rows(
                 for i in range(columns.size):
                     own[e, i] = items[e, columns[i]]
         m = own.shape[1]
-        along, sloping, seen_of, shown_of = g, slope, exposed, shown
+        along, sloping, seen_of, shown_of = g, slope, exposed, vector(words, SHOWN)
         if columns.size > 0:
             along = _lined_up(g, columns, n_left, n_rewards)
-            if look != 0:
+            if look:
                 sloping = _lined_up(slope, columns, n_left, n_rewards)
         if m < exposed.size:
             seen_of, shown_of = np.empty(m), np.empty(m)
             for i in range(m):
-                seen_of[i], shown_of[i] = exposed[candidates[i]], shown[candidates[i]]
+                seen_of[i] = exposed[candidates[i]]
+                shown_of[i] = vector(words, SHOWN)[candidates[i]]
         value, width, scores = np.empty(m), np.empty(m), np.empty(m)
-        ranking = places[s, 0]
-        probabilities[s] = rank(
+        ranking, row = shown[s, 1], said[s]
+        row[0] = rank(
             users[s],
             own,
             theta,
@@ -515,7 +510,7 @@ def rank_rows(
             seen_of,
             shown_of,
             slots[0, 0],
-            rule,
+            np.int64(rules[SCORING]),
             estimates,
             params,
             pinned[s],
@@ -528,34 +523,34 @@ def rank_rows(
         )
         if not np.isfinite(scores[ranking[k - 1]]):
             return -1 - s
-        part = parts[s]
-        _explain(value, width, scores, ranking, part[0], part[1], part[2], places[s, 1])
-        if look != 0:
+        parts = row[1 : 1 + 3 * k].reshape((3, k))
+        bonus = _bonus(along[m:], params, counters)
+        _explain(value, width, bonus, scores, ranking, parts[0], parts[1], parts[2], shown[s, 2])
+        if look:
             call_look(
-                look,
-                estimates,
+                np.int64(rules[LOOKING]),
                 users[s],
                 own,
                 theta,
-                contracted,
+                width,
                 counters,
                 sloping,
                 ranking,
-                doubt,
-                ranges,
-                part[3:],
+                vector(words, DOUBT),
+                matrix(words, SLOT_RANGES),
+                row[1 + 3 * k : 1 + 5 * k].reshape((2, k)),
             )
         for j in range(k):
-            actions[s, j] = candidates[ranking[j]]
+            shown[s, 0, j] = candidates[ranking[j]]
             for e in range(q):
                 rows[j, e] = own[e, ranking[j]]
-        if directions.shape[0] > 0:
+        if rules[KEEPS] > 0.0:
             for i in range(n_seen):
-                directions[s, i] = g[i]
+                row[row.size - n_seen + i] = g[i]
         if advance:
             open_one(waits, n, keep)
-            sum_ranking(waits, n, actions[s], looks, users[s], rows, 1.0, 1.0)
-    return steps.size
+            sum_ranking(waits, n, shown[s, 0], looks, users[s], rows, 1.0, 1.0)
+    return steps.shape[0]
 
 
 @kernel
@@ -569,182 +564,115 @@ def _lined_up(vector: Vector, columns: IntVector, n_left: int, n_rewards: int) -
     return out
 
 
-_TAKE_IN = (
-    "int64, float64, int64[::1], float64[::1], float64[:, ::1], float64[:, ::1], float64[::1], "
-    "float64[:, ::1], int64, float64, "
-    "float64[::1], float64[::1], float64[:, ::1], float64[:, :, ::1], float64[:, :, ::1], "
-    "float64[:, :, ::1], float64[:, :, ::1], float64[::1], float64[::1]"
-)
-
-
-@kernel(signature=f"int64({_TAKE_IN})")
+@kernel(signature=f"int64(int64[::1], {_I}, {_V}, {_M}, {_V}, {_M}, int64)")
 def take_in(
-    absorb: int,
-    limit: float,
+    words: IntVector,
     items: IntVector,
     user: Vector,
-    kept: Matrix,
     rows: Matrix,
     seen: Vector,
     rewards: Matrix,
     known: int,
-    owed: float,
-    exposed: Vector,
-    shown: Vector,
-    slots: Matrix,
-    gram: Cube,
-    inverse: Cube,
-    theta: Cube,
-    moment: Cube,
-    params: Vector,
-    counters: Vector,
 ) -> int:
-    """Learn from the items of a ranking that were exposed, and count it; REFUSED: neither.
+    """Learn from the items of a ranking that were exposed, and count it; REFUSED: neither; WILD:
+    neither, since its features are beyond the limit.
 
-    absorb: the address of `absorb_items`; limit: of |user (x) row|^2, else WILD.
-
-    items, seen (slots,), user (p,), rewards (slots, rewards), kept (q, n_items): the features of
-    all items, or without columns where rows (slots, q) has those of the ranking; exposed,
-    shown (n_items,), slots (2, slots), gram, inverse (1, d, d), theta, moment (1, rewards, d),
-    params (1,), counters (5,).
+    words: of a frame with the arrays of a ranker. items, seen (slots,), user (p,), rewards
+    (slots, rewards), rows (slots, q): features of the items, or (0, q) where the frame has those of
+    all; items from `known` on came later.
     """
+    rules, inverse, theta = vector(words, RULE), cube(words, INVERSE), cube(words, THETA)
+    counters = vector(words, ORACLE_COUNTERS)
     square = 0.0
     for a in range(user.size):
         square += user[a] * user[a]
-    shown_rows = _rows_of(items, kept, rows)
-    if not largest_square_norm(shown_rows) * square <= limit:
+    shown_rows = _rows_of(items, words, rows)
+    if not largest_square_norm(shown_rows) * square <= rules[LIMIT]:
         return WILD
     learnt, targets = np.empty(shown_rows.shape), np.empty(rewards.shape)
     r = exposed_rows(shown_rows, seen, rewards, learnt, targets)
     contracted = np.empty((shown_rows.shape[1], inverse.shape[1]))
     contract_user(user, inverse[0], contracted)
     call_absorb(
-        absorb,
+        np.int64(rules[ABSORBING]),
         user,
         learnt[:r],
         targets[:r],
         contracted,
-        gram,
+        cube(words, GRAM),
         inverse,
         theta,
-        moment,
-        params,
+        cube(words, MOMENT),
+        vector(words, LEARN_PARAMS),
         counters,
     )
     if counters[STATUS] != 0.0:
         return REFUSED
-    count_ranking(items, seen, known, owed, exposed, shown, slots)
+    exposed, shown, slots = vector(words, EXPOSED), vector(words, SHOWN), matrix(words, SLOTS)
+    count_ranking(items, seen, known, rules[OWED], exposed, shown, slots)
     return 0
 
 
-@kernel(signature=f"int64({_TAKE_IN}, {SETTLE})")
+@kernel(
+    signature=f"int64(int64[::1], {_I}, {_V}, {_M}, {_V}, {_M}, {_V}, {_V}, {_V}, {_V}, {_V}, "
+    f"int64, int64, float64, float64, {_V})"
+)
 def take_in_and_settle(
-    absorb: int,
-    limit: float,
+    words: IntVector,
     items: IntVector,
     user: Vector,
-    kept: Matrix,
     rows: Matrix,
     slots_seen: Vector,
     slots_rewards: Matrix,
-    known: int,
-    owed: float,
-    exposed: Vector,
-    shown: Vector,
-    slots: Matrix,
-    gram: Cube,
-    inverse: Cube,
-    theta: Cube,
-    moment: Cube,
-    params: Vector,
-    oracle_counters: Vector,
     reward: Vector,
     rho: Vector,
-    forget: float,
-    first: int,
-    stop: int,
     followed: Vector,
-    running: Vector,
-    totals: Vector,
-    earned: Vector,
-    clocks: Vector,
-    counters: Vector,
     tallied: Vector,
     seen: Vector,
+    first: int,
+    stop: int,
     number: float,
-    now: Vector,
-    slope: Vector,
-    rewards: Vector,
     place: float,
     looks: Vector,
-    guess: Vector,
-    waiting: Vector,
 ) -> int:
     """`take_in`, then `settle`: one call, so that an interrupt finds both done or neither.
 
-    looks (slots or 0,): the exposures that were expected, where the ranking was among the open
-    decisions. slots_seen (slots,), slots_rewards (slots, rewards), rows (slots, q),
-    slots (2, slots), gram, inverse (1, d, d), theta, moment (1, rewards, d), oracle_counters (5,);
-    the others as in the two.
+    slots_seen (slots,), slots_rewards (slots, rewards); rho (n,), without numbers where it is the
+    reward; looks (slots or 0,): the exposures that were expected, where the ranking was among the
+    open decisions; the others as in the two.
     """
     doubt = 0.0  # a NaN or an infinity among these is one in the sum
     for i in range(tallied.size):
         doubt += tallied[i]
     if not np.isfinite(doubt):
         return UNSOUND
-    n = totals.size
-    estimate, nothing = guess, np.empty(0)
+    n, waiting, theta = reward.size, vector(words, WAITING), cube(words, THETA)
+    nothing = np.empty(0)
+    guess = nothing
     if place >= 0.0:
-        estimate = np.empty(theta.shape[1])
-        _expected_rewards(items, looks, user, _rows_of(items, kept, rows), theta, estimate)
-    code = take_in(
-        absorb,
-        limit,
-        items,
-        user,
-        kept,
-        rows,
-        slots_seen,
-        slots_rewards,
-        known,
-        owed,
-        exposed,
-        shown,
-        slots,
-        gram,
-        inverse,
-        theta,
-        moment,
-        params,
-        oracle_counters,
-    )
+        guess = np.empty(theta.shape[1])
+        _expected_rewards(items, looks, user, _rows_of(items, words, rows), theta, guess)
+    code = take_in(words, items, user, rows, slots_seen, slots_rewards, first)
     if code < 0:
         return code
     if place >= 0.0 and waiting[OPEN] > 0.0:
-        weight = age_weight(waiting, 1.0 - forget, place)
-        sum_ranking(waiting, n, items, looks, user, _rows_of(items, kept, rows), -1.0, weight)
+        weight = age_weight(waiting, 1.0 - vector(words, NUMBERS)[FORGET], place)
+        own = _rows_of(items, words, rows)
+        sum_ranking(waiting, n, items, looks, user, own, -1.0, weight)
+    averaged = rho if rho.size > 0 else reward
     return settle(
+        words,
         reward,
-        rho,
-        forget,
-        first,
-        stop,
+        averaged,
         followed,
-        running,
-        totals,
-        earned,
-        clocks,
-        counters,
         tallied,
         seen,
+        first,
+        stop,
         number,
-        now,
-        slope,
-        rewards,
         place,
         nothing,
-        estimate,
-        waiting,
+        guess,
     )
 
 
@@ -761,77 +689,50 @@ def tally_slots(outlook: Matrix, seen: Vector, out: Vector) -> None:
 
 
 @kernel(
-    signature=f"int64(int64, float64, int64, {_IM}, {_M}, {_M}, {_C}, {_M}, {_C}, int64, float64, "
-    f"{_V}, {_V}, {_M}, {_C}, {_C}, {_C}, {_C}, {_V}, {_V}, {_I}, {_C}, boolean, {_V}, "
-    f"int64, int64, {SETTLE_ROWS})"
+    signature=f"int64(int64[::1], int64, {_IM}, {_M}, {_C}, {_M}, {_C}, {_C}, {_V}, {_M}, {_M}, "
+    f"float64, {_I}, int64, int64)"
 )
 def take_in_rows(
-    absorb: int,
-    limit: float,
-    exposure: int,
+    words: IntVector,
+    start: int,
     items: IntMatrix,
     users: Matrix,
-    kept: Matrix,
     rows: Cube,
     slots_exposed: Matrix,
     slots_rewards: Cube,
-    known: int,
-    owed: float,
-    exposed: Vector,
-    shown: Vector,
-    slots: Matrix,
-    gram: Cube,
-    inverse: Cube,
-    theta: Cube,
-    moment: Cube,
-    params: Vector,
-    oracle_counters: Vector,
-    coordinates: IntVector,
     outlooks: Cube,
-    by_chance: bool,
     looks: Vector,
-    first: int,
-    stop: int,
-    start: int,
-    rhos: Matrix,
-    forget: float,
     followed: Matrix,
-    running: Vector,
-    totals: Vector,
-    earned: Vector,
-    clocks: Vector,
-    counters: Vector,
     tallied: Matrix,
     number: float,
-    now: Vector,
-    slope: Vector,
-    rewards: Vector,
     places: IntVector,
-    expected: Matrix,
-    corrects: bool,
-    waiting: Vector,
+    first: int,
+    stop: int,
 ) -> int:
     """`take_in_and_settle` for rankings in a row: see `learn_rows` of the bandits.
 
-    exposure: what counts as exposed, see `count_exposed`. items, slots_exposed (rankings, slots),
-    users (rankings, p), rows (rankings, slots, q), or (1, 0, q) where kept (q, n_items) has the
-    features; slots_rewards (rankings, slots, rewards); coordinates: what f sees, none where it is
-    all; outlooks (rankings, 2, slots) or (0, 2, slots); by_chance: whether looks (slots,) are
-    averaged instead of exposures. first, stop: coordinates that joined after them. rhos, tallied,
-    expected: not used.
+    items, slots_exposed (rankings, slots), users (rankings, p), rows (rankings, slots, q), or
+    (1, 0, q) where the frame has the features; slots_rewards (rankings, slots, rewards); outlooks
+    (rankings, 2, slots), tallied (rankings, 3), followed (rankings, n), or without rows; looks
+    (slots,). first, stop: coordinates that joined after them.
     """
-    n, k, n_rewards = totals.size, items.shape[1], theta.shape[1]
+    rules, coordinates = vector(words, RULE), integers(words, SEEN)
+    exposure, by_chance = np.int64(rules[EXPOSURE]), rules[BY_CHANCE] > 0.0
+    n, k, n_rewards = vector(words, TOTALS).size, items.shape[1], slots_rewards.shape[2]
     reward, rho, seen = np.zeros(n), np.zeros(n), np.empty(k)
     n_seen = coordinates.size if coordinates.size > 0 else n
-    view, tally, nothing = np.empty(n_seen), np.empty(3), np.empty(0)
+    tally, nothing = np.empty(3), np.empty(0)
     for s in range(start, items.shape[0]):
         if count_exposed(exposure, items[s], slots_exposed[s], slots_rewards[s], seen, reward) != 0:
             return WILD
         for j in range(k + n_rewards):
             i = items[s, j] if j < k else n - n_rewards + j - k
             rho[i] = looks[j] if by_chance and j < k else reward[i]
-        for i in range(n_seen):
-            view[i] = reward[coordinates[i]] if coordinates.size > 0 else reward[i]
+        view = reward
+        if coordinates.size > 0:
+            view = np.empty(n_seen)
+            for i in range(n_seen):
+                view[i] = reward[coordinates[i]]
         told = nothing
         if outlooks.shape[0] > 0:
             tally_slots(outlooks[s], seen, tally)
@@ -841,46 +742,22 @@ def take_in_rows(
         direction = followed[s] if followed.shape[0] > 0 else nothing
         own = rows[s if rows.shape[1] > 0 else 0]
         due = take_in_and_settle(
-            absorb,
-            limit,
+            words,
             items[s],
             users[s],
-            kept,
             own,
             seen,
             slots_rewards[s],
-            known,
-            owed,
-            exposed,
-            shown,
-            slots,
-            gram,
-            inverse,
-            theta,
-            moment,
-            params,
-            oracle_counters,
             reward,
             rho,
-            forget,
-            first,
-            stop,
             direction,
-            running,
-            totals,
-            earned,
-            clocks,
-            counters,
             told,
             view,
+            first,
+            stop,
             number + s,
-            now,
-            slope,
-            rewards,
             places[s],
             looks,
-            nothing,
-            waiting,
         )
         for j in range(k + n_rewards):
             i = items[s, j] if j < k else n - n_rewards + j - k

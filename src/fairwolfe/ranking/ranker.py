@@ -31,7 +31,7 @@ from fairwolfe.kernels.compile import Kernel
 from fairwolfe.kernels.limits import row_limit
 from fairwolfe.kernels.linalg import refresh
 from fairwolfe.kernels.philox import uniforms, uniforms_by_number
-from fairwolfe.kernels.settling import REFUSED, Settling
+from fairwolfe.kernels.settling import REFUSED
 from fairwolfe.kinds import Ranking
 from fairwolfe.kinds.exposures import EXPOSURES, Exposure
 from fairwolfe.oracles import LinearState, Ridge
@@ -46,16 +46,13 @@ from fairwolfe.ranking.kernels import (
     tally_slots,
     withdraw_ranking,
 )
-from fairwolfe.smoothing.following import Course
+from fairwolfe.smoothing.following import ALONE, alone
 
 __all__ = ["RankEvidence", "RankRows", "RankState", "Ranker", "Reasons", "Settings"]
 
 
-_NO_LOOK = (np.empty(0), np.empty(0))
 _NO_WEIGHTS = np.empty(0)
 _NO_STARTS = np.empty(0, dtype=np.int64)
-_GIVEN = (np.empty(0), np.empty(0), np.ones(1), np.ones(1), np.empty((1, 0, 0)))
-_NONE_KEPT = np.empty((0, 0))
 _PARTS = 3  # of a score
 _OLDEST = 4  # fields of evidence that older versions have written; the first two are as here
 
@@ -118,32 +115,39 @@ class RankState(NamedTuple):
 class Reasons(NamedTuple):
     """Why the items of a ranking are where they are, by slot."""
 
-    parts: Matrix  # (3 or more, k): of the scores
-    places: IntMatrix  # (2, k): rows of the candidates, and ranks without fairness
-    items: IntVector  # (k,)
+    said: Vector  # the probability, then the parts of the scores
+    shown: IntMatrix  # (3, k): the items, rows of the candidates, and ranks without fairness
+
+    def _part(self, place: int) -> Vector:
+        k = self.shown.shape[1]
+        part: Vector = self.said[1 + place * k : 1 + (place + 1) * k]
+        return part
+
+    @property
+    def items(self) -> IntVector:
+        """The ranking."""
+        items: IntVector = self.shown[0]
+        return items
 
     @property
     def value(self) -> Vector:
         """What the item is estimated to earn."""
-        value: Vector = self.parts[0]
-        return value
+        return self._part(0)
 
     @property
     def exploration(self) -> Vector:
         """The bonus for what is not known yet."""
-        bonus: Vector = self.parts[1]
-        return bonus
+        return self._part(1)
 
     @property
     def fairness(self) -> Vector:
         """The bonus for its exposure."""
-        bonus: Vector = self.parts[2]
-        return bonus
+        return self._part(2)
 
     @property
     def rank_without_fairness(self) -> IntVector:
         """Its rank by the first two alone."""
-        ranks: IntVector = self.places[1]
+        ranks: IntVector = self.shown[2]
         return ranks
 
     def rows(self) -> list[dict[str, Any]]:
@@ -161,33 +165,48 @@ class RankRows(NamedTuple):
     """Rankings in a row, by column: see `rank_rows`."""
 
     done: int  # how many of them there are
-    actions: IntMatrix
-    places: IntCube
-    parts: Cube
-    probabilities: Vector
+    said: Matrix
+    shown: IntCube
     looks: Vector
-    directions: Matrix
     users: Matrix
     rows: Cube  # (rows, k, q), or (1, 0, q) where the state keeps the features
-
-    @property
-    def looked(self) -> bool:
-        """Whether there is an outlook."""
-        return self.parts.shape[1] > _PARTS
+    looked: bool
 
     def choice(self, i: int) -> Choice:
         """One of them."""
-        parts, items = self.parts[i], self.actions[i]
         return Choice(
-            items,
-            self.probabilities.item(i),
+            self.shown[i, 0],
+            self.said.item(i, 0),
             RankEvidence(self.users[i], self.rows[i if len(self.rows) > 1 else 0]),
-            Info(
-                Reasons(parts, self.places[i], items),
-                None,
-                parts[_PARTS:] if self.looked else None,
-            ),
+            Info(self._reasons(i), None, self._outlook(i) if self.looked else None),
         )
+
+    def info(self, i: int) -> Info:
+        """What is reported of one of them."""
+        return Info(self._reasons(i))
+
+    def _reasons(self, i: int) -> Reasons:
+        return Reasons(self.said[i], self.shown[i])
+
+    def _outlook(self, i: int) -> Matrix:
+        k = self.looks.size
+        return self.said[i, 1 + _PARTS * k : 1 + (_PARTS + 2) * k].reshape(2, k)
+
+    def direction(self, i: int) -> Vector:
+        """That of one of them, where directions are kept."""
+        k = self.looks.size
+        kept: Vector = self.said[i, 1 + (_PARTS + 2 if self.looked else _PARTS) * k :]
+        return kept
+
+    @property
+    def actions(self) -> IntMatrix:
+        """The rankings."""
+        return np.ascontiguousarray(self.shown[:, 0])
+
+    @property
+    def probabilities(self) -> Vector:
+        """Of the rankings."""
+        return np.ascontiguousarray(self.said[:, 0])
 
     def evidence(self) -> RankEvidence:
         """By column."""
@@ -196,7 +215,11 @@ class RankRows(NamedTuple):
 
     def outlooks(self) -> Column | None:
         """By column, where there are any."""
-        return Column(np.ascontiguousarray(self.parts[:, _PARTS:])) if self.looked else None
+        if not self.looked:
+            return None
+        k = self.looks.size
+        seen = self.said[:, 1 + _PARTS * k : 1 + (_PARTS + 2) * k]
+        return Column(np.ascontiguousarray(seen).reshape(-1, 2, k))
 
     def expectations(self) -> Vector:
         """How likely each slot is exposed, the same for all."""
@@ -349,86 +372,83 @@ class Ranker(Settings):
                 f"the direction has shape {g.shape}; give {n} numbers for the candidates and "
                 f"{len(problem.rewards)} for the rewards"
             )
-        course = (0, *_GIVEN, g, g, g, _NO_WEIGHTS, _NONE_KEPT, 1.0, False)
-        alone = given._replace(places=_NO_STARTS)  # the direction is lined up already
-        made = self.act_rows(state, alone, course, rng, look=look)
+        nothing = np.empty(0)
+        slope, doubt = (nothing, nothing) if look is None else look
+        frame = alone(g, slope, self.arrays(state, doubt, False, False))
+        lined_up = given._replace(places=_NO_STARTS)
+        made = self.act_rows(state, lined_up, frame.words, ALONE, rng, look is not None)
         choice = made.choice(0)
         if not estimate:
             return choice
         expected = self._estimate(state, given, choice, made.looks)
         return choice._replace(info=choice.info._replace(estimate=expected))
 
+    def arrays(
+        self, state: RankState, doubt: Vector, estimate: bool, keep: bool, by_chance: bool = False
+    ) -> list[Any]:
+        """Those of a frame, from BASE on. keep: whether directions are kept; by_chance: whether
+        chances of exposure are averaged.
+        """
+        problem = state.problem
+        limit, code = row_limit(problem, self.ridge) ** 2, EXPOSURES.index(self.exposure)
+        kernels = (type(self).rule, estimates_of(sizes(problem)[1]), look_along, absorb_items)
+        addresses = [one.address for one in kernels]
+        rule = np.array([*addresses, limit, self.owed, code, by_chance, keep], dtype=np.float64)
+        gram, inverse, theta, moment, params, counters = state.oracle
+        design = (theta, inverse, gram, moment, params, counters, state.params, doubt)
+        counts = (state.exposed, state.shown, state.slots, self._weights, state.features)
+        return [rule, *design, *counts, problem.slot_ranges]
+
     def act_rows(
         self,
         state: RankState,
         given: Candidates,
-        course: Course,
+        words: IntVector,
+        course: Any,
         rng: Any,
-        *,
-        seen: IntVector = _NO_STARTS,
-        starts: IntVector = _NO_STARTS,
+        look: bool,
         estimate: bool = False,
-        look: tuple[Vector, Vector] | None = None,
-        keep_directions: bool = False,
+        keep: int = 0,
+        starts: IntVector = _NO_STARTS,
     ) -> RankRows:
         """Rank for one user, or for some in a row, (rows, p); only reads the state.
 
-        seen: the coordinates that f sees, none where it sees all. starts: where the candidates of
-        each row begin in `given.places`, which are then columns of its items. rng: a generator, or
-        `Numbered` draws. Fewer rows than there are users come back where the direction of the next
-        one is not finite.
+        words: of a frame with `arrays`; course: what gives directions, see `COURSE`; rng: a
+        generator, or `Numbered` draws; keep: how many numbers of directions are kept; starts: where
+        the candidates of each row begin in `given.places`, which are then columns of its items.
+        Fewer rows than there are users come back where the direction of the next is not finite.
         """
-        problem, oracle = state.problem, state.oracle
+        problem = state.problem
         users = given.user if given.user.ndim == 2 else given.user[None]
         n_rows, slots, q = len(users), problem.n_slots or 0, len(given.items)
         pinned = given.pinned if given.pinned.ndim == 2 else given.pinned[None]
         if len(pinned) < n_rows:
             pinned = np.empty((n_rows, 0), dtype=np.int64)
-        actions = np.empty((n_rows, slots), dtype=np.int64)
-        places = np.empty((n_rows, 2, slots), dtype=np.int64)
-        parts = np.empty((n_rows, _PARTS if look is None else _PARTS + 2, slots))
-        probabilities, looks = np.empty(n_rows), np.empty(slots)
-        width = len(course[8])
-        directions = np.empty((n_rows, seen.size or width)) if keep_directions else _NONE_KEPT
+        shown = np.empty((n_rows, 3, slots), dtype=np.int64)
+        parts = 1 + (_PARTS + 2 if look else _PARTS) * slots
+        said, looks = np.empty((n_rows, parts + keep)), np.empty(slots)
         rank: Any = rank_rows.call
         done: int = rank(
+            words,
             *course,
-            seen,
+            look,
             users,
             given.items,
             given.ids,
             given.places,
             starts,
-            oracle.theta,
-            oracle.inverse,
-            oracle.counters,
-            state.exposed,
-            state.shown,
-            state.slots,
-            self._weights,
-            type(self).rule.address,
-            estimates_of(q).address,
-            0 if look is None else look_along.address,
-            state.params,
             pinned,
             self._drawn(rng, problem, n_rows),
-            *(_NO_LOOK if look is None else look),
-            problem.slot_ranges,
-            actions,
-            places,
-            parts,
-            probabilities,
+            said,
+            shown,
             looks,
-            directions,
         )
         if done < 0:
-            refuse(oracle.counters)
+            refuse(state.oracle.counters)
         rows = np.empty((1, 0, q))
         if not given.kept:
-            rows = np.ascontiguousarray(given.items.T[places[0, 0]])[None]
-        return RankRows(
-            done, actions, places, parts, probabilities, looks, directions, users.copy(), rows
-        )
+            rows = np.ascontiguousarray(given.items.T[shown[0, 1]])[None]
+        return RankRows(done, said, shown, looks, users.copy(), rows, look)
 
     @cached_property
     def _weights(self) -> Vector:
@@ -447,48 +467,38 @@ class Ranker(Settings):
         """How many blocks of how many features the sums of open decisions have."""
         return 1, problem.dimension
 
-    def expect_rows(self, state: RankState, made: RankRows, waiting: Vector, keep: float) -> None:
+    def expect_rows(self, state: RankState, made: RankRows, words: IntVector) -> None:
         """Count rankings among the open decisions."""
-        kept = _NONE_KEPT if made.rows.shape[1] else state.features
-        n = state.exposed.size + len(state.problem.rewards)
-        expect_rankings.call(
-            waiting, n, keep, made.actions, made.looks, made.users, kept, made.rows
-        )
+        expect_rankings.call(words, made.shown, made.looks, made.users, made.rows)
 
-    def expect(
-        self, state: RankState, choice: Choice, looks: Any, waiting: Vector, keep: float
-    ) -> None:
+    def expect(self, state: RankState, choice: Choice, looks: Any, words: IntVector) -> None:
         """Count a ranking among the open decisions."""
-        n, items, user, kept, rows = self._opened(state, choice, looks)
-        users, cube = user[None], rows[None]
-        expect_rankings.call(waiting, n, keep, items[None], looks, users, kept, cube)
+        items, user, rows = self._opened(state, choice, looks)
+        expect_rankings.call(words, items[None, None], looks, user[None], rows[None])
 
     def withdraw(
         self,
         state: RankState,
         choice: Choice,
         looks: Any,
-        waiting: Vector,
-        keep: float,
+        words: IntVector,
         place: int,
         joined: tuple[int, int],
     ) -> None:
         """Take a ranking that gets no answer out of the open decisions."""
-        n, *ranking, kept, rows = self._opened(state, choice, looks)
-        items, user = ranking
-        withdraw_ranking.call(waiting, n, keep, items, looks, user, kept, rows, place, *joined)
+        items, user, rows = self._opened(state, choice, looks)
+        withdraw_ranking.call(words, items, looks, user, rows, place, *joined)
 
     def _opened(
         self, state: RankState, choice: Choice, looks: Any
-    ) -> tuple[int, IntVector, Vector, Matrix, Matrix]:
-        user, kept, rows = self._features(state, choice)
-        items, n_items = np.ascontiguousarray(choice.action), state.exposed.size
-        slots = state.slots.shape[1]
+    ) -> tuple[IntVector, Vector, Matrix]:
+        user, rows = self._features(state, choice)
+        items, slots = np.ascontiguousarray(choice.action), state.slots.shape[1]
         fits = items.dtype == np.int64 and items.shape == (slots,)
-        fits = fits and items.min() >= 0 and items.max() < n_items
+        fits = fits and items.min() >= 0 and items.max() < state.exposed.size
         if not (fits and _is_plain(looks, (slots,)) and np.isfinite(looks).all()):
             raise self._wild(state, choice)
-        return n_items + len(state.problem.rewards), items, user, kept, rows
+        return items, user, rows
 
     def doubt(self, problem: Problem) -> Vector:
         """What turns estimates into upper bounds; empty where exposure is guessed from clicks."""
@@ -515,7 +525,7 @@ class Ranker(Settings):
         self, state: RankState, given: Candidates, choice: Choice, chance: Vector
     ) -> Vector:
         """The reward vector to expect, each slot exposed with its chance."""
-        problem, ranking = state.problem, choice.info.reasons.places[0]
+        problem, ranking = state.problem, choice.info.reasons.shown[1]
         rows = given.items[:, ranking]
         theta = state.oracle.theta[0].reshape(len(problem.rewards), given.user.size, -1)
         each = np.einsum("a,rae,ek->kr", given.user, theta, rows)
@@ -531,8 +541,11 @@ class Ranker(Settings):
         """Learn from the items that were exposed, in place."""
         kind = Ranking(state.problem, self.catalogue(state), self.exposure)
         shown = kind.observe(choice.action, observation).observation
-        lesson = self._lesson(state, choice, shown, state.exposed.size)
-        self._judge(state, choice, take_in(*lesson))
+        user, rows = self._features(state, choice)
+        nothing = np.empty(0)
+        frame = alone(nothing, nothing, self.arrays(state, nothing, False, False))
+        lesson = (np.ascontiguousarray(choice.action), user, rows, shown.exposed, shown.rewards)
+        self._judge(state, choice, take_in(frame.words, *lesson, state.exposed.size))
         return state
 
     commits: ClassVar[bool] = True
@@ -541,14 +554,30 @@ class Ranker(Settings):
         self,
         state: RankState,
         choice: Choice,
-        direction: Vector,
         observation: Shown,
-        settling: Settling,
+        words: IntVector,
+        settling: tuple[Any, ...],
+        seen: Vector,
     ) -> int:
         """`update` with a checked observation, and `settle`, in one call."""
         at_once: Any = take_in_and_settle.call
-        known = settling[3]  # items from there on came after the ranking
-        due: int = at_once(*self._lesson(state, choice, observation, known), *settling)
+        user, rows = self._features(state, choice)
+        items = np.ascontiguousarray(choice.action)
+        reward, rho, followed, tallied, *rest = settling
+        due: int = at_once(
+            words,
+            items,
+            user,
+            rows,
+            observation.exposed,
+            observation.rewards,
+            reward,
+            rho,
+            followed,
+            tallied,
+            seen,
+            *rest,
+        )
         self._judge(state, choice, due)
         return due
 
@@ -560,52 +589,50 @@ class Ranker(Settings):
         actions: IntMatrix,
         evidence: Any,
         shown: Shown,
+        words: IntVector,
         told: tuple[Matrix, Cube | None],
-        seeing: tuple[Any, ...],
-    ) -> tuple[Callable[..., int], Matrix]:
-        """What learns from the feedback to rankings in a row, a function of the arguments of
-        `SETTLE_ROWS`, and the tally for it. Evidence and told, a tally and outlooks, are by column
-        and may come from bytes. seeing: the coordinates that f sees, whether chances are averaged,
-        the chances, and which coordinates joined later.
+        looks: Any,
+    ) -> Callable[..., int]:
+        """What learns from the feedback to rankings in a row: a function of where it starts, rhos,
+        followed, number and places, see `take_in_rows`. Evidence, told (a tally and outlooks) and
+        looks are by column and may come from bytes.
         """
         problem, n = state.problem, len(actions)
         p, q = sizes(problem)
         slots, n_items = state.slots.shape[1], state.exposed.size
-        limit = row_limit(problem, self.ridge) ** 2
-        kept = state.features
+        tallied, outlooks = told
+        if outlooks is None:
+            outlooks = np.empty((0, 2, slots))
         try:
             user, rows = evidence[0].values, evidence[1]
             rows = rows.values if type(rows) is Column else rows[None]
             fits = _is_plain(user, (n, p))
             if rows.shape == (1, 0, q):
-                fits = fits and kept.shape[1] > 0
+                fits = fits and state.features.shape[1] > 0
             else:
-                kept = _NONE_KEPT
                 fits = fits and _is_plain(rows, (n, slots, q))
-            inside = actions.shape == (n, slots) and actions.min() >= 0 and actions.max() < n_items
-            coordinates, by_chance, looks, first, stop = seeing
-            tallied, outlooks = told
-            if outlooks is None:
-                outlooks = np.empty((0, 2, slots))
             fits = fits and outlooks.shape[1:] == (2, slots) and len(outlooks) in (0, n)
             fits = fits and _is_plain(looks, (slots,)) and np.isfinite(looks).all()
+            inside = actions.shape == (n, slots) and actions.min() >= 0 and actions.max() < n_items
             fits = bool(fits and inside and actions.flags.carray)
         except (TypeError, ValueError, AttributeError, IndexError):
             fits = False
         if not fits:
-            raise self._wild(state, Choice(actions, None, evidence))
-        counts = (state.exposed, state.shown, state.slots)
-        code = EXPOSURES.index(self.exposure)
-        made = (code, actions, user, kept, rows, shown.exposed, shown.rewards, first, self.owed)
-        given = (coordinates, np.ascontiguousarray(outlooks), by_chance, looks, first, stop)
-        head = (absorb_items.address, limit, *made, *counts, *state.oracle, *given)
+            raise self._wild(state, Choice(0, None, evidence))
+        made = (actions, user, rows, shown.exposed, shown.rewards)
+        seen = np.ascontiguousarray(outlooks)
 
-        def fold(*settling: Any) -> int:
-            done: int = take_in_rows(*head, *settling)
-            self._judge(state, Choice(actions, None, evidence), done)
+        def fold(
+            start: int, rhos: Matrix, followed: Matrix, number: float, places: IntVector, *_: Any
+        ) -> int:
+            joined = (n_items, n_items)
+            done: int = take_in_rows(
+                words, start, *made, seen, looks, followed, tallied, number, places, *joined
+            )
+            self._judge(state, Choice(0, None, evidence), done)
             return done
 
-        return fold, tallied
+        return fold
 
     def _judge(self, state: RankState, choice: Choice, code: int) -> None:
         """Raise what a kernel refused."""
@@ -622,34 +649,22 @@ class Ranker(Settings):
             f"user and {q} item features, whose products have norm at most {limit:g}"
         )
 
-    def _lesson(
-        self, state: RankState, choice: Choice, shown: Shown, known: int
-    ) -> tuple[Any, ...]:
-        """What `take_in` takes."""
-        user, kept, rows = self._features(state, choice)
-        items = np.ascontiguousarray(choice.action)
-        limit = row_limit(state.problem, self.ridge)
-        counts = (state.exposed, state.shown, state.slots)
-        learnt = (shown.exposed, shown.rewards)
-        made = (items, user, kept, rows, *learnt, known, self.owed)
-        return absorb_items.address, limit * limit, *made, *counts, *state.oracle
-
-    def _features(self, state: RankState, choice: Choice) -> tuple[Vector, Matrix, Matrix]:
-        """Of the user; of all items, or of those of the ranking. Evidence may come from bytes that
-        anybody wrote.
+    def _features(self, state: RankState, choice: Choice) -> tuple[Vector, Matrix]:
+        """Of the user, and of the items of the ranking, unless the state keeps those of all.
+        Evidence may come from bytes that anybody wrote.
         """
         evidence, problem = choice.evidence, state.problem
         if not isinstance(evidence, tuple) or not 2 <= len(evidence) <= _OLDEST:
             raise self._wild(state, choice)
         user, rows = evidence[:2]
         p, q = sizes(problem)
-        kept = state.features
+        kept = state.features.shape[1] > 0
         if type(rows) is np.ndarray and rows.shape != (0, q):
-            kept = _NONE_KEPT  # the context brought them
-        few = 0 if kept.shape[1] else state.slots.shape[1]
+            kept = False  # the context brought them
+        few = 0 if kept else state.slots.shape[1]
         if not (_is_plain(user, (p,)) and _is_plain(rows, (few, q))):
             raise self._wild(state, choice)
-        return user, kept, rows
+        return user, rows
 
     @property
     def ridge_used(self) -> float:

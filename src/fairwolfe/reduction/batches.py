@@ -41,7 +41,8 @@ def act_batch(
     expected, outlooks = made.expectations(), made.outlooks()
     directions = None
     if plan.follows:
-        directions = Column(np.array([plan.kind.whole(g) for g in made.directions]))
+        each_ = (made.direction(i) for i in range(stack.rows))
+        directions = Column(np.array([plan.kind.whole(g) for g in each_]))
     places = None
     if plan.anticipates:
         steps = np.arange(stack.rows) if advance else np.zeros(stack.rows, dtype=np.int64)
@@ -86,9 +87,9 @@ def expect_batch(policy: FrankWolfe, state: State, batch: Batch | list[Decision]
     elif plan.blocks == (0, 0):
         values = made.expectations().values
         blocks = np.full(len(values), -1)
-        expect_rows.call(state.waiting, state.totals.size, plan.keep, blocks, values)
+        expect_rows.call(plan.frame(state).words, blocks, values)
     else:
-        plan.base.expect_rows(state.base, made, state.waiting, plan.keep)
+        plan.base.expect_rows(state.base, made, plan.frame(state).words)
     return state
 
 
@@ -178,29 +179,15 @@ class _Columns:
             outlooks = self.outlook[1].values
             if outlooks.dtype != np.float64 or not np.isfinite(outlooks).all():
                 raise self._foreign()
-        run, tallied = plan.base.fold_rows(
+        run = plan.base.fold_rows(
             state.base,
             batch.actions,
             self.evidence,
             observation,
+            plan.frame(state).words,
             (tallied, outlooks),
-            (plan.coordinates, plan.iterate == "expected", self.looks, *plan.none_joined),
+            self.looks,
         )
-        return run(
-            start,
-            self.rhos,
-            plan.forget,
-            self.followed,
-            state.direction,
-            state.totals,
-            state.earned,
-            state.clocks,
-            state.counters,
-            tallied,
-            float(batch.first) if batch.token else _NUMBERLESS,
-            *windows.now,
-            self.places,
-            self.expected,
-            not plan.optimistic,
-            state.waiting,
-        )
+        number = float(batch.first) if batch.token else _NUMBERLESS
+        done: int = run(start, self.rhos, self.followed, number, self.places, self.expected)
+        return done

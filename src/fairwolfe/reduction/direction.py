@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from fairwolfe.core.arrays import Cube, Vector
+from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.streams import Numbered
 from fairwolfe.errors import InvalidInput
 from fairwolfe.smoothing import Randomized
-from fairwolfe.smoothing.following import Course, aim_once
+from fairwolfe.smoothing.following import aim_once
 
-__all__ = ["Compass"]
+__all__ = ["Compass", "Course"]
 
-_ONE = np.ones(1)
 _LANE = 1  # of draws by number; the base has another
+
+
+Course: TypeAlias = tuple[Vector, Matrix, Cube, bool]
+"""What gives the directions of decisions in a row: see `smoothing.following.COURSE`."""
 
 
 class Compass:
@@ -30,51 +33,33 @@ class Compass:
         self.sampled = isinstance(plan.smoothing, Randomized)
         self.idle: list[Vector] = []  # scratch is lent, so that two threads never share one
         self._no_normals = np.empty((1, 0, self.n + 2))
-        self._head = (self.program.address, self.program.params)
-        self._tail = (plan.ranges, 1.0 - plan.forget)
 
-    def course(
-        self, state: Any, rng: Any, rows: int = 1, advance: bool = False
-    ) -> tuple[Course, Vector]:
-        """What gives the directions of the next decisions, and the scratch that it has lent.
+    def course(self, state: Any, rng: Any, rows: int = 1, advance: bool = False) -> Course:
+        """What gives the directions of the next decisions; its scratch is to be given back.
 
         rng: a generator, or `Numbered` draws.
         """
         plan = self.plan
-        smoothing, objective, mixes = plan.smoothing, plan.objective, _ONE
-        t = state.ahead
+        smoothing, objective, t = plan.smoothing, plan.objective, state.ahead
+        steps = np.empty((rows, 2))
         if rows == 1:
-            steps, normals = np.empty(1), self._no_normals
             age = plan.age(t)
-            steps[0] = smoothing.step(objective, self.n, age)
-            ages = (age,)
+            steps[0, 0] = smoothing.step(objective, self.n, age)
+            ages, normals = [age], self._no_normals
         else:
             times = np.arange(t, t + rows) if advance else np.full(rows, t)
             if plan.forget > 0.0:
                 times = np.minimum(times, plan.age(1 << 62))
-            steps, normals = smoothing.widths(objective, self.n, times), np.empty((rows, 0, 0))
-            ages, mixes = times, np.ones(rows)
+            steps[:, 0] = smoothing.widths(objective, self.n, times)
+            ages, normals = times.tolist(), np.empty((rows, 0, 0))
         if self.sampled:
             normals = self._normals(rng, rows)
-            mixes = np.array([smoothing.mix(int(age)) for age in ages])
+            steps[:, 1] = [smoothing.mix(age) for age in ages]
         try:
             work = self.idle.pop()
         except IndexError:
             work = self.program.work()
-        course = (
-            *self._head,
-            work,
-            steps,
-            mixes,
-            normals,
-            state.totals,
-            state.clocks,
-            state.direction,
-            state.waiting,
-            *self._tail,
-            advance,
-        )
-        return course, work
+        return work, steps, normals, advance
 
     def _normals(self, rng: Any, rows: int) -> Cube:
         smoothing, objective = self.plan.smoothing, self.plan.objective
@@ -87,18 +72,19 @@ class Compass:
             ]
         )
 
-    def give_back(self, work: Vector) -> None:
+    def give_back(self, course: Course) -> None:
         """Take scratch back, and raise what a function of the user has raised meanwhile."""
-        self.idle.append(work)
+        self.idle.append(course[0])
         if self.program.failures:
             self.program.raise_failures()
 
     def at(self, state: Any, rng: Any) -> Vector:
         """grad f_t(z); for randomised smoothing, its running average."""
-        course, work = self.course(state, rng)
-        g = np.empty(self.n)
-        finite = aim_once.call(*course, self.plan.parameters(state), self.plan.coordinates, g)
-        self.give_back(work)
+        course, g = self.course(state, rng), np.empty(self.n)
+        finite = aim_once.call(
+            self.plan.frame(state).words, *course, self.plan.parameters(state), g
+        )
+        self.give_back(course)
         return g if finite else self._inside(state, g, rng)
 
     def _inside(self, state: Any, g: Vector, rng: Any) -> Vector:

@@ -35,11 +35,12 @@ from fairwolfe.core.protocols import (
 from fairwolfe.core.streams import Numbered
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import Kernel
-from fairwolfe.kernels.settling import Settling, averages, settle
+from fairwolfe.kernels.settling import averages, settle
 from fairwolfe.kernels.waiting import expect_rows, withdraw
 from fairwolfe.objectives import Concave, GiniWelfare, Linear
 from fairwolfe.objectives.leaves import Leaves
 from fairwolfe.reduction import batches, items
+from fairwolfe.reduction.direction import Course
 from fairwolfe.reduction.live import Live
 from fairwolfe.reduction.state import Plan, State, Trail, nothing_open
 from fairwolfe.reduction.windows import Windows, turn_over
@@ -187,7 +188,7 @@ class FrankWolfe:
         given = context if type(context) is kind.checked else kind.read(context)
         made = self._rows(state, given, rng) if plan.in_rows else None
         if made is not None and made.done:
-            g = made.directions[0] if plan.follows else None
+            g = made.direction(0) if plan.follows else None
             expected = made.expected(0) if plan.waits else None
             return self._decision(state, made.choice(0), g, expected, id), made
         choice, g = self._chosen(state, given, rng)
@@ -197,26 +198,25 @@ class FrankWolfe:
         self, state: State, given: Any, rng: Any, rows: int = 1, advance: bool = False, **how: Any
     ) -> Any:
         """Choices in a row by one kernel, as many as it has made."""
-        plan, live = state.plan, state.live
-        compass = plan.compass
+        plan, compass = state.plan, state.plan.compass
+        course: Course
         if compass is None:
-            course, work = plan.undirected(state, rows), None
+            course = plan.undirected(rows)
         else:
-            course, work = compass.course(state, rng, rows, advance)
-        slope = live.slope if plan.certifies else None
+            course = compass.course(state, rng, rows, advance)
         made = plan.base.act_rows(
             state.base,
             given,
+            plan.frame(state).words,
             course,
             rng,
-            estimate=plan.foretells,
-            look=None if slope is None else (slope, plan.watch.doubt),
-            keep_directions=plan.follows,
-            **plan.seeing,
+            plan.certifies and state.live.slope is not None,
+            plan.foretells,
+            plan.kept,
             **how,
         )
-        if work is not None:
-            compass.give_back(work)
+        if compass is not None:
+            compass.give_back(course)
         return made
 
     def _chosen(self, state: State, given: Any, rng: Any) -> tuple[Choice, Vector]:
@@ -273,7 +273,7 @@ class FrankWolfe:
         if made is None or plan.blocks == (0, 0):
             self._open(state, decision, state.issued)
         else:
-            plan.base.expect_rows(state.base, made, state.waiting, plan.keep)
+            plan.base.expect_rows(state.base, made, plan.frame(state).words)
 
     def withdraw(self, state: State, decision: Decision) -> State:
         """Take a decision that gets no answer out of the open ones."""
@@ -286,15 +286,15 @@ class FrankWolfe:
         trail = decision.evidence
         n = state.totals.size
         joined = plan.kind.joined(trail[_OLDEST]) if trail[_OLDEST] != n else plan.none_joined
-        base, waiting, keep = plan.base, state.waiting, plan.keep
+        words = plan.frame(state).words
         if plan.blocks == (0, 0):
             values = trail[1] if plan.optimistic else trail[_EXPECTED]
             if not _fits(values, state.totals):
                 raise _foreign(decision)
-            withdraw.call(waiting, n, keep, -1, values, place, *joined)
+            withdraw.call(words, -1, values, place, *joined)
         else:
             choice = Choice(decision.action, decision.probability, trail[0])
-            base.withdraw(state.base, choice, trail[_EXPECTED], waiting, keep, place, joined)
+            plan.base.withdraw(state.base, choice, trail[_EXPECTED], words, place, joined)
         return state
 
     def take_back(self, state: State, decision: Decision) -> None:
@@ -322,15 +322,15 @@ class FrankWolfe:
     def count_open(state: State, decision: Decision) -> None:
         """`expect`, whether or not open decisions count."""
         plan, trail = state.plan, decision.evidence
-        waiting, keep = state.waiting, plan.keep
+        words = plan.frame(state).words
         if plan.blocks == (0, 0):
             values = trail[1] if plan.optimistic else trail[_EXPECTED]
             if not _fits(values, state.totals):
                 raise _foreign(decision)
-            expect_rows.call(waiting, values.size, keep, np.array([-1]), values[None])
+            expect_rows.call(words, np.array([-1]), values[None])
         else:
             choice = Choice(decision.action, decision.probability, trail[0])
-            plan.base.expect(state.base, choice, trail[_EXPECTED], waiting, keep)
+            plan.base.expect(state.base, choice, trail[_EXPECTED], words)
 
     @staticmethod
     def _place(state: State, decision: Decision, issued: int | None = None) -> int | None:
@@ -379,36 +379,40 @@ class FrankWolfe:
             rho = self._by_chance(state, decision, reward)
         choice = Choice(decision.action, decision.probability, evidence)
         tallied = plan.watch.tally(state.live, outlook, observation, decision.id)
-        settling: Settling = (
-            reward,
-            reward if rho is None else rho,
-            plan.forget,
-            first,
-            stop,
+        words = plan.frame(state).words
+        number = -1.0 if tallied is None else float(decision.number)
+        settling = (
+            _NOTHING if rho is None else rho,
             _NOTHING if followed is None else followed,
-            state.direction,
-            state.totals,
-            state.earned,
-            state.clocks,
-            state.counters,
             _NOTHING if tallied is None else tallied,
-            kind.sees(reward),
-            -1.0 if tallied is None else float(decision.number),
-            *state.live.now,
-            place,
-            expected,
-            _NOTHING if plan.optimistic else expected,
-            state.waiting,
         )
-        g = state.direction if followed is None else followed
         base = state.base
         if plan.commits:
-            due = plan.base.commit(base, choice, g, observation, settling)
+            rest = (first, stop, number, place, expected)
+            due = plan.base.commit(
+                base, choice, observation, words, (reward, *settling, *rest), kind.sees(reward)
+            )
         else:
             if tallied is not None and not all_finite(tallied):
                 raise _foreign(decision)
+            g = state.direction if followed is None else followed
             base = plan.base.update(base, choice, g, observation)
-            due = settle(*settling)
+            rho, *others = settling
+            averaged = reward if rho is _NOTHING else rho
+            guess = _NOTHING if plan.optimistic else expected
+            due = settle.call(
+                words,
+                reward,
+                averaged,
+                *others,
+                kind.sees(reward),
+                first,
+                stop,
+                number,
+                place,
+                expected,
+                guess,
+            )
         if due:
             plan.watch.gather(state.live, state.iterate, plan.age(state.t))
         return state if base is state.base else state._replace(base=base)

@@ -21,15 +21,15 @@ from fairwolfe.core.protocols import (
     Undirected,
 )
 from fairwolfe.core.restoring import require, require_counts
+from fairwolfe.kernels.frames import Frame
 from fairwolfe.kernels.limits import row_limit
 from fairwolfe.kernels.settling import averages
 from fairwolfe.kernels.waiting import ISSUED, OPEN, size
 from fairwolfe.objectives import Concave
-from fairwolfe.reduction.direction import Compass
+from fairwolfe.reduction.direction import Compass, Course
 from fairwolfe.reduction.live import Watch
 from fairwolfe.reduction.windows import Windows
 from fairwolfe.smoothing import Identity, Moreau, Randomized
-from fairwolfe.smoothing.following import Course
 
 __all__ = ["Plan", "State", "Trail", "nothing_open"]
 
@@ -70,17 +70,44 @@ class Plan:
         """What is left of an older reward at the next."""
         return 1.0 - self.forget
 
-    @cached_property
-    def seeing(self) -> dict[str, IntVector]:
-        """What a base that ranks must know besides: the coordinates that f sees."""
-        return {"seen": self.coordinates} if self.coordinates.size else {}
-
-    def undirected(self, state: State, rows: int) -> Course:
+    def undirected(self, rows: int) -> Course:
         """A course without a direction."""
-        g, each = state.direction, np.ones(rows)
-        nothing = np.empty(0)
-        waiting = (nothing, self.ranges, 1.0, False)
-        return 0, nothing, nothing, each, each, np.empty((rows, 0, 0)), g, g, g, *waiting
+        return np.empty(0), np.ones((rows, 2)), np.empty((rows, 0, 0)), False
+
+    def frame(self, state: State) -> Frame:
+        """The arrays of a state, for kernels; made once for a state, whose arrays never change
+        their places.
+        """
+        known = self._framed[0]
+        if known[0] is state:
+            return known[1]
+        frame = Frame([*self._arrays(state), *self._base_arrays(state)])
+        self._framed[0] = (state, frame)
+        return frame
+
+    @cached_property
+    def _framed(self) -> list[tuple[Any, Any]]:
+        return [(None, None)]
+
+    def _arrays(self, state: State) -> list[Any]:
+        compass = self.compass
+        address = 0 if compass is None else compass.program.address
+        params = np.empty(0) if compass is None else compass.program.params
+        averages = (state.totals, state.earned, state.clocks, state.direction, state.counters)
+        numbers = np.array([address, self.forget, not self.optimistic], dtype=np.float64)
+        live = state.live.now
+        waiting = (state.waiting, self.ranges, self.coordinates)
+        return [params, *averages, *waiting, *live, numbers]
+
+    def _base_arrays(self, state: State) -> list[Any]:
+        if not self.commits:
+            return []
+        doubt = self.watch.doubt if self.certifies else np.empty(0)
+        by_chance = self.iterate == "expected"
+        arrays: list[Any] = self.base.arrays(
+            state.base, doubt, self.foretells, self.follows, by_chance
+        )
+        return arrays
 
     @cached_property
     def optimistic(self) -> bool:
@@ -154,6 +181,11 @@ class Plan:
     def extended(self) -> bool:
         """Whether the base learns from the direction."""
         return isinstance(self.base, LearnsDirection) and self.base.extended
+
+    @cached_property
+    def kept(self) -> int:
+        """How many numbers of directions decisions keep."""
+        return self.kind.seen.n_objectives if self.follows else 0
 
     @cached_property
     def follows(self) -> bool:

@@ -6,18 +6,35 @@ decisions too; `aim_once` is the same for one decision.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.kernels.compile import kernel
+from fairwolfe.kernels.frames import (
+    CLOCKS,
+    CORRECTS,
+    F_PARAMS,
+    FORGET,
+    GRADIENT,
+    NUMBERS,
+    RANGES,
+    RUNNING,
+    SEEN,
+    TOTALS,
+    WAITING,
+    Frame,
+    integers,
+    matrix,
+    vector,
+)
 from fairwolfe.kernels.settling import averages
 from fairwolfe.kernels.waiting import OPEN, lean
 from fairwolfe.objectives.concave import call_gradient
 from fairwolfe.smoothing.randomized import sampled
 
-__all__ = ["COURSE", "Course", "aim", "aim_once", "follow"]
+__all__ = ["ALONE", "COURSE", "aim", "aim_once", "alone", "follow"]
 
 _V = "float64[::1]"
 
@@ -78,104 +95,92 @@ def _finite(g: Vector) -> bool:
     return bool(bad == 0)
 
 
-Course: TypeAlias = tuple[Any, ...]
-"""What gives the directions of some decisions in a row, in the order of `COURSE`; a plain tuple,
-since one is made at every decision:
+COURSE = "int64[::1], float64[::1], float64[:, ::1], float64[:, :, ::1], boolean"
+"""The types of what gives the directions of decisions in a row, in the order
 
-gradient, params, work: of f; gradient 0 where the direction is given, as `running`
-steps, mixes (rows,), normals (rows, samples, n + 2): of the smoothing, decision by decision
-totals, clocks, running (n,): of the state
-waiting, ranges, keep: the open decisions, the ranges (2, n) of the rewards, 1 - what is forgotten
-advance: whether each decision counts as open for the next
+words, work, steps, normals, advance
+
+words: of the `Frame` of a state; work: scratch of the gradient; steps (rows, 2): the width of the
+smoothing and the weight of its samples, decision by decision; normals (rows, samples, n + 2);
+advance: whether each decision counts as open for the next.
 """
-
-COURSE = ", ".join(
-    (
-        *("int64", _V, _V, _V, _V, "float64[:, :, ::1]", _V, _V, _V),
-        *(_V, "float64[:, ::1]", "float64", "boolean"),
-    )
-)
-"""The types of a `Course`."""
 
 
 @kernel
 def aim(
     s: int,
-    gradient: int,
-    params: Vector,
+    words: IntVector,
     work: Vector,
-    steps: Vector,
-    mixes: Vector,
+    steps: Matrix,
     normals: Cube,
-    totals: Vector,
-    clocks: Vector,
-    running: Vector,
     waiting: Vector,
-    ranges: Matrix,
-    keep: float,
     theta: Cube,
-    seen: IntVector,
     room: Matrix,
     g: Vector,
 ) -> bool:
     """The direction g of decision s; whether it is made of finite numbers.
 
-    seen: the coordinates that f sees, without any where it sees all; g has as many numbers. theta:
-    the parameters of the last rewards, for `lean`. room (9, n): scratch. The others: see `Course`.
+    g has as many numbers as f sees. waiting: the open decisions; theta: the parameters of the last
+    rewards, for `lean`. room (9, n): scratch. The others: see `COURSE`.
     """
+    totals, clocks, now = vector(words, TOTALS), vector(words, CLOCKS), vector(words, RUNNING)
+    numbers, seen = vector(words, NUMBERS), integers(words, SEEN)
+    gradient = np.int64(numbers[GRADIENT])
     if gradient == 0:
         for i in range(g.size):
-            g[i] = running[i]
+            g[i] = now[i]
         return True
-    at, over, now = totals, clocks, running
+    at, over = totals, clocks
     if waiting.size > 0 and waiting[OPEN] > 0.0:
         at, over = room[0], room[1]
-        lean(totals, clocks, waiting, theta, ranges, keep, at, over)
+        keep = 1.0 - numbers[FORGET]
+        lean(totals, clocks, waiting, theta, matrix(words, RANGES), keep, at, over)
     if seen.size > 0:
         for i in range(seen.size):
             room[2, i], room[3, i], room[4, i] = at[seen[i]], over[seen[i]], now[seen[i]]
         at, over, now = room[2, : seen.size], room[3, : seen.size], room[4, : seen.size]
     n = g.size
     scratch = (room[5, :n], room[6, :n], room[7, :n], room[8, :n])
-    return follow(gradient, params, work, steps[s], mixes[s], normals[s], at, over, now, scratch, g)
+    return follow(
+        gradient,
+        vector(words, F_PARAMS),
+        work,
+        steps[s, 0],
+        steps[s, 1],
+        normals[s],
+        at,
+        over,
+        now,
+        scratch,
+        g,
+    )
 
 
-@kernel(signature=f"boolean({COURSE}, float64[:, :, ::1], int64[::1], {_V})")
+@kernel(signature=f"boolean({COURSE}, float64[:, :, ::1], {_V})")
 def aim_once(
-    gradient: int,
-    params: Vector,
+    words: IntVector,
     work: Vector,
-    steps: Vector,
-    mixes: Vector,
+    steps: Matrix,
     normals: Cube,
-    totals: Vector,
-    clocks: Vector,
-    running: Vector,
-    waiting: Vector,
-    ranges: Matrix,
-    keep: float,
     advance: bool,
     theta: Cube,
-    seen: IntVector,
     g: Vector,
 ) -> bool:
     """`aim`, called from Python for one decision."""
-    return aim(
-        0,
-        gradient,
-        params,
-        work,
-        steps,
-        mixes,
-        normals,
-        totals,
-        clocks,
-        running,
-        waiting,
-        ranges,
-        keep,
-        theta,
-        seen,
-        np.empty((9, totals.size)),
-        g,
+    room = np.empty((9, vector(words, TOTALS).size))
+    return aim(0, words, work, steps, normals, vector(words, WAITING), theta, room, g)
+
+
+ALONE = (np.empty(0), np.ones((1, 2)), np.empty((1, 0, 0)), False)
+"""A course for one decision whose direction is given."""
+
+
+def alone(direction: Vector, slope: Vector, base: list[Any]) -> Frame:
+    """The frame of one decision whose direction is given: with the arrays of a base, without a
+    state of the reduction.
+    """
+    nothing, none, numbers = np.empty(0), np.empty(0, dtype=np.int64), np.zeros(CORRECTS + 1)
+    averages = (nothing, direction, direction, direction, direction, nothing)
+    return Frame(
+        [*averages, nothing, np.empty((2, 0)), none, nothing, slope, nothing, numbers, *base]
     )
