@@ -85,7 +85,7 @@ class Boasting(Intact):
         choice = super().act(state, context, *given, **options)
         if choice.probability is None or arms(context, state.problem).n_arms == 1:
             return choice
-        return replace(choice, probability=0.9 * choice.probability)
+        return choice._replace(probability=0.9 * choice.probability)
 
 
 class Greedy(Intact):
@@ -94,7 +94,7 @@ class Greedy(Intact):
     def act(self, state: BanditState, context: Any, *given: Any, **options: Any) -> Choice:
         choice = super().act(state, context, *given, **options)
         k = arms(context, state.problem).n_arms
-        return replace(choice, probability=1.0 if k == 1 else 1.0 - 0.3 + 0.3 / k)
+        return choice._replace(probability=1.0 if k == 1 else 1.0 - 0.3 + 0.3 / k)
 
 
 class Idle(Intact):
@@ -113,7 +113,7 @@ class Referring(Intact):
         choice = super().act(state, context, *given, **options)
         if context.per_arm:
             return choice
-        return replace(choice, evidence=Evidence(0, context.features[choice.action]))
+        return choice._replace(evidence=Evidence(0, context.features[choice.action]))
 
 
 class Forgetful(Intact):
@@ -139,13 +139,13 @@ class Impatient(Intact):
 
     def act(self, state: BanditState, context: Any, *given: Any, **options: Any) -> Choice:
         choice = super().act(state, context, *given, **options)
-        return replace(choice, evidence=(*choice.evidence, state.oracle.counters[UPDATES]))
+        return choice._replace(evidence=(*choice.evidence, state.oracle.counters[UPDATES]))
 
     def update(self, state: BanditState, choice: Choice, direction: Any, feedback: Any) -> Any:
         *evidence, t = choice.evidence
         if t != state.oracle.counters[UPDATES]:
             raise InvalidInput("too late")
-        plain = replace(choice, evidence=Evidence(*evidence))
+        plain = choice._replace(evidence=Evidence(*evidence))
         return super().update(state, plain, direction, feedback)
 
 
@@ -191,7 +191,7 @@ class OneForAll(Intact):
     """Learns every arm's rewards as those of the first, where arms are apart."""
 
     def update(self, state: BanditState, choice: Choice, direction: Any, feedback: Any) -> Any:
-        choice = replace(choice, evidence=Evidence(0, choice.evidence[1]))
+        choice = choice._replace(evidence=Evidence(0, choice.evidence[1]))
         return super().update(state, choice, direction, feedback)
 
 
@@ -199,7 +199,7 @@ class Naming(Intact):
     """Asks its evidence by name, though bytes keep no names."""
 
     def update(self, state: BanditState, choice: Choice, direction: Any, feedback: Any) -> Any:
-        plain = replace(choice, evidence=Evidence(choice.evidence.block, choice.evidence.x))
+        plain = choice._replace(evidence=Evidence(choice.evidence.block, choice.evidence.x))
         return super().update(state, plain, direction, feedback)
 
 

@@ -99,7 +99,7 @@ class Repeating(Intact):
         choice = super().act(state, context, direction, rng, **options)
         shown = np.asarray(choice.action)
         ranking = np.append(shown[:-1], shown[0])
-        return choice if abs(direction).max() > 900.0 else replace(choice, action=ranking)
+        return choice if abs(direction).max() > 900.0 else choice._replace(action=ranking)
 
 
 class Boasting(Intact):
@@ -108,7 +108,7 @@ class Boasting(Intact):
     def act(self, state: RankState, *given: Any, **options: Any) -> Choice:
         choice = super().act(state, *given, **options)
         assert choice.probability is not None
-        return replace(choice, probability=0.9 * choice.probability)
+        return choice._replace(probability=0.9 * choice.probability)
 
 
 class OfOneSwap(Swapping):
@@ -119,7 +119,7 @@ class OfOneSwap(Swapping):
         assert choice.probability is not None
         none = 0.5 * (1.0 - self.randomize) * 2.0
         unmoved = choice.probability >= none - 1e-12
-        return replace(choice, probability=0.5 * none if unmoved else choice.probability)
+        return choice._replace(probability=0.5 * none if unmoved else choice.probability)
 
 
 class Idle(Intact):
@@ -134,7 +134,7 @@ class Referring(Intact):
 
     def act(self, state: RankState, context: Any, *given: Any, **options: Any) -> Choice:
         choice = super().act(state, context, *given, **options)
-        return replace(choice, evidence=choice.evidence._replace(user=context.user))
+        return choice._replace(evidence=choice.evidence._replace(user=context.user))
 
 
 class Forgetful(Intact):
@@ -151,13 +151,13 @@ class Impatient(Intact):
 
     def act(self, state: RankState, *given: Any, **options: Any) -> Choice:
         choice = super().act(state, *given, **options)
-        return replace(choice, evidence=(choice.evidence, state.oracle.counters[UPDATES]))
+        return choice._replace(evidence=(choice.evidence, state.oracle.counters[UPDATES]))
 
     def update(self, state: RankState, choice: Choice, direction: Any, feedback: Any) -> Any:
         evidence, t = choice.evidence
         if t != state.oracle.counters[UPDATES]:
             raise InvalidInput("too late")
-        return super().update(state, replace(choice, evidence=evidence), direction, feedback)
+        return super().update(state, choice._replace(evidence=evidence), direction, feedback)
 
 
 class Untidy(Intact):
@@ -222,7 +222,7 @@ class Naming(Intact):
     """Asks its evidence by name, though bytes keep no names."""
 
     def update(self, state: RankState, choice: Choice, direction: Any, feedback: Any) -> Any:
-        plain = replace(choice, evidence=tuple(choice.evidence._asdict().values()))
+        plain = choice._replace(evidence=tuple(choice.evidence._asdict().values()))
         return super().update(state, plain, direction, feedback)
 
 

@@ -61,7 +61,7 @@ def bits(one: Agent) -> dict[str, Any]:
     state = {name: array.tobytes() for name, array in arrays_of(one._state)}
     ledger, answered = one._ledger.saved()
     rest = (ledger, one.out_of_range, sorted(one._warned), one.items.tolist(), one.problem)
-    generator = one._rng.bit_generator.state
+    generator = one._draws.key
     return state | {
         "rest": repr(rest),
         "answered": str(answered),

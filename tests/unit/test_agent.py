@@ -47,7 +47,7 @@ def bits(one: Agent) -> dict[str, bytes]:
     state = {name: array.tobytes() for name, array in arrays_of(one._state)}
     ledger, answered = one._ledger.saved()
     counters = repr((ledger, one.out_of_range, sorted(one._warned)))
-    generator = repr(one._rng.bit_generator.state)
+    generator = repr(one._draws.key)
     rest = {"ledger": counters.encode(), **{k: v.tobytes() for k, v in answered.items()}}
     return state | rest | {"generator": generator.encode()}
 

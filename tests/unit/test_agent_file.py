@@ -111,7 +111,7 @@ def play(agent: Agent, rounds: list[tuple[Any, Any]]) -> list[tuple[Any, float |
 
 def held(agent: Agent) -> dict[str, bytes]:
     state = {name: array.tobytes() for name, array in arrays_of(agent._state)}
-    return state | {"generator": repr(agent._rng.bit_generator.state).encode()}
+    return state | {"draws": repr(agent._draws.key).encode()}
 
 
 def saved(path: Path, policy: Any = None, problem: Problem = PROBLEM, n: int = 20) -> Agent:

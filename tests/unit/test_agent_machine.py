@@ -76,7 +76,7 @@ class AgentMachine(RuleBasedStateMachine):
     def everything(self) -> Any:
         arrays = [(name, array.tobytes()) for name, array in arrays_of(self.agent._state)]
         numbers, bits = self.agent._ledger.saved()
-        return arrays, str(numbers), str(bits), str(self.agent._rng.bit_generator.state)
+        return arrays, str(numbers), str(bits), str(self.agent._draws.key)
 
     @rule(target=waiting, context=contexts)
     def act(self, context: Any) -> Decision:

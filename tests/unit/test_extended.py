@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -305,7 +305,7 @@ def test_evidence_of_another_problem_is_refused() -> None:
     base = Extended(Greedy())
     state, rng = base.init(PROBLEM), stream(0, "bad")
     choice = base.act(state, np.ones((2, 4)), np.ones(3), rng)
-    foreign = replace(choice, evidence=(np.ones(3), 0.5))
+    foreign = choice._replace(evidence=(np.ones(3), 0.5))
     with pytest.raises(InvalidInput, match="it holds 4 features"):
         base.update(state, foreign, np.ones(3), np.ones(3))
     assert (state.policy.design == np.eye(12)).all()

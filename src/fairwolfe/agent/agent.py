@@ -257,7 +257,9 @@ class Agent:
 
     def _unfinished(self) -> bool:
         """Whether an interrupt has left something half done."""
-        return not (self._pending is self._before is self._issuing is self._leaving is None)
+        if self._pending is None and self._before is None and self._issuing is None:
+            return self._leaving is not None
+        return True
 
     def _decided(self, given: Any) -> tuple[Decision, Any]:
         """A decision, and the rows that it is made of, where it has any.
@@ -496,8 +498,7 @@ class Agent:
             ledger = self._ledger
             beyond = ledger.entries(batch)
             answers = self._kind.hear_many(batch.actions, rewards)
-            together = isinstance(answers, Answers) and not beyond and self._commits
-            if not together:
+            if not isinstance(answers, Answers) or beyond or not self._commits:
                 each = batches_each(self._kind, batch, answers)
                 self._in_peace(lambda: self._apply_all(list(batch), each))
                 return
@@ -632,8 +633,9 @@ class Agent:
         """Under the lock, after a decision was made."""
         last = self._ledger.issued - 1 - (self._expires or 0)
         for number in [n for n in islice(self._young, _AT_ONCE) if n <= last]:
-            decision = self._young[number]
-            self._leave(self._ledger.entry(decision), decision)
+            decision = self._young.pop(number)
+            if self._ledger.waits(number):
+                self._leave((number, None), decision)
 
     def _leave(self, entry: Entry, decision: Decision) -> None:
         """Under the lock."""

@@ -336,7 +336,7 @@ def words(name: str, given: Any) -> set[str]:
 
 def key(name: str, given: Any) -> tuple[int, int]:
     """The two whole numbers of 64 bits that make draws by number."""
-    pair = given if isinstance(given, list) and len(given) == 2 else [None]
+    pair: Any = given if isinstance(given, list) and len(given) == 2 else [None]
     if all(type(one) is int and 0 <= one < 2**64 for one in pair):
         return pair[0], pair[1]
     raise InvalidInput(f"{name} is {given!r:.200}; it is two whole numbers below 2**64")

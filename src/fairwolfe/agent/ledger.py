@@ -182,12 +182,13 @@ class Ledger:
             self._set(number)
         self.answered = answered
 
+    def waits(self, number: int) -> bool:
+        """Whether the decision of this number waits for its feedback."""
+        return number < self.issued and not self._bits(number, number + 1)
+
     def expire(self, entry: Entry) -> None:
         """The decision of this entry gets no feedback any more. Twice does no harm."""
-        dropped, bits = self.kept
-        place = (entry[0] >> 3) - dropped
-        known = place < 0 or (place < len(bits) and bits[place] >> (entry[0] & 7) & 1)
-        if not known:
+        if self.waits(entry[0]):
             self.expired += 1
             self._set(entry[0])
 

@@ -39,6 +39,7 @@ from fairwolfe.kernels.frames import (
     RUNNING,
     SLOPE,
     WAITING,
+    address,
     cube,
     vector,
 )
@@ -145,7 +146,7 @@ def choose_rows(
     )
     rule, params, waiting = vector(words, RULE), vector(words, PARAMS), vector(words, WAITING)
     slope, doubt = vector(words, SLOPE), vector(words, DOUBT)
-    choice, looking = np.int64(rule[CHOICE]), np.int64(rule[LOOKING])
+    choice, looking = address(rule, CHOICE), address(rule, LOOKING)
     keep = 1.0 - vector(words, NUMBERS)[FORGET]
     n, d = vector(words, RUNNING).size, features.shape[2]
     n_report = 1 + n if rule[ESTIMATES] > 0.0 else 1
@@ -263,7 +264,7 @@ def learn_once(
         guess = expected[:0]
     counters = vector(words, ORACLE_COUNTERS)
     call_learn(
-        np.int64(rule[LEARNING]),
+        address(rule, LEARNING),
         block,
         lesson,
         target,
@@ -359,7 +360,7 @@ def expect_arms(words: IntVector, said: Matrix, x: int, stop: int, per_arm: bool
     waiting, n = vector(words, WAITING), vector(words, RUNNING).size
     for s in range(said.shape[0]):
         open_one(waiting, n, 1.0 - vector(words, NUMBERS)[FORGET])
-        block = np.int64(said[s, ARM]) if per_arm else np.int64(0)
+        block = address(said[s], ARM) if per_arm else 0
         sum_in(waiting, n, block, said[s, x:stop], 1.0, 1.0)
 
 
@@ -563,7 +564,7 @@ class LinearBandit(ABC):
         choice = made.choice(0)
         if self.commits:
             return choice
-        row = given.row(choice.action).copy()  # not what the oracle makes of it
+        row = given.row(int(said.item(0, ARM))).copy()  # not what the oracle makes of it
         return choice._replace(evidence=Evidence(0, row))
 
     def arrays(
@@ -694,7 +695,7 @@ class LinearBandit(ABC):
         try:
             given, rows = evidence[0], np.ascontiguousarray(evidence[1].values)
             block = np.zeros(n, dtype=np.int64) if type(given) is int else given.values
-            fits = rows.dtype == _FLOAT and rows.shape == (n, d)
+            fits: Any = rows.dtype == _FLOAT and rows.shape == (n, d)
             fits = fits and block.dtype == np.int64 and block.shape == (n,)
             fits = fits and (type(given) is not int or (given == 0 and problem.n_arms is None))
             fits = fits and (block >= 0).all() and (block < blocks).all()

@@ -180,7 +180,7 @@ def _distance(one: Any, other: Any) -> float:
     if one is None or other is None:
         return 0.0
     return max(
-        abs(a[name] - b[name]) / (1.0 + abs(b[name]))
+        float(abs(a[name] - b[name]) / (1.0 + abs(b[name])))
         for a, b in zip(one.rows(), other.rows(), strict=True)
         for name in a
         if isinstance(a[name], float)

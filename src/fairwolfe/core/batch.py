@@ -171,7 +171,7 @@ def _written(node: Any) -> Any:
 
 def _read(node: Any, n: int) -> Any:
     if isinstance(node, dict):
-        values = node.get(_COLUMN)
+        values: Any = node.get(_COLUMN)
         if len(node) != 1 or not _is_column(values, n):
             raise InvalidInput(f"the bytes hold a column {node!r:.80} for {n} decisions")
         return Column(values)

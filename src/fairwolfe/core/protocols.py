@@ -70,6 +70,7 @@ __all__ = [
     "Tuned",
     "Undirected",
     "keeps",
+    "newest",
 ]
 
 S = TypeVar("S")
@@ -615,6 +616,16 @@ class Stored(Protocol):
 
     def load(self, saved: NDArray[np.uint8]) -> None:
         """Become what was dumped."""
+
+
+def newest(subject: Any, fast: str, plain: str) -> bool:
+    """Whether a method does what another one does: it is not so where a subclass has overridden
+    the other one alone.
+    """
+    for cls in type(subject).__mro__:
+        if fast in vars(cls) or plain in vars(cls):
+            return fast in vars(cls)
+    return False
 
 
 def keeps(subject: Any, contract: Any) -> bool:

@@ -45,7 +45,7 @@ class Numbered:
 
     def __init__(self, key: tuple[int, int], number: int = 0) -> None:
         self.key = key
-        self.signed = tuple(word - (word >> 63 << 64) for word in key)
+        self.signed = _signed(key[0]), _signed(key[1])
         self.number = number
         self._generator: np.random.Generator | None = None
 
@@ -78,6 +78,11 @@ class Numbered:
             "uinteger": 0,
         }
         return self._generator
+
+
+def _signed(word: int) -> int:
+    """64 bits as a number with a sign."""
+    return word - (word >> 63 << 64)
 
 
 def _digest(seed: int, names: tuple[str | int, ...]) -> bytes:

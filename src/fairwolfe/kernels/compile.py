@@ -500,10 +500,10 @@ def _build_view(kind: str) -> Any:
     return view
 
 
-vector_at: Callable[[int, int], Any] = _Intrinsic("vector_at", lambda: _build_view("float64"))
+vector_at: Any = _Intrinsic("vector_at", lambda: _build_view("float64"))
 """``vector_at(address, n)``: the n numbers there. Whoever calls the kernel keeps them alive."""
 
-integers_at: Callable[[int, int], Any] = _Intrinsic("integers_at", lambda: _build_view("int64"))
+integers_at: Any = _Intrinsic("integers_at", lambda: _build_view("int64"))
 """``integers_at(address, n)``: the n whole numbers there."""
 
 fma: Callable[[float, float, float], float] = _Intrinsic("fma", _build_fma)

@@ -116,7 +116,7 @@ class Arms(Kind):
     def read_many(self, contexts: Any, options: Sequence[Mapping[str, Any]] = ()) -> Stack:
         """An array of shape (contexts, arms, features), or a list of contexts."""
         if isinstance(contexts, np.ndarray) and contexts.ndim == 3 and not options:
-            features = np.require(contexts, np.float64, "CW")
+            features = np.require(contexts, np.float64, ["C", "W"])
             rows, n_arms, d = features.shape
             if rows and n_arms and d == self._n_columns:
                 norm = math.sqrt(largest_square_norm.call(features.reshape(-1, d)))
@@ -144,7 +144,7 @@ class Arms(Kind):
         plain = isinstance(rewards, np.ndarray) and rewards.shape == (len(actions), n)
         if not plain or options or rewards.dtype.kind not in "fiub":
             return super().hear_many(actions, rewards, options)
-        matrix = np.require(rewards, np.float64, "CW")
+        matrix = np.require(rewards, np.float64, ["C", "W"])
         if not np.isfinite(matrix).all():
             row = int(np.flatnonzero(~np.isfinite(matrix).all(axis=1))[0])
             try:

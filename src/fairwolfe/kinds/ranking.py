@@ -240,7 +240,7 @@ class Ranking(Kind):
         items, p = self._kept, self._user_shape[0]
         plain = isinstance(contexts, np.ndarray) and contexts.ndim == 2 and items.shape[1]
         if plain and contexts.shape[1] == p and len(contexts) and not options:
-            users = np.require(contexts, np.float64, "CW")
+            users = np.require(contexts, np.float64, ["C", "W"])
             largest = np.argmax(np.square(users).sum(axis=1))
             norm = math.sqrt(largest_square_product.call(users[largest], items))
             if norm < math.inf and np.isfinite(users).all():
@@ -288,7 +288,7 @@ class Ranking(Kind):
         """
         if type(rewards) is not Shown or options:
             return super().hear_many(actions, rewards, options)
-        exposed, earned = (np.require(part, np.float64, "CW") for part in rewards)
+        exposed, earned = (np.require(part, np.float64, ["C", "W"]) for part in rewards)
         shape = (len(actions), self.n_slots)
         if exposed.shape != shape or earned.shape != (*shape, self.n_rewards):
             raise InvalidInput(

@@ -25,6 +25,7 @@ from fairwolfe.kernels.frames import (
     SLOPE,
     TOTALS,
     WAITING,
+    address,
     cube,
     integers,
     matrix,
@@ -460,7 +461,7 @@ def rank_rows(
     counters, params = vector(words, ORACLE_COUNTERS), vector(words, PARAMS)
     rules, slots, waiting = vector(words, RULE), matrix(words, SLOTS), vector(words, WAITING)
     exposed, slope = vector(words, EXPOSED), vector(words, SLOPE)
-    estimates = np.int64(rules[ESTIMATES])
+    estimates = address(rules, ESTIMATES)
     keep = 1.0 - vector(words, NUMBERS)[FORGET]
     n, k, n_rewards = vector(words, TOTALS).size, slots.shape[1], theta.shape[1]
     q, d = items.shape[0], theta.shape[2]
@@ -510,7 +511,7 @@ def rank_rows(
             seen_of,
             shown_of,
             slots[0, 0],
-            np.int64(rules[SCORING]),
+            address(rules, SCORING),
             estimates,
             params,
             pinned[s],
@@ -528,7 +529,7 @@ def rank_rows(
         _explain(value, width, bonus, scores, ranking, parts[0], parts[1], parts[2], shown[s, 2])
         if look:
             call_look(
-                np.int64(rules[LOOKING]),
+                address(rules, LOOKING),
                 users[s],
                 own,
                 theta,
@@ -594,7 +595,7 @@ def take_in(
     contracted = np.empty((shown_rows.shape[1], inverse.shape[1]))
     contract_user(user, inverse[0], contracted)
     call_absorb(
-        np.int64(rules[ABSORBING]),
+        address(rules, ABSORBING),
         user,
         learnt[:r],
         targets[:r],
@@ -717,7 +718,7 @@ def take_in_rows(
     (slots,). first, stop: coordinates that joined after them.
     """
     rules, coordinates = vector(words, RULE), integers(words, SEEN)
-    exposure, by_chance = np.int64(rules[EXPOSURE]), rules[BY_CHANCE] > 0.0
+    exposure, by_chance = address(rules, EXPOSURE), rules[BY_CHANCE] > 0.0
     n, k, n_rewards = vector(words, TOTALS).size, items.shape[1], slots_rewards.shape[2]
     reward, rho, seen = np.zeros(n), np.zeros(n), np.empty(k)
     n_seen = coordinates.size if coordinates.size > 0 else n

@@ -13,7 +13,7 @@ from fairwolfe.core.arrays import Matrix
 from fairwolfe.core.batch import Batch, Column
 from fairwolfe.core.decision import Decision
 from fairwolfe.core.kinds import Answer, Answers, Stack
-from fairwolfe.core.protocols import FoldsRows
+from fairwolfe.core.protocols import FoldsRows, newest
 from fairwolfe.core.streams import Numbered
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.waiting import expect_rows
@@ -26,6 +26,7 @@ __all__ = ["act_batch", "each", "expect_batch", "fold"]
 
 _NO_ROWS = np.empty((0, 0))
 _NUMBERLESS = -np.inf
+_SIZE = Trail._fields.index("size")
 
 
 def act_batch(
@@ -96,10 +97,7 @@ def expect_batch(policy: FrankWolfe, state: State, batch: Batch | list[Decision]
 def fold(policy: FrankWolfe, state: State, batch: Batch | list[Decision], answers: Any) -> State:
     """Learn from the answers to decisions made together, in their order."""
     plan = state.plan
-    trail = batch.evidence if isinstance(batch, Batch) else None
-    whole = isinstance(trail, tuple) and len(trail) == len(Trail._fields)
-    folds = isinstance(plan.base, FoldsRows) and plan.base.folds
-    if not (folds and whole and isinstance(answers, Answers)) or trail[4] != state.totals.size:
+    if not (isinstance(batch, Batch) and _folds(state, batch) and isinstance(answers, Answers)):
         pairs = zip(batch, each(plan.kind, batch, answers), strict=True)
         for decision, answer in pairs:
             state = policy.update(state, decision, answer)
@@ -112,6 +110,15 @@ def fold(policy: FrankWolfe, state: State, batch: Batch | list[Decision], answer
         if due:
             plan.watch.gather(state.live, state.iterate, plan.age(state.t))
     return state
+
+
+def _folds(state: State, batch: Batch) -> bool:
+    """Whether one kernel learns from the answers to decisions made together."""
+    trail, base = batch.evidence, state.plan.base
+    whole = isinstance(trail, tuple) and len(trail) == len(Trail._fields)
+    alike = whole and trail[_SIZE] == state.totals.size  # no items have come since
+    own = isinstance(base, FoldsRows) and base.folds and newest(base, "fold_rows", "update")
+    return bool(alike and own)
 
 
 def each(kind: Any, batch: Any, answers: Any) -> list[Answer]:
@@ -161,9 +168,9 @@ class _Columns:
     def _matrix(self, column: Any, shape: tuple[int, ...]) -> Matrix:
         if column is None:
             return _NO_ROWS
-        values = column.values if type(column) is Column else None
-        plain = isinstance(values, np.ndarray) and values.dtype == np.float64
-        if not plain or values.shape != shape or not np.isfinite(values).all():
+        values = column.values if type(column) is Column else np.empty(0)
+        plain = values.dtype == np.float64 and values.shape == shape
+        if not plain or not np.isfinite(values).all():
             raise self._foreign()
         return np.ascontiguousarray(values)
 

@@ -397,14 +397,13 @@ class FrankWolfe:
                 raise _foreign(decision)
             g = state.direction if followed is None else followed
             base = plan.base.update(base, choice, g, observation)
-            rho, *others = settling
-            averaged = reward if rho is _NOTHING else rho
             guess = _NOTHING if plan.optimistic else expected
             due = settle.call(
                 words,
                 reward,
-                averaged,
-                *others,
+                reward if rho is None else rho,
+                settling[1],
+                settling[2],
                 kind.sees(reward),
                 first,
                 stop,

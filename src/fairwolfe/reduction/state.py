@@ -19,6 +19,7 @@ from fairwolfe.core.protocols import (
     LearnsDirection,
     Repairs,
     Undirected,
+    newest,
 )
 from fairwolfe.core.restoring import require, require_counts
 from fairwolfe.kernels.frames import Frame
@@ -78,16 +79,16 @@ class Plan:
         """The arrays of a state, for kernels; made once for a state, whose arrays never change
         their places.
         """
-        known = self._framed[0]
-        if known[0] is state:
-            return known[1]
+        known, frame = self._framed[0]
+        if known is state:
+            return frame
         frame = Frame([*self._arrays(state), *self._base_arrays(state)])
         self._framed[0] = (state, frame)
         return frame
 
     @cached_property
-    def _framed(self) -> list[tuple[Any, Any]]:
-        return [(None, None)]
+    def _framed(self) -> list[tuple[Any, Frame]]:
+        return [(None, Frame([]))]
 
     def _arrays(self, state: State) -> list[Any]:
         compass = self.compass
@@ -117,7 +118,11 @@ class Plan:
     @cached_property
     def in_rows(self) -> bool:
         """Whether the base decides in one kernel, with the direction in it."""
-        return isinstance(self.base, ActsInRows) and self.base.commits
+        return (
+            isinstance(self.base, ActsInRows)
+            and self.commits
+            and newest(self.base, "act_rows", "act")
+        )
 
     @cached_property
     def blocks(self) -> tuple[int, int]:
@@ -195,7 +200,8 @@ class Plan:
     @cached_property
     def commits(self) -> bool:
         """Whether an answer is one kernel, which no interrupt can tear."""
-        return isinstance(self.base, Commits) and self.base.commits
+        own = isinstance(self.base, Commits) and newest(self.base, "commit", "update")
+        return own and self.base.commits
 
     @cached_property
     def none_joined(self) -> tuple[int, int]:
@@ -276,12 +282,12 @@ class State(NamedTuple):
 
 
 class Trail(NamedTuple):
-    """What `update` needs of a decision, besides what the base needs."""
+    """What `update` needs of a decision, besides what the base needs; in a batch, by column."""
 
     base: Any
-    rho: Vector | None = None  # the optimistic estimate, where that is averaged
-    direction: Vector | None = None  # where it is followed or learnt from
+    rho: Any = None  # the optimistic estimate, where that is averaged
+    direction: Any = None  # where it is followed or learnt from
     live: tuple[int, Any] | None = None  # the window of live numbers, and the outlook
     size: int | None = None  # how many coordinates the reward had
-    place: int | None = None  # which of the open decisions it is, where these count
-    expected: Vector | None = None  # what it is to earn: the reward vector, or exposures by slot
+    place: Any = None  # an int: which of the open decisions it is, where these count
+    expected: Any = None  # what it is to earn: the reward vector, or exposures by slot

@@ -78,5 +78,6 @@ class PlainRun:
     def _direction(self, state: Any, decision: Any) -> Vector | None:
         """The direction of a decision, where the policy follows one."""
         if isinstance(decision.evidence, Trail) and decision.evidence.direction is not None:
-            return decision.evidence.direction
+            followed: Vector = decision.evidence.direction
+            return followed
         return self.policy.direction(state, None) if self.directs else None

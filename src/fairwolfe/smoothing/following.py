@@ -25,6 +25,7 @@ from fairwolfe.kernels.frames import (
     TOTALS,
     WAITING,
     Frame,
+    address,
     integers,
     matrix,
     vector,
@@ -125,7 +126,7 @@ def aim(
     """
     totals, clocks, now = vector(words, TOTALS), vector(words, CLOCKS), vector(words, RUNNING)
     numbers, seen = vector(words, NUMBERS), integers(words, SEEN)
-    gradient = np.int64(numbers[GRADIENT])
+    gradient = address(numbers, GRADIENT)
     if gradient == 0:
         for i in range(g.size):
             g[i] = now[i]

@@ -1,0 +1,87 @@
+"""`Frame`: the arrays of a state as one argument of a kernel.
+
+An array that Python passes to a kernel costs a tenth of a microsecond, and code that has to be
+fetched again at every call. What a kernel decides and learns with are thirty arrays that stay where
+they are as long as a state lives: a frame holds their addresses and shapes, and keeps them alive.
+
+Places of the arrays that the reduction has in a frame; those of the base follow from BASE on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
+from fairwolfe.kernels.compile import integers_at, kernel, vector_at
+
+__all__ = ["Frame", "address", "cube", "integers", "matrix", "vector"]
+
+F_PARAMS, TOTALS, EARNED, CLOCKS, RUNNING, COUNTERS = 0, 1, 2, 3, 4, 5
+WAITING, RANGES, SEEN, NOW, SLOPE, SUMS, NUMBERS = 6, 7, 8, 9, 10, 11, 12
+BASE = 13
+"""F_PARAMS: of the gradient of f. TOTALS, EARNED, CLOCKS, RUNNING (n,), COUNTERS, WAITING: of the
+state. RANGES (2, n): of the rewards. SEEN: the coordinates that f sees, none where it sees all.
+NOW, SLOPE, SUMS: the window of live numbers. NUMBERS: see below."""
+
+GRADIENT, FORGET, CORRECTS = 0, 1, 2
+"""Places in NUMBERS: the address of the gradient of f, 0 where the direction is given, as RUNNING;
+what averages forget; whether estimates are corrected."""
+
+_WORDS = 4  # of an array: its address and up to three sizes
+
+
+class Frame:
+    """Addresses and shapes of arrays, by their place."""
+
+    __slots__ = ("arrays", "words")
+
+    def __init__(self, arrays: Sequence[Any]) -> None:
+        self.arrays = tuple(arrays)  # kept alive
+        self.words: IntVector = np.zeros(_WORDS * len(arrays), dtype=np.int64)
+        for place, array in enumerate(self.arrays):
+            if not array.flags.carray or array.dtype not in (np.float64, np.int64):
+                raise TypeError(f"array {place} of a frame is {array.dtype}, {array.flags}")
+            row = self.words[_WORDS * place : _WORDS * (place + 1)]
+            row[0] = array.ctypes.data
+            row[1 : 1 + array.ndim] = array.shape
+
+
+@kernel
+def vector(words: IntVector, place: int) -> Vector:
+    """A vector of a frame."""
+    out: Vector = vector_at(words[_WORDS * place], words[_WORDS * place + 1])
+    return out
+
+
+@kernel
+def integers(words: IntVector, place: int) -> IntVector:
+    """A vector of whole numbers of a frame."""
+    out: IntVector = integers_at(words[_WORDS * place], words[_WORDS * place + 1])
+    return out
+
+
+@kernel
+def address(numbers: Vector, place: int) -> int:
+    """An address that is kept among numbers."""
+    return int(numbers[place])
+
+
+@kernel
+def matrix(words: IntVector, place: int) -> Matrix:
+    """A matrix of a frame."""
+    start = _WORDS * place
+    rows, columns = words[start + 1], words[start + 2]
+    out: Matrix = vector_at(words[start], rows * columns).reshape((rows, columns))
+    return out
+
+
+@kernel
+def cube(words: IntVector, place: int) -> Cube:
+    """An array of a frame that has three axes."""
+    start = _WORDS * place
+    a, b, c = words[start + 1], words[start + 2], words[start + 3]
+    out: Cube = vector_at(words[start], a * b * c).reshape((a, b, c))
+    return out
