@@ -377,11 +377,11 @@ class Evidence(NamedTuple):
 class Reasons(NamedTuple):
     """What made the score of an arm, for `explain`."""
 
-    said: Vector  # see `choose_rows`
+    said: Vector  # the value, the score and the arm
 
     def rows(self) -> list[dict[str, Any]]:
         """Of the arm that was chosen."""
-        value, score, arm = self.said[VALUE : ARM + 1].tolist()
+        value, score, arm = self.said.tolist()
         return [{"arm": int(arm), "value": value, "exploration": score - value}]
 
 
@@ -404,7 +404,7 @@ class ArmRows(NamedTuple):
             None if math.isnan(probability) else probability,
             Evidence(arm if self.per_arm else 0, row[self.x : self.stop]),
             Info(
-                Reasons(row),
+                Reasons(row[VALUE:PROBABILITY]),
                 row[REPORT : self.x] if self.x > REPORT else None,
                 row[:_SEEN] if self.looked else None,
             ),
@@ -412,7 +412,7 @@ class ArmRows(NamedTuple):
 
     def info(self, i: int) -> Info:
         """What is reported of one of them."""
-        return Info(Reasons(self.said[i]))
+        return Info(Reasons(self.said[i, VALUE:PROBABILITY]))
 
     def direction(self, i: int) -> Vector:
         """That of one of them, where directions are kept."""

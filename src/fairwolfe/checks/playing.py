@@ -25,6 +25,7 @@ from fairwolfe.checks.rounds import (
     spoil,
 )
 from fairwolfe.core.arrays import Vector
+from fairwolfe.core.decision import Choice
 from fairwolfe.core.kinds import Kind, kind_of
 from fairwolfe.core.packing import pack, unpack
 from fairwolfe.core.problem import Problem
@@ -250,10 +251,17 @@ def can_be_stored(player: Player, rng: np.random.Generator) -> None:
         choice = player.act(state, context, rng)
         reward = rewards(player.problem, choice.action, rng)
         (evidence,) = unpack(pack((choice.evidence,)))
-        plain = player.update(deepcopy(state), replace(choice, evidence=evidence), reward)
+        plain = player.update(deepcopy(state), _with_evidence(choice, evidence), reward)
         state = player.update(state, choice, reward)
         require(same(state, plain), "evidence read back from bytes gave another state")
     require_storable(state)
+
+
+def _with_evidence(choice: Any, evidence: Any) -> Any:
+    """A Choice or a Decision as it is, but for its evidence."""
+    if isinstance(choice, Choice):
+        return choice._replace(evidence=evidence)
+    return replace(choice, evidence=evidence)
 
 
 def require_storable(part: Any, name: str = "state") -> None:
