@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from importlib.metadata import version
-from itertools import islice
+from itertools import takewhile
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
@@ -60,7 +60,6 @@ _ROUNDING = 1.0 + 1e-9  # features that were scaled to the norm exceed it by les
 _DRIFT = 1e-6  # of the kept inverse between two refreshes; more is worth a warning
 _NOW_AND_THEN = 1024  # answers between two looks at the drift
 _MOST_NODES = 2**32 - 1
-_AT_ONCE = 256  # decisions that may expire with one that is made
 _FORK_SECONDS = 10.0  # how long a fork waits for an agent that another thread is using
 
 logger = logging.getLogger("fairwolfe")
@@ -148,7 +147,7 @@ class Agent:
     _usual_norm: float
     _warm: bool
     _warned: set[str]
-    _young: dict[int, Decision]
+    _young: dict[int, Decision | Batch]
 
     __slots__ = (*__annotations__, "__weakref__")
 
@@ -353,8 +352,8 @@ class Agent:
         self._ledger.issued = first + len(made)
         self._issuing = None
         if self._expires is not None:
-            for i, decision in enumerate(made):
-                self._young[first + i] = decision
+            for i in range(len(made)):
+                self._young[first + i] = made if isinstance(made, Batch) else made[i]
             self._expire_old()
 
     def _each(self, stack: Stack) -> list[Decision]:
@@ -473,7 +472,12 @@ class Agent:
                 self._recover()
                 for decision in made:
                     self._ledger.entry(decision)
-                answers = [self._heard(d, r, {}) for d, r in zip(made, given, strict=True)]
+                answers = []
+                for i, (decision, reward) in enumerate(zip(made, given, strict=True)):
+                    try:
+                        answers.append(self._heard(decision, reward, {}))
+                    except InvalidInput as error:
+                        raise InvalidInput(f"answer {i}: {error}") from error
             except FairwolfeError:
                 self._refused += 1
                 raise
@@ -632,10 +636,15 @@ class Agent:
     def _expire_old(self) -> None:
         """Under the lock, after a decision was made."""
         last = self._ledger.issued - 1 - (self._expires or 0)
-        for number in [n for n in islice(self._young, _AT_ONCE) if n <= last]:
-            decision = self._young.pop(number)
+        for number in list(takewhile(lambda number: number <= last, self._young)):
             if self._ledger.waits(number):
-                self._leave((number, None), decision)
+                self._leave((number, None), self._young_one(number))
+            self._young.pop(number, None)
+
+    def _young_one(self, number: int) -> Decision:
+        """A decision that may expire."""
+        kept = self._young[number]
+        return kept[number - kept.first] if isinstance(kept, Batch) else kept
 
     def _leave(self, entry: Entry, decision: Decision) -> None:
         """Under the lock."""
@@ -909,7 +918,7 @@ class Agent:
                 "expires": self._expires,
             }
             if self._young:
-                young = tuple(decision.to_bytes() for decision in self._young.values())
+                young = tuple(self._young_one(number).to_bytes() for number in self._young)
                 kept["young"] = np.frombuffer(pack(young), dtype=np.uint8)
         return text, arrays | kept
 
@@ -970,8 +979,8 @@ class Agent:
                 agent._draws = agent._draws.apart(seed, "load")
             expires = text["expires"]
             agent._expires = None if expires is None else whole_number("expires", expires)
-            for data in () if young is None else unpack(young.tobytes()):
-                decision = Decision.from_bytes(data)
+            held = () if young is None else unpack(young.tobytes())
+            for decision in sorted(map(Decision.from_bytes, held), key=lambda d: d.number):
                 agent._ledger.entry(decision)
                 agent._young[decision.number] = decision
         return agent

@@ -33,7 +33,6 @@ from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import Kernel, function_at, kernel
 from fairwolfe.kernels.frames import (
     BASE,
-    CORRECTS,
     FORGET,
     NUMBERS,
     RUNNING,
@@ -44,13 +43,14 @@ from fairwolfe.kernels.frames import (
     vector,
 )
 from fairwolfe.kernels.limits import largest_square_norm, row_limit
-from fairwolfe.kernels.linalg import STATUS, refresh, row_products
+from fairwolfe.kernels.linalg import STATUS, refresh
 from fairwolfe.kernels.philox import uniforms, uniforms_by_number
 from fairwolfe.kernels.settling import REFUSED, UNSOUND, WILD, settle
 from fairwolfe.kernels.waiting import (
     OPEN,
     age_weight,
     expect_rows,
+    features_in,
     open_one,
     size_without_features,
     sum_in,
@@ -255,13 +255,6 @@ def learn_once(
         doubt += tallied[i]
     if not np.isfinite(doubt):
         return UNSOUND
-    guess = expected
-    by_features = place >= 0.0 and waiting.size > size_without_features(n)
-    if by_features:
-        guess = np.empty(n)
-        row_products(parameters_of(theta, n)[block], x, guess)
-    elif vector(words, NUMBERS)[CORRECTS] == 0.0:
-        guess = expected[:0]
     counters = vector(words, ORACLE_COUNTERS)
     call_learn(
         address(rule, LEARNING),
@@ -277,9 +270,11 @@ def learn_once(
     )
     if counters[STATUS] != 0.0:
         return REFUSED
-    if by_features and waiting[OPEN] > 0.0:
-        weight = age_weight(waiting, 1.0 - vector(words, NUMBERS)[FORGET], place)
-        sum_in(waiting, n, block, x, -1.0, weight)
+    if waiting.size > size_without_features(n):
+        keep = 1.0 - vector(words, NUMBERS)[FORGET]
+        if place >= 0.0 and waiting[OPEN] > 0.0:
+            sum_in(waiting, n, block, x, -1.0, age_weight(waiting, keep, place))
+        features_in(waiting, n, block, x, reward, keep)
     averaged = rho if rho.size > 0 else reward
     return settle(
         words,
@@ -293,7 +288,6 @@ def learn_once(
         number,
         place,
         expected,
-        guess,
     )
 
 

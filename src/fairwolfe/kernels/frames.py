@@ -28,7 +28,7 @@ NOW, SLOPE, SUMS: the window of live numbers. NUMBERS: see below."""
 
 GRADIENT, FORGET, CORRECTS = 0, 1, 2
 """Places in NUMBERS: the address of the gradient of f, 0 where the direction is given, as RUNNING;
-what averages forget; whether estimates are corrected."""
+what averages forget; whether estimates are corrected as they were made."""
 
 _WORDS = 4  # of an array: its address and up to three sizes
 

@@ -10,6 +10,7 @@ from fairwolfe.core.arrays import IntVector, Vector
 from fairwolfe.kernels.compile import kernel
 from fairwolfe.kernels.frames import (
     CLOCKS,
+    CORRECTS,
     COUNTERS,
     EARNED,
     FORGET,
@@ -122,7 +123,7 @@ def count_tally(
     return bool(now[N] % (now[PLANNED] / GRID) == 0.0)
 
 
-SETTLE = f"{_V}, {_V}, {_V}, {_V}, {_V}, int64, int64, float64, float64, {_V}, {_V}"
+SETTLE = f"{_V}, {_V}, {_V}, {_V}, {_V}, int64, int64, float64, float64, {_V}"
 """The types of what `settle` takes after the frame."""
 
 
@@ -139,7 +140,6 @@ def settle(
     number: float,
     place: float,
     expected: Vector,
-    guess: Vector,
 ) -> int:
     """Average a reward in, follow a direction, count a tally in; 1 if a certificate is due.
 
@@ -148,7 +148,7 @@ def settle(
     counts for live numbers; seen: the reward as f sees it. Coordinates from `first` to below `stop`
     joined after the decision. number: of the decision. place: which of the open decisions it was,
     negative where it was not counted among them; expected (n or 0,): what was added to the sums of
-    the open decisions for it; guess (n or fewer,): what it was to earn, where that is corrected.
+    the open decisions for it.
     """
     n, waiting = reward.size, vector(words, WAITING)
     forget = vector(words, NUMBERS)[FORGET]
@@ -156,7 +156,8 @@ def settle(
         weight = age_weight(waiting, 1.0 - forget, place)
         sum_in(waiting, n, -1, expected, -1.0, weight)
         close_one(waiting, n, first, stop, weight)
-        correct(waiting, n, reward, guess)
+        if vector(words, NUMBERS)[CORRECTS] > 0.0:
+            correct(waiting, n, reward, expected)
     average_in(
         reward,
         rho,

@@ -4,18 +4,25 @@ z is the average over the answered rewards and over the estimates of the open de
 
     z = (totals + sum of the open estimates)/(clocks + open)
 
-An estimate is of the current model: linear models keep Phi, the sum of the features of the open
-decisions, and theta Phi is the sum of their estimates. Others keep the sum of the estimates as
-they were made. Either is corrected by the running mean of (reward - estimate) and cut to the
-ranges. What nothing is known of does not count, which is the same as to expect the average of the
-answered.
+An estimate is of the current model. Linear models keep Phi and Psi, the sums of the features of the
+open and of the answered decisions, so that theta Phi is the sum of the open estimates, and the mean
+of (reward - estimate) over the answered is known at any time:
+
+    e = (sum of the answered rewards - theta Psi)/answered
+    z = (totals + theta Phi + open e)/(clocks + open)
+
+It does not depend on the order of the answers. A model that is off by a constant does no harm, and
+one that knows nothing says what the answered have earned. Models that are not linear keep the sum
+of the estimates as they were made, and e is a running mean. Either is cut to the ranges.
 
 All of it is one vector, so that it is one argument of a kernel:
 
-    open, issued, heard | weights (n,) | sums (n,) twice | bias (n,) | Phi (blocks, d + 1) twice
+    open, issued, heard | weights (n,) | sums (n,) twice | e or its rewards (n,)
+    | Phi (blocks, d + 1) twice | Psi (blocks, d + 1)
 
-Sums are kept twice: rounded, and what rounding has left. Adding and taking away a billion vectors
-so leaves an error below that of a single addition. The last column of Phi counts decisions.
+Sums over open decisions are kept twice: rounded, and what rounding has left. Adding and taking away
+a billion vectors so leaves an error below that of a single addition. The last columns of Phi and
+Psi count decisions.
 """
 
 from __future__ import annotations
@@ -33,6 +40,7 @@ __all__ = [
     "close_one",
     "correct",
     "expect_rows",
+    "features_in",
     "grown",
     "lean",
     "open_one",
@@ -45,7 +53,7 @@ __all__ = [
 
 OPEN, ISSUED, HEARD = 0, 1, 2
 _HEAD = 3
-_SLOWEST = 1.0 / 500.0  # the bias forgets what is this many answers ago
+_SLOWEST = 1.0 / 500.0  # a running mean forgets what is this many answers ago
 
 
 @kernel
@@ -56,7 +64,7 @@ def size_without_features(n: int) -> int:
 
 def size(n: int, blocks: int, d: int) -> int:
     """Its length for n rewards and blocks of d features; 0 blocks: without features."""
-    return size_without_features.function(n) + 2 * blocks * (d + 1)
+    return size_without_features.function(n) + 3 * blocks * (d + 1)
 
 
 def grown(waiting: Vector, n: int, place: int, count: int) -> Vector:
@@ -78,6 +86,13 @@ def _add(high: Vector, low: Vector, place: int, value: float) -> None:
 
 
 @kernel
+def _end(waiting: Vector, n: int) -> int:
+    """Where what is kept of open decisions ends. waiting: see the module."""
+    start = _HEAD + 4 * n
+    return int(start + (waiting.size - start) // 3 * 2)
+
+
+@kernel
 def open_one(waiting: Vector, n: int, keep: float) -> None:
     """Count a decision among the open ones; with memory those before it fade, as rewards do.
 
@@ -86,7 +101,7 @@ def open_one(waiting: Vector, n: int, keep: float) -> None:
     if keep < 1.0:
         for i in range(_HEAD, _HEAD + 3 * n):
             waiting[i] *= keep
-        for i in range(_HEAD + 4 * n, waiting.size):
+        for i in range(_HEAD + 4 * n, _end(waiting, n)):
             waiting[i] *= keep
     for i in range(n):
         waiting[_HEAD + i] += 1.0
@@ -104,7 +119,7 @@ def sum_in(waiting: Vector, n: int, row: int, values: Vector, sign: float, weigh
         for i in range(values.size):
             _add(high, low, i, sign * weight * values[i])
     else:
-        half, width = (waiting.size - _HEAD - 4 * n) // 2, values.size + 1
+        half, width = (waiting.size - _HEAD - 4 * n) // 3, values.size + 1
         start = _HEAD + 4 * n + row * width
         high, low = waiting[start : start + width], waiting[start + half : start + half + width]
         for j in range(values.size):
@@ -139,7 +154,7 @@ def close_one(waiting: Vector, n: int, first: int, stop: int, weight: float) -> 
         waiting[OPEN] = 0.0
         for i in range(_HEAD, _HEAD + 3 * n):
             waiting[i] = 0.0
-        for i in range(_HEAD + 4 * n, waiting.size):
+        for i in range(_HEAD + 4 * n, _end(waiting, n)):
             waiting[i] = 0.0
         return
     for i in range(n):
@@ -148,16 +163,38 @@ def close_one(waiting: Vector, n: int, first: int, stop: int, weight: float) -> 
 
 
 @kernel
-def correct(waiting: Vector, n: int, reward: Vector, guess: Vector) -> None:
-    """Move the bias towards reward - guess, of the last coordinates. waiting: see the module.
-    reward (n,), guess (n or fewer,).
+def correct(waiting: Vector, n: int, reward: Vector, estimate: Vector) -> None:
+    """Move the running mean towards reward - estimate. waiting: see the module. reward (n,),
+    estimate (n or 0,): as it was made.
     """
     waiting[HEARD] += 1.0
     rate = max(1.0 / waiting[HEARD], _SLOWEST)
-    first = n - guess.size
-    for i in range(guess.size):
-        bias = _HEAD + 3 * n + first + i
-        waiting[bias] += rate * (reward[first + i] - guess[i] - waiting[bias])
+    for i in range(estimate.size):
+        away = _HEAD + 3 * n + i
+        waiting[away] += rate * (reward[i] - estimate[i] - waiting[away])
+
+
+@kernel
+def features_in(
+    waiting: Vector, n: int, row: int, values: Vector, reward: Vector, keep: float
+) -> None:
+    """Add the features of an answered decision to a row of Psi, and its reward to what goes with
+    them; with memory those before it fade, as rewards do.
+
+    waiting: see the module. n: the number of rewards. values (d,), reward (n,).
+    """
+    start = _end(waiting, n)
+    if keep < 1.0:
+        for i in range(_HEAD + 3 * n, _HEAD + 4 * n):
+            waiting[i] *= keep
+        for i in range(start, waiting.size):
+            waiting[i] *= keep
+    for i in range(n):
+        waiting[_HEAD + 3 * n + i] += reward[i]
+    place = start + row * (values.size + 1)
+    for j in range(values.size):
+        waiting[place + j] += values[j]
+    waiting[place + values.size] += 1.0
 
 
 @kernel
@@ -177,29 +214,33 @@ def lean(
     n, blocks, n_linear, d = totals.size, theta.shape[0], theta.shape[1], theta.shape[2]
     past = keep ** waiting[OPEN] if keep < 1.0 else 1.0
     phi = waiting[_HEAD + 4 * n :]
-    half = phi.size // 2
-    unknown = 0.0
-    known = np.empty(blocks, dtype=np.bool_)
+    half = phi.size // 3
+    psi = phi[2 * half :]
+    unknown, answered = 0.0, 0.0  # decisions: open ones of blocks without an answer; answered ones
     for b in range(blocks):
-        known[b] = False
-        for r in range(n_linear):
-            for j in range(d):
-                known[b] |= theta[b, r, j] != 0.0
-        if not known[b]:
-            unknown += phi[b * (d + 1) + d] + phi[half + b * (d + 1) + d]
+        count = b * (d + 1) + d
+        answered += psi[count]
+        if psi[count] == 0.0:
+            unknown += phi[count] + phi[half + count]
     for i in range(n):
         at[i], over[i] = past * totals[i], past * clocks[i]
         weight = waiting[_HEAD + i]
         total = waiting[_HEAD + n + i] + waiting[_HEAD + 2 * n + i]
-        if i >= n - n_linear:
+        away = waiting[_HEAD + 3 * n + i]
+        r = i - n + n_linear
+        if r >= 0:
             weight -= unknown
             for b in range(blocks):
-                if known[b]:
+                if psi[b * (d + 1) + d] > 0.0:
                     for j in range(d):
                         place = b * (d + 1) + j
-                        total += theta[b, i - n + n_linear, j] * (phi[place] + phi[half + place])
+                        total += theta[b, r, j] * (phi[place] + phi[half + place])
+                        away -= theta[b, r, j] * psi[place]
+            away = away / answered if answered > 0.0 else 0.0
+        elif blocks > 0:
+            away = 0.0
         if weight > 0.0:
-            mean = total / weight + waiting[_HEAD + 3 * n + i]
+            mean = total / weight + away
             at[i] += weight * min(max(mean, ranges[0, i]), ranges[1, i])
             over[i] += weight
 

@@ -35,7 +35,15 @@ from fairwolfe.kernels.limits import largest_square_norm
 from fairwolfe.kernels.linalg import LOG_DET, STATUS
 from fairwolfe.kernels.selection import top_k
 from fairwolfe.kernels.settling import REFUSED, UNSOUND, WILD, settle
-from fairwolfe.kernels.waiting import OPEN, age_weight, close_one, open_one, sum_at, sum_in
+from fairwolfe.kernels.waiting import (
+    OPEN,
+    age_weight,
+    close_one,
+    features_in,
+    open_one,
+    sum_at,
+    sum_in,
+)
 from fairwolfe.kinds.exposures import count_exposed
 from fairwolfe.oracles.linear_state import radius
 from fairwolfe.smoothing.following import COURSE, aim
@@ -358,17 +366,23 @@ def sum_ranking(
     waiting: see kernels/waiting.py; n: the number of rewards; items, looks (slots,), user (p,),
     rows (slots, q): the features of its items.
     """
-    q = rows.shape[1]
     for j in range(items.size):
         sum_at(waiting, n, items[j], sign * weight * looks[j])
+    sum_in(waiting, n, 0, _expected_features(looks, user, rows), sign, weight)
+
+
+@kernel
+def _expected_features(looks: Vector, user: Vector, rows: Matrix) -> Vector:
+    """Those of what is exposed, (p q,). looks (slots,), user (p,), rows (slots, q)."""
+    q = rows.shape[1]
     x = np.empty(user.size * q)
     for e in range(q):
         combined = 0.0
-        for j in range(items.size):
+        for j in range(looks.size):
             combined += looks[j] * rows[j, e]
         for a in range(user.size):
             x[a * q + e] = user[a] * combined
-    sum_in(waiting, n, 0, x, sign, weight)
+    return x
 
 
 @kernel
@@ -639,27 +653,24 @@ def take_in_and_settle(
     """`take_in`, then `settle`: one call, so that an interrupt finds both done or neither.
 
     slots_seen (slots,), slots_rewards (slots, rewards); rho (n,), without numbers where it is the
-    reward; looks (slots or 0,): the exposures that were expected, where the ranking was among the
-    open decisions; the others as in the two.
+    reward; looks (slots or 0,): the exposures that were expected, where they are known; the others
+    as in the two.
     """
     doubt = 0.0  # a NaN or an infinity among these is one in the sum
     for i in range(tallied.size):
         doubt += tallied[i]
     if not np.isfinite(doubt):
         return UNSOUND
-    n, waiting, theta = reward.size, vector(words, WAITING), cube(words, THETA)
-    nothing = np.empty(0)
-    guess = nothing
-    if place >= 0.0:
-        guess = np.empty(theta.shape[1])
-        _expected_rewards(items, looks, user, _rows_of(items, words, rows), theta, guess)
+    n, waiting = reward.size, vector(words, WAITING)
     code = take_in(words, items, user, rows, slots_seen, slots_rewards, first)
     if code < 0:
         return code
-    if place >= 0.0 and waiting[OPEN] > 0.0:
-        weight = age_weight(waiting, 1.0 - vector(words, NUMBERS)[FORGET], place)
-        own = _rows_of(items, words, rows)
-        sum_ranking(waiting, n, items, looks, user, own, -1.0, weight)
+    if looks.size > 0 and waiting.size > 0:
+        keep, own = 1.0 - vector(words, NUMBERS)[FORGET], _rows_of(items, words, rows)
+        if place >= 0.0 and waiting[OPEN] > 0.0:
+            weight = age_weight(waiting, keep, place)
+            sum_ranking(waiting, n, items, looks, user, own, -1.0, weight)
+        features_in(waiting, n, 0, _expected_features(looks, user, own), reward, keep)
     averaged = rho if rho.size > 0 else reward
     return settle(
         words,
@@ -672,8 +683,7 @@ def take_in_and_settle(
         stop,
         number,
         place,
-        nothing,
-        guess,
+        np.empty(0),
     )
 
 
@@ -768,25 +778,6 @@ def take_in_rows(
         if due > 0:
             return 2 * s + 3
     return 2 * items.shape[0]
-
-
-@kernel
-def _expected_rewards(
-    items: IntVector, looks: Vector, user: Vector, rows: Matrix, theta: Cube, out: Vector
-) -> None:
-    """What a ranking was to earn. items, looks (slots,), user (p,), rows (slots, q), theta
-    (1, rewards, p q), out (rewards,).
-    """
-    q = rows.shape[1]
-    for r in range(out.size):
-        out[r] = 0.0
-    for e in range(q):
-        combined = 0.0
-        for j in range(items.size):
-            combined += looks[j] * rows[j, e]
-        for a in range(user.size):
-            for r in range(out.size):
-                out[r] += theta[0, r, a * q + e] * user[a] * combined
 
 
 @kernel

@@ -288,8 +288,8 @@ class FrankWolfe:
         joined = plan.kind.joined(trail[_OLDEST]) if trail[_OLDEST] != n else plan.none_joined
         words = plan.frame(state).words
         if plan.blocks == (0, 0):
-            values = trail[1] if plan.optimistic else trail[_EXPECTED]
-            if not _fits(values, state.totals):
+            values = _expectation(decision, plan.optimistic)
+            if not _fits(values, state.totals.shape):
                 raise _foreign(decision)
             withdraw.call(words, -1, values, place, *joined)
         else:
@@ -324,8 +324,8 @@ class FrankWolfe:
         plan, trail = state.plan, decision.evidence
         words = plan.frame(state).words
         if plan.blocks == (0, 0):
-            values = trail[1] if plan.optimistic else trail[_EXPECTED]
-            if not _fits(values, state.totals):
+            values = _expectation(decision, plan.optimistic)
+            if not _fits(values, state.totals.shape):
                 raise _foreign(decision)
             expect_rows.call(words, np.array([-1]), values[None])
         else:
@@ -370,11 +370,7 @@ class FrankWolfe:
         plan, kind = state.plan, state.plan.kind
         observation, reward, _ = kind.observe(decision.action, feedback)
         evidence, rho, followed, outlook, first, stop = self._recalled(state, decision, reward)
-        place, expected = -1.0, _NOTHING
-        if plan.anticipates and state.open:
-            given = self._place(state, decision)
-            if given is not None:
-                place, expected = float(given), self._expected(state, decision)
+        place, expected = self._awaited(state, decision) if plan.waits else (-1.0, _NOTHING)
         if plan.iterate == "expected":
             rho = self._by_chance(state, decision, reward)
         choice = Choice(decision.action, decision.probability, evidence)
@@ -397,7 +393,6 @@ class FrankWolfe:
                 raise _foreign(decision)
             g = state.direction if followed is None else followed
             base = plan.base.update(base, choice, g, observation)
-            guess = _NOTHING if plan.optimistic else expected
             due = settle.call(
                 words,
                 reward,
@@ -410,32 +405,38 @@ class FrankWolfe:
                 number,
                 place,
                 expected,
-                guess,
             )
         if due:
             plan.watch.gather(state.live, state.iterate, plan.age(state.t))
         return state if base is state.base else state._replace(base=base)
 
-    def _by_chance(self, state: State, decision: Decision, reward: Vector) -> Vector:
+    @staticmethod
+    def _by_chance(state: State, decision: Decision, reward: Vector) -> Vector:
         """The reward vector of a ranking with the chances of exposure instead of the exposures."""
+        looks = _expectation(decision, False)
+        if not _fits(looks, (state.plan.kind.problem.n_slots,)):
+            raise _foreign(decision)
         rho = reward.copy()
-        rho[decision.action] = self._expected(state, decision)
+        rho[decision.action] = looks
         return rho
 
-    @staticmethod
-    def _expected(state: State, decision: Decision) -> Vector:
-        """What an open decision has added to the sums of estimates, or exposures by slot."""
-        plan, trail = state.plan, decision.evidence
-        values = trail[1] if plan.optimistic else trail[_EXPECTED]
+    def _awaited(self, state: State, decision: Decision) -> tuple[float, Vector]:
+        """Which of the open decisions it is, negative where it is not among them; and what was
+        expected of it, as far as `update` needs that: the reward vector, or exposures by slot.
+        """
+        plan = state.plan
+        place = self._place(state, decision) if plan.anticipates and state.open else None
+        slots = plan.kind.problem.n_slots
+        values = _expectation(decision, plan.optimistic)
         if plan.blocks == (0, 0):
-            like: Vector = state.totals
-        elif values is None:
-            return _NOTHING
+            needed, shape = place is not None, state.totals.shape
         else:
-            like = values if plan.kind.problem.n_slots is None else state.base.slots[0]
-        if not _fits(values, like):
+            needed, shape = values is not None and slots is not None, (slots or 0,)
+        if not needed:
+            values = _NOTHING
+        elif not _fits(values, shape):
             raise _foreign(decision)
-        return values  # type: ignore[no-any-return]
+        return (-1.0 if place is None else float(place)), values
 
     @staticmethod
     def _recalled(
@@ -461,9 +462,9 @@ class FrankWolfe:
             raise _foreign(decision)
         if isinstance(followed, np.ndarray) and followed.ndim == 1 and followed.size < n:
             followed = plan.kind.caught_up(followed, state.direction)
-        if not (rho is None or _fits(rho, reward)):
+        if not (rho is None or _fits(rho, reward.shape)):
             raise _foreign(decision)
-        if not (followed is None or _fits(followed, reward)):
+        if not (followed is None or _fits(followed, reward.shape)):
             raise _foreign(decision)
         return evidence, rho, followed, outlook, first, stop
 
@@ -570,12 +571,21 @@ class FrankWolfe:
         )
 
 
-def _fits(vector: Any, reward: Vector) -> bool:
-    """Whether a vector from evidence, which may be forged, can be averaged in like a reward."""
+def _expectation(decision: Decision, optimistic: bool) -> Any:
+    """What was expected of a decision, unchecked; None where it does not say."""
+    trail = decision.evidence
+    if optimistic:
+        return trail[1]
+    return trail[_EXPECTED] if len(trail) > _EXPECTED else None
+
+
+def _fits(vector: Any, shape: tuple[int | None, ...]) -> bool:
+    """Whether a vector from evidence, which may be forged, can be given to a kernel."""
     return (
         isinstance(vector, np.ndarray)
         and vector.dtype == np.float64
-        and vector.shape == reward.shape
+        and vector.shape == shape
+        and vector.flags.carray
         and all_finite(vector)
     )
 

@@ -95,7 +95,8 @@ class Plan:
         address = 0 if compass is None else compass.program.address
         params = np.empty(0) if compass is None else compass.program.params
         averages = (state.totals, state.earned, state.clocks, state.direction, state.counters)
-        numbers = np.array([address, self.forget, not self.optimistic], dtype=np.float64)
+        corrects = not self.optimistic and self.blocks == (0, 0)
+        numbers = np.array([address, self.forget, corrects], dtype=np.float64)
         live = state.live.now
         waiting = (state.waiting, self.ranges, self.coordinates)
         return [params, *averages, *waiting, *live, numbers]
