@@ -24,7 +24,7 @@ from fairwolfe.agent.ledger import Ledger
 from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Thompson, Uniform
 from fairwolfe.core.decision import Decision
 from fairwolfe.core.problem import Frozen
-from fairwolfe.core.streams import stream
+from fairwolfe.core.streams import Numbered
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import AtLeast, GiniWelfare, Linear, Minimum, Nash
 from fairwolfe.oracles import OnlineGradient
@@ -86,10 +86,13 @@ def test_the_ten_lines_of_the_readme(
 def test_the_agent_is_the_policy_with_its_state_and_stream() -> None:
     policy = FrankWolfe(GiniWelfare(), SquareCB(gamma0=10.0))
     one, rng = agent(policy, seed=3), np.random.default_rng(1)
-    state, draws = policy.init(PROBLEM), stream(3, "policy")
+    state = policy.init(PROBLEM)
+    draws: Any = Numbered.of(3, "policy", 0)
     for n_arms in itertools.islice(itertools.cycle([1, 2, 7, 4]), 60):
         given, reward = context(rng, n_arms), rng.random(2)
         mine, plain = one.act(given), policy.act(state, given, draws)
+        draws.number += 1
+        state = policy.expect(state, plain)
         assert (mine.t, mine.action, mine.probability) == (plain.t, plain.action, plain.probability)
         one.update(mine, reward)
         state = policy.update(state, plain, reward)
@@ -347,12 +350,15 @@ def test_advance_spreads_a_batch(iterate: Any) -> None:
         decision = one.act(np.eye(2))
         one.update(decision, np.eye(2)[int(decision.action)])
     before = bits(one)
-    alike = {d.action for d in one.act_many([np.eye(2)] * 20)}
-    spread = [d.action for d in one.act_many([np.eye(2)] * 20, advance=True)]
+    made = one.act_many([np.eye(2)] * 20, advance=False)
+    alike = {d.action for d in made}
+    for decision in made:
+        one.expire(decision)
+    spread = [d.action for d in one.act_many([np.eye(2)] * 20)]
     assert len(alike) == 1
     assert 8 <= sum(int(a == 0) for a in spread) <= 12
     after = bits(one)
-    assert {k for k in before if before[k] != after[k]} == {"ledger"}
+    assert {k for k in before if before[k] != after[k]} == {"ledger", "answered", "state.waiting"}
 
 
 @pytest.mark.parametrize(

@@ -326,9 +326,9 @@ CHANGES: dict[str, tuple[Any, type[FairwolfeError], str]] = {
         "not the file of an agent",
     ),
     "another version": (
-        lambda t, m: t.update(version=3, library="9.0"),
+        lambda t, m: t.update(version=4, library="9.0"),
         IncompatibleState,
-        r"format version 3 \(written by fairwolfe 9\.0\); this fairwolfe reads versions 1 and 2",
+        r"format version 4 \(written by fairwolfe 9\.0\); this fairwolfe reads versions 1 to 3",
     ),
     "another problem": (
         lambda t, m: t["problem"].update(n_features=4),
@@ -355,9 +355,9 @@ CHANGES: dict[str, tuple[Any, type[FairwolfeError], str]] = {
     ),
     "unknown policy": (lambda t, m: t.update(policy="Nothing()"), IncompatibleState, "no class"),
     "another generator": (
-        lambda t, m: t["generator"].update(bit_generator="MT19937"),
+        lambda t, m: t.update(draws=["MT19937"]),
         IncompatibleState,
-        "does not hold what an agent needs",
+        "does not hold what an agent needs: draws is",
     ),
     "no ledger": (lambda t, m: t.update(ledger={}), IncompatibleState, "'issued'"),
     "an array too few": (

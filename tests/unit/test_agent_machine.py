@@ -33,6 +33,7 @@ POLICIES = [
     FrankWolfe(GiniWelfare(), LinUCB()),
     FrankWolfe(Minimum(), SquareCB(gamma0=5.0)),
     FrankWolfe(Minimum(), SquareCB(gamma0=5.0), Randomized(n_samples=2), iterate="optimistic"),
+    FrankWolfe(GiniWelfare(), LinUCB(), anticipate=False),
 ]
 unit = st.floats(-1.0, 1.0)
 rewards = st.tuples(unit, unit)
@@ -45,10 +46,13 @@ contexts = st.lists(st.tuples(unit, unit), min_size=1, max_size=4).map(
 
 
 class AgentMachine(RuleBasedStateMachine):
-    """The model: how many decisions were made, and the (features, reward) of each answered one."""
+    """The model: how many decisions were made, the (features, reward) of each answered one, the
+    features of those that wait, and how many have expired.
+    """
 
     waiting = Bundle("waiting")
     answered = Bundle("answered")
+    expired = Bundle("expired")
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,6 +60,8 @@ class AgentMachine(RuleBasedStateMachine):
         self.path = Path(self.folder.name) / "agent.fw"
         self.made = 0
         self.seen: list[tuple[Any, tuple[float, float]]] = []
+        self.open: dict[int, Any] = {}
+        self.gone = 0
 
     def teardown(self) -> None:
         self.folder.cleanup()
@@ -78,27 +84,51 @@ class AgentMachine(RuleBasedStateMachine):
         numbers, bits = self.agent._ledger.saved()
         return arrays, str(numbers), str(bits), str(self.agent._draws.key)
 
+    def opened(self, *decisions: Decision) -> None:
+        self.made += len(decisions)
+        self.open.update({decision.number: decision.evidence[0][1] for decision in decisions})
+
     @rule(target=waiting, context=contexts)
     def act(self, context: Any) -> Decision:
-        self.made += 1
-        return self.agent.act(context)
+        decision = self.agent.act(context)
+        self.opened(decision)
+        return decision
 
-    @rule(target=waiting, batch=st.lists(contexts, max_size=3), advance=st.booleans())
-    def act_many(self, batch: list[Any], advance: bool) -> Any:
-        before = [array.copy() for _, array in arrays_of(self.agent._state)]
+    @rule(
+        target=waiting,
+        batch=st.lists(contexts, max_size=3),
+        advance=st.sampled_from([None, True, False]),
+    )
+    def act_many(self, batch: list[Any], advance: bool | None) -> Any:
+        before = {name: array.copy() for name, array in arrays_of(self.agent._state)}
         decisions = self.agent.act_many(batch, advance)
-        after = [array for _, array in arrays_of(self.agent._state)]
-        assert all(np.array_equal(x, y) for x, y in zip(before, after, strict=True))
-        self.made += len(decisions)
+        for name, array in arrays_of(self.agent._state):
+            assert name == "state.waiting" or np.array_equal(array, before[name])
+        self.opened(*decisions)
         return multiple(*decisions)
+
+    @rule(target=expired, decision=consumes(waiting))
+    def expire(self, decision: Decision) -> Decision:
+        self.agent.expire(decision)
+        del self.open[decision.number]
+        self.gone += 1
+        return decision
+
+    @rule(decision=expired, reward=rewards)
+    def give_too_late(self, decision: Decision, reward: Any) -> None:
+        self.refused("expired", decision, reward)
 
     @rule(target=answered, decision=consumes(waiting), reward=rewards, named=st.booleans())
     def update(self, decision: Decision, reward: tuple[float, float], named: bool) -> Decision:
         self.agent.update(
             decision, {"minutes": reward[1], "clicks": reward[0]} if named else reward
         )
-        self.seen.append((decision.evidence[0][1], reward))
+        self.heard(decision, reward)
         return decision
+
+    def heard(self, decision: Decision, reward: tuple[float, float]) -> None:
+        del self.open[decision.number]
+        self.seen.append((decision.evidence[0][1], reward))
 
     @rule(
         target=answered,
@@ -109,7 +139,7 @@ class AgentMachine(RuleBasedStateMachine):
     def update_many(self, one: Decision, other: Decision, answers: Any) -> Any:
         self.agent.update_many([one, other], answers)
         for decision, reward in zip((one, other), answers, strict=True):
-            self.seen.append((decision.evidence[0][1], reward))
+            self.heard(decision, reward)
         return multiple(one, other)
 
     @rule(target=answered, context=contexts, answers=st.lists(rewards, min_size=9, max_size=17))
@@ -158,7 +188,11 @@ class AgentMachine(RuleBasedStateMachine):
     @invariant()
     def sums_and_counts_are_those_of_the_model(self) -> None:
         agent, n = self.agent, len(self.seen)
-        assert (agent.t, agent.open, agent.out_of_range) == (n, self.made - n, 0)
+        stats = agent.stats()
+        counts = (stats["t"], stats["open"], stats["expired"], stats["out_of_range"])
+        assert counts == (n, self.made - n - self.gone, self.gone, 0)
+        counted = agent.policy.anticipate
+        assert agent._state.open == (len(self.open) if counted else 0)
         x = np.array([x for x, _ in self.seen]).reshape(n, 2)
         r = np.array([r for _, r in self.seen]).reshape(n, 2)
         oracle = agent._state.base.oracle
@@ -166,6 +200,17 @@ class AgentMachine(RuleBasedStateMachine):
         assert oracle.gram[0] == pytest.approx(np.eye(2) + x.T @ x, abs=1e-9)
         assert oracle.moment[0] == pytest.approx(r.T @ x, abs=1e-9)
         assert np.isfinite(agent.value)
+        if counted and agent.policy.iterate == "observed":
+            self.open_sums_are_those_of_the_model()
+
+    def open_sums_are_those_of_the_model(self) -> None:
+        waiting = self.agent._state.waiting[3 + 4 * 2 :].reshape(3, 3)
+        for rows, kept in (
+            (list(self.open.values()), waiting[0] + waiting[1]),
+            ([x for x, _ in self.seen], waiting[2]),
+        ):
+            sums = np.append(np.array(rows).reshape(-1, 2).sum(axis=0), len(rows))
+            assert kept == pytest.approx(sums, abs=1e-9)
 
 
 TestAgentMachine = AgentMachine.TestCase

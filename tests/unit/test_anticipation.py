@@ -299,7 +299,7 @@ def test_an_agent_whose_answers_stop_still_decides_well(expires: int | None) -> 
         agent.update(decision, means[decision.action])
     contexts = np.broadcast_to(np.eye(2), (1000, 2, 2))
     for _ in range(100):
-        actions = [decision.action for decision in agent.act_many(contexts)]
+        actions: list[Any] = [decision.action for decision in agent.act_many(contexts)]
     assert abs(np.mean(actions) - 0.5) < 0.05
     assert agent.open == (100_000 if expires is None else 1000)
 

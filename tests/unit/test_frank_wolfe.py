@@ -463,7 +463,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "iterate": (
         lambda: FrankWolfe(Minimum(), LinUCB(), iterate="seen"),  # type: ignore[arg-type]
-        r"iterate is 'seen'; give 'observed' or 'optimistic'",
+        r"iterate is 'seen'; give 'observed', 'optimistic' or 'expected'",
     ),
     "size": (
         lambda: FrankWolfe(GeneralizedGini((1.0, 0.5)), LinUCB()).init(problem_of(3)),

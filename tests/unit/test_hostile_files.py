@@ -137,7 +137,8 @@ FIELDS = {
     "out_of_range": (-1, "out_of_range is -1; give a whole number of at least 0"),
     "warned": ([[1]], r"warned is \[\[1\]\]; it is a list of words"),
     "policy": (3, "policy is 3 in .*agent.fw"),
-    "generator": ({"bit_generator": "SFC64"}, "generator is .*, which is none"),
+    "draws": ([1, 2**64], "draws is .*; it is two whole numbers"),
+    "expires": (0, "expires is 0; give a whole number of at least 1"),
     "version": (True, "format version True"),
 }
 

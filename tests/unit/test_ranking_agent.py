@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,9 @@ def test_features_that_are_no_product() -> None:
     told = Agent(POLICY, problem)
     keeps = Agent(POLICY, problem, items=ITEMS)
     decision = told.act(ITEMS.tolist())
-    assert np.array_equal(decision.action, keeps.act([1.0]).action)
+    again = keeps.act([1.0])
+    keeps.expire(again)
+    assert np.array_equal(decision.action, again.action)
     assert np.array_equal(decision.action, keeps.act(ITEMS).action)
     told.update(decision, exposed=shown(decision)[:1], clicked=[])
     assert told.average[shown(decision)[0]] == 1.0
@@ -96,7 +99,7 @@ def test_lists_and_read_only_arrays_will_do() -> None:
 
 
 def test_candidates_blocked_and_pinned() -> None:
-    one = agent()
+    one = agent(replace(POLICY, anticipate=False))
     rng = stream(0, "pins")
     played(one, rng, 30)
     who = user(rng)
@@ -215,7 +218,8 @@ def test_feedback_late_and_in_any_order_gives_the_same_statistics() -> None:
     for i in rng.permutation(30).tolist():
         other.update(made[1][i], answers[i])
     for (name, a), (_, b) in zip(arrays_of(one._state), arrays_of(other._state), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12, err_msg=name)
+        if "live" not in name:  # certificates are of the points passed on the way
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12, err_msg=name)
 
 
 # --- batches ----------------------------------------------------------------------------------
@@ -228,13 +232,17 @@ def test_a_batch_spreads_over_the_items_if_it_advances() -> None:
     played(one, rng, 40)
     before, contexts = dict(arrays_of(one._state)), [user(rng) for _ in range(40)]
     kept = {name: array.copy() for name, array in before.items()}
-    still = np.bincount(np.ravel([d.action for d in one.act_many(contexts)]), minlength=M)
-    spread = one.act_many(contexts, advance=True)
+    alike = one.act_many(contexts, advance=False)
+    still = np.bincount(np.ravel([d.action for d in alike]), minlength=M)
+    for decision in alike:
+        one.expire(decision)
+    spread = one.act_many(contexts)
     counts = np.bincount(np.ravel([d.action for d in spread]), minlength=M)
     assert (still == 0).sum() >= M // 2
     assert counts.min() >= 8
     for name, array in arrays_of(one._state):
-        np.testing.assert_array_equal(array, kept[name], err_msg=name)
+        if name != "state.waiting":
+            np.testing.assert_array_equal(array, kept[name], err_msg=name)
     assert all(d.info.estimate is None for d in spread)
     for decision in spread:
         answer(one, decision, rng)
@@ -266,7 +274,7 @@ def test_a_decision_is_small_and_survives_its_bytes() -> None:
     one, keeps = Agent(POLICY, problem), Agent(POLICY, problem, items=items)
     decision, short = one.act(Bilinear(who, items)), keeps.act(who)
     assert len(decision.to_bytes()) <= 1_100
-    assert len(short.to_bytes()) <= 300
+    assert len(short.to_bytes()) <= 360
     for each, made in ((one, decision), (keeps, short)):
         back = Decision.from_bytes(made.to_bytes())
         assert np.array_equal(back.action, made.action)
@@ -315,7 +323,7 @@ def test_reasons_by_brute_force(policy: Any) -> None:
 
 def test_only_a_fresh_ranking_can_be_explained() -> None:
     decision = agent().act([0.3, 0.3])
-    with pytest.raises(InvalidInput, match=r"nothing to explain of decision .*: only rankings"):
+    with pytest.raises(InvalidInput, match=r"nothing to explain of decision .*: the policy"):
         Decision.from_bytes(decision.to_bytes()).explain()
 
 

@@ -219,6 +219,7 @@ def test_stats() -> None:
     assert json.loads(json.dumps(agent.stats())) == {
         "t": 2,
         "open": 2,
+        "expired": 0,
         "oldest_open": 3,
         "refused": 1,
         "out_of_range": 1,

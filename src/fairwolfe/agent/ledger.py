@@ -134,8 +134,8 @@ class Ledger:
             raise InvalidInput(
                 f"the feedback for decision {decision.id!r} was given already; it counts once"
                 if not self.expired
-                else f"decision {decision.id!r} has had its feedback, which counts once, or it has "
-                "expired; leave it"
+                else f"the feedback for decision {decision.id!r} was given already, or the "
+                "decision has expired; it counts once, and in time"
             )
         return entry
 

@@ -168,16 +168,17 @@ def extended_outlook(
     doubt: Vector,
     out: Vector,
 ) -> None:
-    """In an extended model, whose oracle always has widths.
+    """In an extended model. The largest optimistic value is 0 where nothing is guaranteed.
 
     With e = rewards features: slope, direction (rewards,), theta (1, 1, e), inverse (1, e, e),
-    counters (5,), features (arms, features), doubt (4,), out (3,).
+    counters (5,), features (arms, features), doubt (4 or 0,), out (3,).
     """
     values = np.empty(features.shape[0])
     estimates = theta[0, 0].reshape((1, direction.size, features.shape[1]))
     _compare(slope, direction, estimates, features, False, arm, values, out)
-    add_extended_bonus(slope, inverse, counters, features, doubt, values)
-    out[0] = values[argmax(values)]
+    if doubt.size > 0:
+        add_extended_bonus(slope, inverse, counters, features, doubt, values)
+        out[0] = values[argmax(values)]
 
 
 @kernel

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from fairwolfe.core.decision import NOTHING, Decision
+from fairwolfe.core.decision import NOTHING, Decision, small
 from fairwolfe.core.packing import pack, unpack
 from fairwolfe.errors import InvalidInput
 
@@ -109,7 +109,7 @@ class Batch(Sequence[Decision]):
     def to_bytes(self) -> bytes:
         """The columns, as `Decision.to_bytes` writes a decision; never pickle."""
         head = (self.token, self.first, self.t)
-        columns = (_small(self.actions), self.probabilities, _written(self.evidence))
+        columns = (small(self.actions), self.probabilities, _written(self.evidence))
         return pack((*head, *columns, "batch"))
 
     @classmethod
@@ -135,11 +135,6 @@ class Batch(Sequence[Decision]):
 def _is_column(values: Any, n: int, axes: int | None = None) -> bool:
     right = isinstance(values, np.ndarray) and values.ndim > 0 and len(values) == n
     return right and (axes is None or (values.ndim == axes and values.dtype == np.float64))
-
-
-def _small(actions: NDArray[Any]) -> NDArray[Any]:
-    """Half as long, where that is enough."""
-    return actions.astype(np.int32) if actions.size and actions.max() < 2**31 else actions
 
 
 def _row(node: tuple[Any, ...], i: int) -> Any:

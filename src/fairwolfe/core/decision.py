@@ -101,7 +101,8 @@ class Decision(Brief):
     def to_bytes(self) -> bytes:
         """Versioned MessagePack with a check sum, for a log or another process; never pickle."""
         stated = None if self.probability is None else float(self.probability)
-        return pack((self.id, self.t, self.action, stated, self.evidence))
+        action = self.action if isinstance(self.action, int) else small(self.action)
+        return pack((self.id, self.t, action, stated, self.evidence))
 
     def explain(self) -> list[dict[str, Any]]:
         """What made the score of what was chosen: of a ranking, slot by slot; of an arm, its own.
@@ -130,7 +131,16 @@ class Decision(Brief):
                 f"the bytes hold {values[:4]!r}; a decision is an id, t, an action, a probability "
                 "or None, and its evidence"
             )
-        return cls(*values)
+        id, t, action, probability, evidence = values
+        if isinstance(action, np.ndarray) and action.dtype == np.int32:
+            action = action.astype(np.int64)
+        return cls(id, t, action, probability, evidence)
+
+
+def small(actions: Any) -> Any:
+    """Item ids in half of the bytes, where these are enough."""
+    plain = isinstance(actions, np.ndarray) and actions.dtype == np.int64 and actions.size
+    return actions.astype(np.int32) if plain and abs(actions).max() < 2**31 else actions
 
 
 _ITEMS = 12  # of a ranking that are printed

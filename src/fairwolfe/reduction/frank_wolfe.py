@@ -479,6 +479,10 @@ class FrankWolfe:
         the next; None where open decisions count. A list comes back where there is no kernel.
         """
         plan = state.plan
+        if advance and not plan.forecasts:
+            raise InvalidInput(
+                f"{plan.base!r} cannot estimate a reward vector; use act_many without advance"
+            )
         stack = contexts if type(contexts) is Stack else plan.kind.read_many(contexts)
         ahead = plan.anticipates if advance is None else advance and plan.waits
         return batches.act_batch(self, state, stack, draws, ahead)
