@@ -10,10 +10,12 @@ import math
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+import numpy as np
+
 from fairwolfe.core.problem import real_number
 from fairwolfe.errors import InvalidInput
 
-__all__ = ["ByOutcome", "Constant", "Delay", "Geometric", "Uniform", "as_delay"]
+__all__ = ["ByOutcome", "Constant", "Delay", "Geometric", "Uniform", "as_delay", "rounds_of"]
 
 
 @runtime_checkable
@@ -127,4 +129,16 @@ def as_delay(name: str, given: object) -> Delay:
     raise InvalidInput(
         f"{name} is {given!r}; give a whole number of rounds of at least 0, or a law of "
         "fairwolfe.simulation.delays, such as Geometric(100)"
+    )
+
+
+def rounds_of(law: Delay, u: float, clicked: bool) -> int:
+    """What a law says, which may be the user's own."""
+    said = law.rounds(u, clicked)
+    if type(said) is int and said >= 0:
+        return said
+    if isinstance(said, np.integer) and said >= 0:
+        return int(said)
+    raise InvalidInput(
+        f"{law!r:.80} gave {said!r:.80} rounds; a delay is a whole number of at least 0"
     )
