@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -114,8 +114,8 @@ class ByOutcome:
 
     def rounds(self, u: float, clicked: bool) -> int:
         """As the law of the outcome says."""
-        law = as_delay("click", self.click) if clicked else as_delay("no_click", self.no_click)
-        return law.rounds(u, clicked)
+        law: Any = self.click if clicked else self.no_click
+        return rounds_of(law, u, clicked)
 
 
 def as_delay(name: str, given: object) -> Delay:

@@ -164,13 +164,13 @@ class Delivery:
         )
 
     def _delays(self, n: int, done: int) -> IntMatrix:
-        law, most = self.delay, self.horizon
+        law = self.delay
         each = [
-            [min(rounds_of(law, u, clicked), most) for clicked in (False, True)]
-            for u in self.rng.random(n).tolist()
+            [rounds_of(law, u, False), rounds_of(law, u, True)] for u in self.rng.random(n).tolist()
         ]
-        delays: IntMatrix = np.array(each, dtype=np.int64)
-        never = np.arange(done + 1, done + 1 + n)[:, None] + delays > most
+        longest = float(self.horizon)  # as floats, since a law may give any whole number
+        delays: IntMatrix = np.minimum(np.array(each, dtype=np.float64), longest).astype(np.int64)
+        never = np.arange(done + 1, done + 1 + n)[:, None] + delays > self.horizon
         delays[never] = -1
         return delays
 
