@@ -4,7 +4,7 @@
 
 What a click was worth is known later than the next decision has to be made; the state that decides
 is a copy that is renewed now and then; several servers each have a copy of their own. What does
-that cost?
+that cost, and what does it help that decisions count before their answer is there?
 """
 
 import matplotlib.pyplot as plt
@@ -28,13 +28,13 @@ ROUNDS, SEEDS = 2_000, 3
 
 world = FactorModel(12, 15, dcg(5), n_factors=3)
 f = TwoSided(GiniEquality(), beta=0.5)
-policy = FWLinUCBRank(f, exploration=0.1)
 seeds = tuple(range(SEEDS))
 best = [fw.optimum(world, f, seed).value for seed in seeds]
 
 
-def play(lateness):
+def play(lateness, anticipate=True):
     """The run of each seed."""
+    policy = FWLinUCBRank(f, exploration=0.1, anticipate=anticipate)
     options = {"lateness": lateness, "scalar_regret": False}
     return tuple(fw.simulate(policy, world, ROUNDS, seed, **options) for seed in seeds)
 
@@ -51,22 +51,28 @@ at_once = play(Lateness())
 # --------------------
 #
 # By n rounds each; a random delay has the mean n, a snapshot is renewed every n decisions, four
-# replicas are merged every n decisions.
+# replicas are merged every n decisions. Decisions that wait for their answer count by what they are
+# expected to earn, unless ``anticipate=False``.
 
 lengths = (10, 100, 1000)
 families = {
-    "constant delay": {n: play(Lateness(delay=n)) for n in lengths},
-    "snapshot renewed every n": {n: play(Lateness(refresh=n)) for n in lengths},
-    "4 replicas merged every n": {n: play(Lateness(replicas=4, merge=n)) for n in lengths},
-    "random delay of mean n": {n: play(Lateness(delay=Geometric(n))) for n in lengths},
+    "constant delay": lambda n: Lateness(delay=n),
+    "snapshot renewed every n": lambda n: Lateness(refresh=n),
+    "4 replicas merged every n": lambda n: Lateness(replicas=4, merge=n),
+    "random delay of mean n": lambda n: Lateness(delay=Geometric(n)),
+}
+played = {
+    (name, anticipate): {n: play(family(n), anticipate) for n in lengths}
+    for name, family in families.items()
+    for anticipate in (True, False)
 }
 costs = {
-    name: np.array([values(at_once) - values(family[n]) for n in lengths])
-    for name, family in families.items()
+    key: np.array([values(at_once) - values(runs[n]) for n in lengths])
+    for key, runs in played.items()
 }
-for name, cost in costs.items():
-    shown = ", ".join(f"{n:,}: {x:.3f}" for n, x in zip(lengths, cost.mean(axis=1), strict=True))
-    print(f"{name:26} costs in f  {shown}")
+for (name, anticipate), cost in costs.items():
+    shown = ", ".join(f"{n:,}: {x:6.3f}" for n, x in zip(lengths, cost.mean(axis=1), strict=True))
+    print(f"{name:26} anticipate={anticipate!s:6} costs in f  {shown}")
 
 # %%
 # Clicks come before their absence
@@ -77,52 +83,48 @@ for name, cost in costs.items():
 
 by_outcome = play(Lateness(delay=ByOutcome(click=10, no_click=100)))
 cost = (values(at_once) - values(by_outcome)).mean()
-print(f"{'10 if clicked, else 100':26} costs in f  {cost:.3f}")
+print(f"{'10 if clicked, else 100':44} costs in f  {cost:.3f}")
 
 # %%
 # Two pictures
 # ------------
 #
-# Delays of a few rounds cost nothing to speak of. Equal delays are the worst: a hundred decisions
-# in a row favour the same items, because none of them knows what the others do. With random delays,
-# or with replicas that each know a part, decisions differ, and the same lateness costs a fraction.
-# The rule of thumb 2 tau D^2/(beta_0 sqrt(T)) is far above, as worst cases are; its slope is about
-# right until nearly all feedback is missing and nothing more can be lost.
+# Where open decisions do not count (dotted), equal delays are the worst: a hundred decisions in a
+# row favour the same items, because none of them knows what the others do. Where they do count,
+# each knows what those before it will have done, about, and what is left of the cost is that the
+# model learns later. Replicas that are answered at once gain nothing: what they do not know of are
+# the decisions of the others.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11.0, 4.8), layout="constrained")
 colours = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#000000")
 markers, dashes = ("o", "s", "D", "^", ""), ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
-looks = list(zip(colours, markers, dashes, strict=True))
-for (name, cost), (colour, marker, dash) in zip(costs.items(), looks, strict=False):
-    mean = cost.mean(axis=1)
-    spread = np.abs([mean - cost.min(axis=1), cost.max(axis=1) - mean])
-    style = {"color": colour, "marker": marker, "linestyle": dash, "capsize": 3.0}
-    left.errorbar(lengths, mean, spread, label=name, **style)
-about = {"problem": world, "objective": f, "horizon": ROUNDS, "tight": True}
-ends = (1.0, 30.0)
-rule = [fw.bounds.delay_cost(delay=n, **about) for n in ends]
-left.plot(ends, rule, color="0.35", linewidth=1.0)
-left.text(3.4, 0.3, "rule of thumb", color="0.35")
+for name, colour, marker in zip(families, colours, markers, strict=False):
+    for anticipate in (True, False):
+        cost = costs[name, anticipate]
+        mean = cost.mean(axis=1)
+        spread = np.abs([mean - cost.min(axis=1), cost.max(axis=1) - mean])
+        style = {"color": colour, "marker": marker, "linestyle": "-" if anticipate else ":"}
+        label = name if anticipate else None
+        left.errorbar(lengths, mean, spread, label=label, capsize=3.0, **style)
+left.plot([], [], color="0.4", linestyle=":", label="anticipate=False")
+left.axhline(0.0, color="0.6", linewidth=0.8)
 left.set_xscale("log")
-left.set_yscale("log")
-left.set_xlim(1.5, 1500.0)
-left.set_ylim(2e-3, 2.0)
+left.set_xlim(7, 1500.0)
 left.set_xlabel("n, in rounds")
 left.set_ylabel("cost: f at once - f late")
 left.set_title(f"What lateness costs after {ROUNDS:,} rounds", loc="left")
-left.legend(frameon=False, fontsize=9, loc="lower right")
+left.legend(frameon=False, fontsize=9, loc="upper left")
 
-constant = families["constant delay"]
 shown = {
     "at once": at_once,
-    "10 rounds": constant[10],
     "10 if clicked, else 100": by_outcome,
-    "100 rounds": constant[100],
-    "1,000 rounds": constant[1000],
+    "100 rounds": played["constant delay", True][100],
+    "1,000 rounds": played["constant delay", True][1000],
+    "100 rounds, anticipate=False": played["constant delay", False][100],
 }
 below = Comparison(shown, seeds)
 for i, (name, traces) in enumerate(shown.items()):
-    colour, _, dash = looks[i - 1]
+    colour, dash = colours[i - 1], dashes[i - 1]
     missing = below.below_best(name, best)
     right.plot(traces[0].t, missing.mean(axis=0), color=colour, linestyle=dash, label=name)
     right.fill_between(

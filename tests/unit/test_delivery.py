@@ -17,10 +17,14 @@ from fairwolfe.core.decision import Decision
 from fairwolfe.core.streams import stream
 from fairwolfe.environments import FactorModel, Finite, FiniteRanking, Mehrotra, dcg
 from fairwolfe.errors import InvalidInput
+from fairwolfe.kernels.compile import preparations, ready
+from fairwolfe.kernels.waiting import lean
 from fairwolfe.objectives import Custom, GiniEquality, GiniWelfare, Linear, Minimum, TwoSided
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank
 from fairwolfe.simulation import Lateness, compare, delays, simulate
-from fairwolfe.simulation.delivery import LateRun, Post, copied
+from fairwolfe.simulation.boxes import Boxes, send, take
+from fairwolfe.simulation.delivery import Answer, LateRun, Post, copied
+from fairwolfe.simulation.rollout import needed
 from fairwolfe.simulation.streams import Streams
 from fairwolfe.smoothing import Randomized
 from fairwolfe.truth import known
@@ -184,15 +188,267 @@ def test_at_once_is_the_plain_and_the_compiled_run(name: str) -> None:
     given: dict[str, Any] = {"record_actions": True, "objective": objective, "seed": 3}
     plain = simulate(policy, world, 150, compiled=False, **given)
     fast = simulate(policy, world, 150, compiled=True, **given)
-    for lateness in (Lateness(), Lateness(delay=0, refresh=1), Lateness(replicas=3, merge=1)):
-        late = simulate(policy, world, 150, lateness=lateness, **given)
-        assert not late.compiled
+    cases: list[tuple[Lateness, bool | None]] = [(Lateness(replicas=3, merge=1), None)]
+    for one in (Lateness(), Lateness(delay=0, refresh=1)):
+        cases.extend(((one, True), (one, False)))
+    for lateness, compiled in cases:
+        late = simulate(policy, world, 150, lateness=lateness, compiled=compiled, **given)
+        assert late.compiled == bool(compiled)
+        same = fast if compiled else plain
         assert np.array_equal(late.actions, plain.actions)  # type: ignore[arg-type]
         assert np.array_equal(late.actions, fast.actions)  # type: ignore[arg-type]
-        assert np.array_equal(late.average, plain.average)
-        assert np.array_equal(late.average_observed, plain.average_observed)
-        assert np.array_equal(late.scalar_regret, plain.scalar_regret)
+        assert np.array_equal(late.average, same.average)
+        assert np.array_equal(late.average_observed, same.average_observed)
+        assert np.array_equal(late.scalar_regret, same.scalar_regret)
         assert np.allclose(late.average, fast.average, rtol=0.0, atol=1e-12)
+
+
+# --- the compiled loops decide as the plain one -----------------------------------------------
+
+
+class Bursts:
+    """A law of one's own."""
+
+    def __repr__(self) -> str:
+        return "Bursts()"
+
+    def rounds(self, u: float, clicked: bool) -> int:
+        return 0 if u < 0.5 else 50 + 7 * clicked
+
+
+LAWS: tuple[Any, ...] = (
+    30,
+    delays.Geometric(20.0),
+    delays.Uniform(0, 40),
+    delays.ByOutcome(click=2, no_click=60),
+    Bursts(),
+)
+
+
+RIVALS = Finite.a2()  # arms that one reward or the other prefers: directions matter
+
+
+def many_policies() -> dict[str, tuple[Any, Any]]:
+    f = Minimum()
+    made: dict[str, tuple[Any, Any]] = {}
+    for anticipate in (True, False):
+        for memory in (None, 40.0):
+            how: dict[str, Any] = {"anticipate": anticipate, "memory": memory}
+            arms: dict[str, Any] = {
+                "linucb": fw.FrankWolfe(f, LinUCB(ridge=0.1), **how),
+                "extended": fw.FrankWolfe(f, LinUCB(model="extended"), **how),
+                "optimistic": fw.FrankWolfe(f, LinUCB(), iterate="optimistic", **how),
+                "randomized": fw.FrankWolfe(f, EpsilonGreedy(0.2), Randomized(n_samples=2), **how),
+                "squarecb": fw.FrankWolfe(f, SquareCB(gamma0=10.0), **how),
+            }
+            last: dict[str, Any] = how | {"exposure": "until_last_click", "randomize": 0.3}
+            shown: dict[str, Any] = how | {"exposure": "shown"}
+            ranks = {
+                "ranking": FWLinUCBRank(FAIR, exploration=0.1, **how),
+                "expected": FWLinUCBRank(FAIR, iterate="expected", **how),
+                "swapping": FWLinUCBRank(FAIR, **last),
+                "sampled": FWLinUCBRank(FAIR, smoothing=Randomized(n_samples=2), **shown),
+            }
+            label = f"anticipate={anticipate}, memory={memory}"
+            made.update({f"{name}, {label}": (one, RIVALS) for name, one in arms.items()})
+            made.update({f"{name}, {label}": (one, ITEMS) for name, one in ranks.items()})
+    return made | {"molincb": (fw.MOLinCB(f), RIVALS), "floor": (FairLearnRank(0.2), ITEMS)}
+
+
+@pytest.mark.parametrize("name", many_policies())
+def test_the_compiled_loops_decide_as_the_plain_one(name: str) -> None:
+    """Answers overtake each other, come in bursts, and are more than a chunk holds at first."""
+    policy, world = many_policies()[name]
+    objective = FAIR if world is ITEMS else None
+    given: dict[str, Any] = {"record_actions": True, "objective": objective, "seed": 2}
+    for place, law in enumerate(LAWS):
+        for refresh in (1, 7, 100):
+            if refresh > 1 and place % 2:  # half of them, for time
+                continue
+            given["lateness"] = Lateness(delay=law, refresh=refresh)
+            plain = simulate(policy, world, 200, compiled=False, **given)
+            fast = simulate(policy, world, 200, **given)
+            assert fast.compiled
+            assert not plain.compiled
+            assert np.array_equal(fast.actions, plain.actions)  # type: ignore[arg-type]
+            assert np.array_equal(fast.average, plain.average)
+            assert np.array_equal(fast.average_observed, plain.average_observed)
+            assert np.allclose(fast.scalar_regret, plain.scalar_regret, rtol=0.0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["linucb", "extended", "optimistic", "squarecb", "ranking"])
+def test_that_open_decisions_count_changes_what_is_decided(name: str) -> None:
+    """So that the test above compares something."""
+    counted, world = many_policies()[f"{name}, anticipate=True, memory=None"]
+    ignored, _ = many_policies()[f"{name}, anticipate=False, memory=None"]
+    given: dict[str, Any] = {"lateness": Lateness(delay=30), "record_actions": True}
+    one, two = (simulate(policy, world, 200, **given) for policy in (counted, ignored))
+    assert not np.array_equal(one.actions, two.actions)  # type: ignore[arg-type]
+
+
+def test_answers_beyond_the_horizon_take_no_room() -> None:
+    policy, world = policies()["ranking"]
+    given: dict[str, Any] = {"record_actions": True}
+    never = simulate(policy, world, 60, lateness=Lateness(delay=10**15), **given)
+    just = simulate(policy, world, 60, lateness=Lateness(delay=60), **given)
+    assert never.compiled
+    assert np.array_equal(never.actions, just.actions)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["linucb", "ranking"])
+def test_a_late_run_prepares_all_that_it_calls(name: str) -> None:
+    policy, world = policies()[name]
+    lateness = Lateness(delay=5, refresh=2)
+    ready(needed(policy, world, lateness))
+    simulate(policy, world, 1, lateness=lateness)  # what measures f
+    before = preparations()
+    simulate(policy, world, 30, lateness=lateness)
+    assert preparations() == before
+
+
+@pytest.mark.parametrize("name", ["linucb", "ranking"])
+def test_an_interrupt_returns_what_was_played(name: str) -> None:
+    """The same as of a run that is no longer: what comes after its end takes no part in it."""
+    policy, world = policies()[name]
+    given: dict[str, Any] = {"lateness": Lateness(delay=20, refresh=3), "record_actions": True}
+    played: list[int] = []
+
+    def stop(rounds: int) -> None:
+        played.append(rounds)
+        if sum(played) > 150:
+            raise KeyboardInterrupt
+
+    cut = simulate(policy, world, 500, progress=stop, **given)
+    assert cut.compiled
+    assert not cut.complete
+    shorter = simulate(policy, world, sum(played), **given)
+    assert np.array_equal(cut.actions, shorter.actions)  # type: ignore[arg-type]
+    assert np.array_equal(cut.average[-1], shorter.average[-1])
+
+
+def test_rankings_that_average_chances_are_the_same_in_both_loops() -> None:
+    policy = FWLinUCBRank(FAIR, exploration=0.1, iterate="expected")
+    given: dict[str, Any] = {"record_actions": True}
+    plain = simulate(policy, ITEMS, 150, compiled=False, **given)
+    fast = simulate(policy, ITEMS, 150, compiled=True, **given)
+    assert np.array_equal(plain.actions, fast.actions)  # type: ignore[arg-type]
+    observed = simulate(FWLinUCBRank(FAIR, exploration=0.1), ITEMS, 150, **given)
+    assert not np.array_equal(plain.actions, observed.actions)  # type: ignore[arg-type]
+
+
+# --- boxes ------------------------------------------------------------------------------------
+
+
+def test_boxes_hold_what_the_post_holds() -> None:
+    """Against a heap: random delays, room made in pieces."""
+    rng = np.random.default_rng(0)
+    boxes, post, now = Boxes(0, 1), Post(), 0
+    for rounds, longest in ((3, 0), (5, 2), (40, 30), (200, 7), (100, 90)):
+        lengths = rng.integers(0, longest + 1, rounds)
+        boxes.make_room(now, rounds, int(lengths.max()))
+        for late in lengths.tolist():
+            now += 1
+            post.send(now + late, now, now)
+            slot = send(boxes.ring, boxes.links, boxes.free, now + late)
+            boxes.marks[slot, 0] = now
+            taken = []
+            while (slot := take(boxes.ring, boxes.links, boxes.free, now)) >= 0:
+                taken.append(int(boxes.marks[slot, 0]))
+            assert taken == list(post.come(now))
+        assert len(boxes.marks) - boxes.free[0] == len(post.waiting)
+    assert len(boxes.marks) < 200  # no more than are on their way at a time, or twice as many
+
+
+# --- who counts what as open ------------------------------------------------------------------
+
+HALF_LIFE, DELAY = 20.0, 5
+
+
+def weight_of(opened: list[int], waiting: set[int]) -> float:
+    """What open decisions weigh in a state that has counted `opened`, in this order."""
+    keep = 0.5 ** (1.0 / HALF_LIFE)
+    last = len(opened) - 1
+    return sum(float(keep ** (last - i)) for i, t in enumerate(opened) if t in waiting)
+
+
+def check_open(state: Any, opened: list[int], waiting: set[int]) -> None:
+    assert state.open == len(waiting & set(opened))
+    assert state.issued == len(opened)
+    weights = state.waiting[3 : 3 + state.totals.size]
+    assert np.allclose(weights, weight_of(opened, waiting), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("replicas", "merge", "refresh"), [(1, 1, 4), (3, 7, 1), (2, 6, 4)])
+def test_every_state_counts_the_decisions_that_it_knows_of(
+    replicas: int, merge: int, refresh: int
+) -> None:
+    """With memory, an open decision weighs less the more came after it in the same state."""
+    policy = fw.FrankWolfe(MUSIC.objective(), LinUCB(), memory=HALF_LIFE)
+    lateness = Lateness(delay=DELAY, replicas=replicas, merge=merge, refresh=refresh)
+    drawn = MUSIC.init(stream(0, "world"))
+    run = LateRun(policy, MUSIC, drawn, Streams.of(0), False, lateness, stream(0, "service"))
+    shared: list[int] = []
+    own: list[list[int]] = [[] for _ in range(replicas)]
+    old: list[list[int]] = [[] for _ in range(replicas)]
+    answered: list[set[int]] = [set() for _ in range(replicas)]
+    before: list[set[int]] = [set() for _ in range(replicas)]
+    for t in range(1, 60):
+        if replicas > 1 and (t - 1) % merge == 0:
+            own = [list(shared) for _ in range(replicas)]
+            answered = [set(range(1, t - DELAY)) for _ in range(replicas)]
+        if (t - 1) % refresh == 0:
+            source = own if replicas > 1 else [shared]
+            old = [list(one) for one in source]
+            known = answered if replicas > 1 else [set(range(1, t - DELAY))]
+            before = [set(one) for one in known]
+        r = (t - 1) % replicas
+        shared.append(t)
+        own[r].append(t)
+        old[r].append(t)
+        if t > DELAY:
+            answered[(t - DELAY - 1) % replicas].add(t - DELAY)
+        run.play(1)
+        check_open(run.state, shared, set(range(t - DELAY + 1, t + 1)) & set(shared))
+        for i in range(replicas):
+            if replicas > 1:
+                check_open(run.replicas[i], own[i], set(own[i]) - answered[i])
+            if refresh > 1:
+                check_open(run.snapshots[i], old[i], set(old[i]) - before[i])
+
+
+class Hoarding(LateRun):
+    """Estimates are never withdrawn: decisions count as open for ever, although answered."""
+
+    def learn(self, answer: Answer) -> None:
+        super().learn(answer._replace(shared=fw.FrankWolfe.unawaited(answer.shared)))
+
+
+@pytest.mark.parametrize(("kind", "right"), [(LateRun, True), (Hoarding, False)])
+def test_an_answer_replaces_the_estimate(kind: Any, right: bool) -> None:
+    """What the direction is taken at, against a sum over decisions; and that this can fail."""
+    policy = fw.FrankWolfe(MUSIC.objective(), LinUCB())
+    drawn = MUSIC.init(stream(0, "world"))
+    lateness = Lateness(delay=10)
+    run = kind(policy, MUSIC, drawn, Streams.of(0), False, lateness, stream(0, "service"))
+    rewards: list[Vector] = []
+    for _ in range(80):
+        before = run.reward_sum.copy()
+        run.play(1)
+        rewards.append(run.reward_sum - before)
+    state = run.state
+    theta = state.base.oracle.theta[0]
+    bias = state.waiting[3 + 9 : 3 + 12]
+    rows = [answer.shared.evidence.base.x for _, _, answer in run.post.waiting]
+    assert len(rows) == 10
+    estimates = np.clip(np.mean([theta @ x for x in rows], axis=0) + bias, 0.0, 1.0)
+    z = (np.sum(rewards[:70], axis=0) + 10 * estimates) / 80
+    at, over = np.empty(3), np.empty(3)
+    lean(state.totals, state.clocks, state.waiting, state.base.oracle.theta, RANGES, 1.0, at, over)
+    assert np.allclose(at / over, z, rtol=0.0, atol=1e-9) == right
+    assert (state.ahead == 80) == right
+
+
+RANGES = np.array([MUSIC.problem().low, MUSIC.problem().high])
 
 
 def test_without_regrets_the_run_is_the_same() -> None:
@@ -349,7 +605,19 @@ def test_simulate_refuses_what_does_not_fit() -> None:
     with pytest.raises(InvalidInput, match="give a Lateness"):
         simulate(policy, MUSIC, 10, lateness=100)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="leave out compiled=True"):
-        simulate(policy, MUSIC, 10, lateness=Lateness(delay=1), compiled=True)
+        simulate(policy, MUSIC, 10, lateness=Lateness(replicas=2), compiled=True)
+
+
+@pytest.mark.parametrize("rounds", [-1, 2.5, True, "soon"])
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_law_that_gives_no_number_of_rounds_is_refused(rounds: Any, compiled: bool) -> None:
+    class Odd:
+        def rounds(self, u: float, clicked: bool) -> Any:
+            return rounds
+
+    policy = fw.FrankWolfe(MUSIC.objective(), LinUCB())
+    with pytest.raises(InvalidInput, match="a delay is a whole number of at least 0"):
+        simulate(policy, MUSIC, 10, lateness=Lateness(delay=Odd()), compiled=compiled)
 
 
 def test_a_lateness_is_printable_and_comparable() -> None:
@@ -366,7 +634,7 @@ def test_compare_is_late_for_all_policies_or_those_named() -> None:
     both = {"now": policy, "late": policy}
     result = compare(both, MUSIC, 60, 2, lateness={"late": Lateness(delay=30)})
     assert [trace.compiled for trace in result.traces["now"]] == [True, True]
-    assert [trace.compiled for trace in result.traces["late"]] == [False, False]
+    assert [trace.compiled for trace in result.traces["late"]] == [True, True]
     everyone = compare(both, MUSIC, 60, 1, lateness=Lateness(delay=30))
     late = everyone.traces["now"][0].average
     assert np.array_equal(late, result.traces["late"][0].average)
@@ -503,7 +771,7 @@ def test_a_spec_may_state_the_old_key() -> None:
 
 def test_delays_are_drawn_as_ever() -> None:
     """The decisions of the time when the class was called Service: the stream keeps its name."""
-    policy = fw.FrankWolfe(MUSIC.objective(), LinUCB())
+    policy = fw.FrankWolfe(MUSIC.objective(), LinUCB(), anticipate=False)
     late = Lateness(delay=delays.Geometric(9.0), replicas=2, merge=5)
     trace = simulate(policy, MUSIC, 60, lateness=late, record_actions=True)
     assert trace.actions is not None

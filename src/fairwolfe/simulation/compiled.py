@@ -203,13 +203,19 @@ class CompiledRun:
             return f"the environment {type(environment).__name__}"
         return None
 
-    def play(self, wanted: int) -> IntVector:
-        """Play at most that many rounds; their actions."""
+    def drawn(self, wanted: int) -> tuple[int, Cube, IntVector, Matrix, Cube, Matrix]:
+        """How many rounds come next, at most those wanted, and what is drawn for them: features,
+        tags, noise, and the draws of the policy.
+        """
         n = min(wanted, self.most)
         features, tags = self.environment.draw_contexts(self.world, self.streams.contexts, n)
         self.most = max(16, _CHUNK_BYTES * n // features.nbytes)
         noise = self.environment.draw_noise(self.streams.noise, n)
-        normals, draws = self.following.draws(self.streams.policy, n)
+        return n, features, tags, noise, *self.following.draws(self.streams.policy, n)
+
+    def play(self, wanted: int) -> IntVector:
+        """Play at most that many rounds; their actions."""
+        n, features, tags, noise, normals, draws = self.drawn(wanted)
         base: BanditState = self.state.base
         oracle: LinearState = base.oracle
         actions = np.empty(n, dtype=np.int64)

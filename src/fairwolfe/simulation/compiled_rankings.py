@@ -240,15 +240,26 @@ class CompiledRankings:
         parts = (rule, estimates_of(q), absorb_items, advance_rankings)
         return [*Following.kernels(state), *parts]
 
-    def play(self, wanted: int) -> Any:
-        """Play at most that many rounds; their rankings."""
+    @property
+    def arrays(self) -> tuple[Cube, Matrix, Matrix, Matrix, Matrix]:
+        """Of the world."""
+        world = self.world
+        return world.turned, world.items, world.columns, world.weights, world.ranges
+
+    def drawn(self, wanted: int) -> tuple[int, IntVector, Matrix, Cube, Matrix]:
+        """How many rounds come next, at most those wanted, and what is drawn for them: users,
+        noise, and the draws of the policy.
+        """
         n = min(wanted, self.most)
         tags = self.environment.draw_users(self.streams.contexts, n)
         noise = self.environment.draw_noise(self.streams.noise, n)
-        normals, draws = self.following.draws(self.streams.policy, n)
+        return n, tags, noise, *self.following.draws(self.streams.policy, n)
+
+    def play(self, wanted: int) -> Any:
+        """Play at most that many rounds; their rankings."""
+        n, tags, noise, normals, draws = self.drawn(wanted)
         base: RankState = self.state.base
         rankings = np.empty((n, base.slots.shape[1]), dtype=np.int64)
-        world = self.world
         played = advance_rankings(
             *self.following.rounds(self.state, normals),
             type(self.ranker).rule.address,
@@ -262,11 +273,7 @@ class CompiledRankings:
             base.slots,
             self.users,
             self.tables,
-            world.turned,
-            world.items,
-            world.columns,
-            world.weights,
-            world.ranges,
+            *self.arrays,
             tags,
             noise,
             draws,

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
 
 from fairwolfe.core.problem import real_number
 from fairwolfe.errors import InvalidInput
 
-__all__ = ["ByOutcome", "Constant", "Delay", "Geometric", "Uniform", "as_delay"]
+__all__ = ["ByOutcome", "Constant", "Delay", "Geometric", "Uniform", "as_delay", "rounds_of"]
 
 
 @runtime_checkable
@@ -112,8 +114,8 @@ class ByOutcome:
 
     def rounds(self, u: float, clicked: bool) -> int:
         """As the law of the outcome says."""
-        law = as_delay("click", self.click) if clicked else as_delay("no_click", self.no_click)
-        return law.rounds(u, clicked)
+        law: Any = self.click if clicked else self.no_click
+        return rounds_of(law, u, clicked)
 
 
 def as_delay(name: str, given: object) -> Delay:
@@ -127,4 +129,16 @@ def as_delay(name: str, given: object) -> Delay:
     raise InvalidInput(
         f"{name} is {given!r}; give a whole number of rounds of at least 0, or a law of "
         "fairwolfe.simulation.delays, such as Geometric(100)"
+    )
+
+
+def rounds_of(law: Delay, u: float, clicked: bool) -> int:
+    """What a law says, which may be the user's own."""
+    said = law.rounds(u, clicked)
+    if type(said) is int and said >= 0:
+        return said
+    if isinstance(said, np.integer) and said >= 0:
+        return int(said)
+    raise InvalidInput(
+        f"{law!r:.80} gave {said!r:.80} rounds; a delay is a whole number of at least 0"
     )

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fairwolfe.core.arrays import Vector
-from fairwolfe.reduction.state import State
-from fairwolfe.simulation.delays import as_delay
+from fairwolfe.core.protocols import Expects
+from fairwolfe.reduction.state import State, Trail
+from fairwolfe.simulation.delays import as_delay, rounds_of
 from fairwolfe.simulation.lateness import Lateness
 from fairwolfe.simulation.plain import PlainRun
 from fairwolfe.simulation.streams import Streams
 
-__all__ = ["LateRun", "Post", "copied"]
+__all__ = ["Answer", "LateRun", "Post", "copied", "placed"]
 
 
 def copied(state: Any) -> Any:
@@ -52,6 +53,26 @@ class Post:
             yield heappop(self.waiting)[2]
 
 
+def placed(state: Any, decision: Any) -> Any:
+    """The decision as one that is the next to be open in a state; others may have made it."""
+    trail = decision.evidence
+    if not isinstance(state, State) or not isinstance(trail, Trail) or trail.place is None:
+        return decision
+    return replace(decision, evidence=trail._replace(place=state.issued))
+
+
+class Answer(NamedTuple):
+    """What comes late: feedback, with its decision as the shared state and as the replica know it,
+    and how often replicas had been merged by then.
+    """
+
+    replica: int
+    merged: int
+    shared: Any
+    own: Any
+    feedback: Any
+
+
 class LateRun(PlainRun):
     """One run in the world of a seed, with the delays, snapshots and replicas of a `Lateness`."""
 
@@ -73,13 +94,15 @@ class LateRun(PlainRun):
         self.post = Post()
         # `state` is the shared one. A single replica is that state itself, not a copy.
         self.replicas = [self.state]
-        self.snapshots = list(self.replicas)
+        self.snapshots = self.replicas
+        self.merged = 0  # how often replicas started again
 
     def deciding(self) -> Any:
         """The replica whose turn it is, as it was at the last refresh."""
         done, lateness = self.t - 1, self.lateness
         if lateness.replicas > 1 and done % lateness.merge == 0:
             self.replicas = [copied(self.state) for _ in range(lateness.replicas)]
+            self.merged += 1
         if lateness.refresh == 1:
             self.snapshots = self.replicas
         elif done % lateness.refresh == 0:
@@ -89,17 +112,40 @@ class LateRun(PlainRun):
     def answer(self, decision: Any, feedback: Any, reward: Vector) -> None:
         """Send it on its way, and learn from what has come by now."""
         clicked = bool(reward[self.first_reward :].any())
-        late = self.delay.rounds(float(self.rng.random()), clicked)
+        late = rounds_of(self.delay, float(self.rng.random()), clicked)
         replica = (self.t - 1) % self.lateness.replicas
-        self.post.send(self.t + late, self.t, (replica, decision, feedback))
+        shared, own = self._expect(decision, replica)
+        answer = Answer(replica, self.merged, shared, own, feedback)
+        self.post.send(self.t + late, self.t, answer)
         for arrived in self.post.come(self.t):
-            self._learn(*arrived)
+            self.learn(arrived)
 
-    def _learn(self, replica: int, decision: Any, feedback: Any) -> None:
-        """The shared state learns it, and the replica that decided."""
-        self.state = self.policy.update(self.state, decision, feedback)
+    def _expect(self, decision: Any, replica: int) -> tuple[Any, Any]:
+        """Whoever will learn from the answer counts the decision as open, and so does the snapshot
+        that decided; the decision as the shared state and as the replica know it.
+        """
+        if not isinstance(self.policy, Expects):
+            return decision, decision
+        expect = self.policy.expect
+        if self.snapshots is not self.replicas:
+            snapshot = self.snapshots[replica]
+            self.snapshots[replica] = expect(snapshot, placed(snapshot, decision))
+        shared = own = placed(self.state, decision)
+        self.state = expect(self.state, shared)
         if self.lateness.replicas == 1:
             self.replicas[0] = self.state
         else:
-            own = self.replicas[replica]
-            self.replicas[replica] = self.policy.update(own, decision, feedback)
+            own = placed(self.replicas[replica], decision)
+            self.replicas[replica] = expect(self.replicas[replica], own)
+        return shared, own
+
+    def learn(self, answer: Answer) -> None:
+        """The shared state learns it, and the replica that decided."""
+        self.state = self.policy.update(self.state, answer.shared, answer.feedback)
+        if self.lateness.replicas == 1:
+            self.replicas[0] = self.state
+        else:
+            # A merge has replaced the replica by a copy of the shared state.
+            known = answer.own if answer.merged == self.merged else answer.shared
+            own = self.replicas[answer.replica]
+            self.replicas[answer.replica] = self.policy.update(own, known, answer.feedback)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairwolfe.core.arrays import Cube, Matrix, Vector
+from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.errors import NumericalFailure
 from fairwolfe.kernels.compile import Kernel
 from fairwolfe.objectives.concave import Program
@@ -72,25 +72,33 @@ class Following:
             rows.append(self.base.draws(rng, self.problem, 1)[0])
         return normals, np.array(rows)
 
+    def schedule(self, state: State, times: IntVector) -> Matrix:
+        """The width of the smoothing and the weight of its samples at some times, (times, 2)."""
+        plan = state.plan
+        ages = np.minimum(times, plan.age(1 << 62))
+        steps = np.ones((len(times), 2))
+        steps[:, 0] = plan.smoothing.widths(plan.objective, self.size, ages)
+        if self.samples:
+            steps[:, 1] = [plan.smoothing.mix(t) for t in ages.tolist()]
+        return steps
+
     def rounds(self, state: State, normals: Cube) -> Rounds:
         """The next rounds, as many as there are normals."""
-        plan, gradient = state.plan, self.gradient
-        n = len(normals)
-        times = np.minimum(np.arange(state.t, state.t + len(normals)), plan.age(1 << 62))
-        mixes = [plan.smoothing.mix(t) for t in times.tolist()] if self.samples else np.ones(n)
+        gradient = self.gradient
+        steps = self.schedule(state, np.arange(state.t, state.t + len(normals)))
         return Rounds(
             gradient=gradient.address if gradient else 0,
             params=gradient.params if gradient else np.empty(0),
             work=self.work,
-            steps=plan.smoothing.widths(plan.objective, self.size, times),
-            mixes=np.array(mixes, dtype=np.float64),
+            steps=np.ascontiguousarray(steps[:, 0]),
+            mixes=np.ascontiguousarray(steps[:, 1]),
             normals=normals,
             totals=state.totals,
             earned=state.earned,
             clocks=state.clocks,
             running=state.direction,
             counters=state.counters,
-            forget=plan.forget,
+            forget=state.plan.forget,
         )
 
     def raise_failures(self, state: State, whole: bool) -> None:

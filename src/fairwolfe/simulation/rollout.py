@@ -17,6 +17,8 @@ from fairwolfe.objectives import Concave
 from fairwolfe.ranking.policies import as_policy
 from fairwolfe.reduction import FrankWolfe
 from fairwolfe.simulation.compiled import CompiledRun
+from fairwolfe.simulation.compiled_late import LateArms
+from fairwolfe.simulation.compiled_late_rankings import LateRankings
 from fairwolfe.simulation.compiled_rankings import CompiledRankings
 from fairwolfe.simulation.delivery import LateRun
 from fairwolfe.simulation.lateness import Lateness, by_either_name
@@ -29,6 +31,7 @@ __all__ = ["needed", "simulate"]
 Progress = Callable[[int], None]
 
 LOOPS: dict[str, Any] = {"arms": CompiledRun, "ranking": CompiledRankings}
+LATE_LOOPS: dict[str, Any] = {"arms": LateArms, "ranking": LateRankings}
 """The compiled loops, by the kind of decision that they play; others have the plain loop."""
 
 
@@ -58,7 +61,7 @@ def simulate(
     objective: what is measured; None is the policy's own
     checkpoints: times to look at; None is about 20 a decade
     lateness: how late feedback comes and how old the state is that decides; None is the paper's:
-        at once, and up to date. The plain loop plays it.
+        at once, and up to date. Replicas have the plain loop.
     compiled: None is the compiled loop where every part has one, with a warning that names the
         part where not; False is the plain loop; True raises where it cannot be compiled
     record_actions: keep the actions in the trace
@@ -93,23 +96,27 @@ def simulate(
         raise InvalidInput(
             f"lateness is {lateness!r}; give a Lateness, such as Lateness(delay=100)"
         )
-    part = why_not(policy, environment) if lateness is None else f"the lateness {lateness}"
+    part = why_not(policy, environment, lateness)
     if compiled and part:
         raise InvalidInput(f"{part} has no compiled form; leave out compiled=True")
     fast = part is None if compiled is None else compiled
-    expected = lateness is not None or isinstance(policy, Meets)
+    expected = replicated(lateness) or isinstance(policy, Meets)
     if part and compiled is None and not expected:
         warnings.warn(f"the plain loop is used, because {part} has no compiled form", stacklevel=2)
     world = environment.init(stream(seed, "world"))
     streams = Streams.of(seed)
+    given = (policy, environment, world, streams, scalar_regret)
+    answers = stream(seed, "service")  # a name that stays: it decides the numbers drawn
     run: Any
-    if lateness is not None:
-        answers = stream(seed, "service")  # a name that stays: it decides the numbers drawn
-        run = LateRun(policy, environment, world, streams, scalar_regret, lateness, answers)
+    if fast and is_late(policy, lateness):
+        late = LATE_LOOPS[environment.problem().kind]
+        run = late(*given, lateness or Lateness(), answers, horizon)
     elif fast:
-        run = LOOPS[environment.problem().kind](policy, environment, world, streams, scalar_regret)
+        run = LOOPS[environment.problem().kind](*given)
+    elif lateness is not None:
+        run = LateRun(*given, lateness, answers)
     else:
-        run = PlainRun(policy, environment, world, streams, scalar_regret)
+        run = PlainRun(*given)
     records: list[tuple[int, Vector, Vector, Vector]] = []
     last: tuple[int, Vector, Vector, Vector] | None = None
     actions: list[IntVector] = []
@@ -159,14 +166,29 @@ def needed(
     if isinstance(policy, Meets):
         return []
     state = policy.init(environment.problem())
-    if lateness is not None or why_not(policy, environment):
+    if why_not(policy, environment, lateness):
         return PlainRun.kernels(policy, state, environment)
-    kernels: list[Kernel[..., Any]] = LOOPS[environment.problem().kind].kernels(state, environment)
+    loops = LATE_LOOPS if is_late(policy, lateness) else LOOPS
+    kernels: list[Kernel[..., Any]] = loops[environment.problem().kind].kernels(state, environment)
     return kernels
 
 
-def why_not(policy: Any, environment: Any) -> str | None:
+def is_late(policy: FrankWolfe, lateness: Lateness | None) -> bool:
+    """Whether the loop for late feedback plays a run: also where chances of exposure are averaged,
+    which the other does not know of.
+    """
+    return lateness is not None or policy.iterate == "expected"
+
+
+def replicated(lateness: Lateness | None) -> bool:
+    """Whether several copies decide, for which there is the plain loop only."""
+    return lateness is not None and lateness.replicas > 1
+
+
+def why_not(policy: Any, environment: Any, lateness: Lateness | None = None) -> str | None:
     """The part that keeps a run out of the compiled loop, or None."""
+    if replicated(lateness):
+        return f"the lateness {lateness}"
     if not isinstance(policy, FrankWolfe):
         return f"the policy {type(policy).__name__}"
     kind = environment.problem().kind
