@@ -194,6 +194,9 @@ def choose_rows(
                 doubt,
                 row[:_SEEN],
             )
+        else:
+            for i in range(_SEEN):
+                row[i] = 0.0
         block, place = (arm, 0) if per_arm else (0, arm)
         value = 0.0
         for j in range(d):
@@ -371,11 +374,11 @@ class Evidence(NamedTuple):
 class Reasons(NamedTuple):
     """What made the score of an arm, for `explain`."""
 
-    said: Vector  # the value, the score and the arm
+    said: Vector  # see `choose_rows`
 
     def rows(self) -> list[dict[str, Any]]:
         """Of the arm that was chosen."""
-        value, score, arm = self.said.tolist()
+        value, score, arm = self.said[VALUE:PROBABILITY].tolist()
         return [{"arm": int(arm), "value": value, "exploration": score - value}]
 
 
@@ -398,7 +401,7 @@ class ArmRows(NamedTuple):
             None if math.isnan(probability) else probability,
             Evidence(arm if self.per_arm else 0, row[self.x : self.stop]),
             Info(
-                Reasons(row[VALUE:PROBABILITY]),
+                Reasons(row),
                 row[REPORT : self.x] if self.x > REPORT else None,
                 row[:_SEEN] if self.looked else None,
             ),
@@ -406,7 +409,7 @@ class ArmRows(NamedTuple):
 
     def info(self, i: int) -> Info:
         """What is reported of one of them."""
-        return Info(Reasons(self.said[i, VALUE:PROBABILITY]))
+        return Info(Reasons(self.said[i]))
 
     def direction(self, i: int) -> Vector:
         """That of one of them, where directions are kept."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from fairwolfe.core.decision import NOTHING, Decision, small
+from fairwolfe.core.decision import NOTHING, Decision, decided, small
 from fairwolfe.core.packing import pack, unpack
 from fairwolfe.errors import InvalidInput
 
@@ -72,7 +72,7 @@ class Batch(Sequence[Decision]):
         if not 0 <= i < n:
             raise IndexError(f"decision {place} of {n}")
         probability = None if self.probabilities is None else self.probabilities.item(i)
-        return Decision(
+        return decided(
             f"{self.token}-{self.first + i}" if self.token else "",
             self.t,
             self.actions.item(i) if self.actions.ndim == 1 else self.actions[i],

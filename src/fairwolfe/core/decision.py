@@ -14,7 +14,7 @@ from fairwolfe.core.brief import Brief, Summary, count, few, short
 from fairwolfe.core.packing import pack, unpack
 from fairwolfe.errors import InvalidInput
 
-__all__ = ["NOTHING", "Choice", "Decision", "Info"]
+__all__ = ["NOTHING", "Choice", "Decision", "Info", "decided", "small"]
 
 _DIGITS = 15  # of the number of a decision: no agent makes more, and a float holds them all
 
@@ -135,6 +135,26 @@ class Decision(Brief):
         if isinstance(action, np.ndarray) and action.dtype == np.int32:
             action = action.astype(np.int64)
         return cls(id, t, action, probability, evidence)
+
+
+def decided(
+    id: str, t: int, action: Action, probability: float | None, evidence: Any, info: Info
+) -> Decision:
+    """`Decision(...)`, in a third of the time that a frozen dataclass takes."""
+    decision = _new(Decision)
+    _put_id(decision, id)
+    _put_t(decision, t)
+    _put_action(decision, action)
+    _put_probability(decision, probability)
+    _put_evidence(decision, evidence)
+    _put_info(decision, info)
+    return decision
+
+
+_new = object.__new__
+_put_id, _put_t, _put_action, _put_probability, _put_evidence, _put_info = (
+    vars(Decision)[name].__set__ for name in Decision.__slots__
+)
 
 
 def small(actions: Any) -> Any:

@@ -41,12 +41,13 @@ class Numbered:
     True
     """
 
-    __slots__ = ("_generator", "key", "number", "signed")
+    __slots__ = ("_generator", "ahead", "key", "number", "signed")
 
     def __init__(self, key: tuple[int, int], number: int = 0) -> None:
         self.key = key
         self.signed = _signed(key[0]), _signed(key[1])
         self.number = number
+        self.ahead = 0, np.empty((0, 0))  # `philox.uniforms`: the first number, and what was drawn
         self._generator: np.random.Generator | None = None
 
     @classmethod

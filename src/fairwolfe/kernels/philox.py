@@ -22,6 +22,7 @@ _BLOCK = 4  # numbers of one counter
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 _MULTIPLIERS = (np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157))
 _WEYL = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B))
+_AHEAD = 64  # decisions that are drawn for at once, since a call costs as much as these
 _SHIFT, _UNIT = np.uint64(11), 2.0**-53
 
 
@@ -58,7 +59,11 @@ def uniforms_by_number(key: int, other_key: int, first: int, out: Matrix) -> Non
 
 def uniforms(draws: Numbered, rows: int, width: int) -> Matrix:
     """What the next `rows` decisions draw, `width` numbers each."""
-    out = np.empty((rows, width))
-    if width:
-        uniforms_by_number.call(*draws.signed, draws.number, out)
-    return out
+    first, known = draws.ahead
+    start = draws.number - first
+    if not (known.shape[1] == width and 0 <= start <= len(known) - rows):
+        first, start, known = draws.number, 0, np.empty((max(rows, _AHEAD), width))
+        if width:
+            uniforms_by_number.call(*draws.signed, first, known)
+        draws.ahead = first, known
+    return known[start : start + rows]

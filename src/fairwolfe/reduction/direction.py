@@ -31,7 +31,8 @@ class Compass:
         self.n = plan.kind.seen.n_objectives
         self.program = plan.objective.program(self.n)
         self.sampled = isinstance(plan.smoothing, Randomized)
-        self.idle: list[Vector] = []  # scratch is lent, so that two threads never share one
+        # Scratch, and the numbers of a single step, are lent: two threads never share any.
+        self.idle: list[tuple[Vector, Matrix]] = []
         self._no_normals = np.empty((1, 0, self.n + 2))
 
     def course(self, state: Any, rng: Any, rows: int = 1, advance: bool = False) -> Course:
@@ -41,12 +42,16 @@ class Compass:
         """
         plan = self.plan
         smoothing, objective, t = plan.smoothing, plan.objective, state.ahead
-        steps = np.empty((rows, 2))
+        try:
+            work, steps = self.idle.pop()
+        except IndexError:
+            work, steps = self.program.work(), np.empty((1, 2))
         if rows == 1:
             age = plan.age(t)
             steps[0, 0] = smoothing.step(objective, self.n, age)
             ages, normals = [age], self._no_normals
         else:
+            steps = np.empty((rows, 2))
             times = np.arange(t, t + rows) if advance else np.full(rows, t)
             if plan.forget > 0.0:
                 times = np.minimum(times, plan.age(1 << 62))
@@ -55,10 +60,6 @@ class Compass:
         if self.sampled:
             normals = self._normals(rng, rows)
             steps[:, 1] = [smoothing.mix(age) for age in ages]
-        try:
-            work = self.idle.pop()
-        except IndexError:
-            work = self.program.work()
         return work, steps, normals, advance
 
     def _normals(self, rng: Any, rows: int) -> Cube:
@@ -74,7 +75,8 @@ class Compass:
 
     def give_back(self, course: Course) -> None:
         """Take scratch back, and raise what a function of the user has raised meanwhile."""
-        self.idle.append(course[0])
+        work, steps, _, _ = course
+        self.idle.append((work, steps[:1]))
         if self.program.failures:
             self.program.raise_failures()
 

@@ -18,7 +18,7 @@ import numpy as np
 from fairwolfe.core.arrays import IntVector, Matrix, Vector
 from fairwolfe.core.batch import Batch
 from fairwolfe.core.brief import short
-from fairwolfe.core.decision import Choice, Decision
+from fairwolfe.core.decision import Choice, Decision, decided
 from fairwolfe.core.kinds import Kind, Stack, kind_of, require_kind
 from fairwolfe.core.problem import Problem, all_finite
 from fairwolfe.core.protocols import (
@@ -241,18 +241,21 @@ class FrankWolfe:
         """A choice with what `update` will need of it. ahead: how many are opened before it."""
         plan = state.plan
         action, probability, evidence, info = choice
-        trail = Trail(
-            evidence,
-            info.estimate if plan.optimistic else None,
-            plan.kind.whole(g) if plan.follows and g is not None else None,
-            None if info.outlook is None else (state.live.serial, info.outlook),
-            state.totals.size,
-            state.issued + ahead if plan.anticipates else None,
-            None if plan.optimistic else expected,
+        trail = tuple.__new__(  # a NamedTuple of this many fields takes three times as long
+            Trail,
+            (
+                evidence,
+                info.estimate if plan.optimistic else None,
+                plan.kind.whole(g) if plan.follows and g is not None else None,
+                None if info.outlook is None else (state.live.serial, info.outlook),
+                state.totals.size,
+                state.issued + ahead if plan.anticipates else None,
+                None if plan.optimistic else expected,
+            ),
         )
         # Given a random direction, the base's probability is not that of the action.
         stated = None if plan.smoothing.averaged else probability
-        return Decision(id, state.t, action, stated, trail, info)
+        return decided(id, state.t, action, stated, trail, info)
 
     # --- open decisions -----------------------------------------------------------------------
 
@@ -425,7 +428,9 @@ class FrankWolfe:
         expected of it, as far as `update` needs that: the reward vector, or exposures by slot.
         """
         plan = state.plan
-        place = self._place(state, decision) if plan.anticipates and state.open else None
+        place = self._place(state, decision) if plan.anticipates else None
+        if not plan.recalls:
+            return (-1.0 if place is None else float(place)), _NOTHING
         slots = plan.kind.problem.n_slots
         values = _expectation(decision, plan.optimistic)
         if plan.blocks == (0, 0):

@@ -133,6 +133,11 @@ class Plan:
         return self.base.blocks(self.kind.problem)
 
     @cached_property
+    def recalls(self) -> bool:
+        """Whether `update` needs what was expected of a decision: features say it of an arm."""
+        return self.blocks == (0, 0) or self.kind.problem.n_slots is not None
+
+    @cached_property
     def waits(self) -> bool:
         """Whether open decisions can count: their rewards can be estimated, and matter."""
         return self.forecasts and self.compass is not None
