@@ -138,7 +138,10 @@ class Kind(ABC):
         named in `outside`; one that is a million ranges away raises InvalidInput.
         """
         if options:
-            raise InvalidInput(f"{' and '.join(options)}: for rankings only; give the reward alone")
+            raise InvalidInput(
+                f"{' and '.join(options)}: not for decisions of kind {self.name!r}; give the "
+                "reward alone"
+            )
         answer, names = self.observe(action, reward), list(self.problem.rewards)
         low, high = self.problem.low, self.problem.high
         beyond = np.maximum(low - answer.reward, answer.reward - high) / (high - low)
@@ -204,6 +207,12 @@ class Kind(ABC):
     def allows(self, given: Any, action: Any) -> bool:
         """Whether an action may be chosen in a checked context."""
         return True
+
+    def numbered(self, given: Any, action: Any) -> Any:
+        """An action that was chosen in a checked context, as whoever gave the context numbers it;
+        also of actions in contexts that were read together.
+        """
+        return action
 
     # --- what f sees --------------------------------------------------------------------------
 
