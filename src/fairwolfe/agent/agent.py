@@ -398,17 +398,18 @@ class Agent:
             if isinstance(batch, Batch):
                 issued = batch.issued(ledger.token, first, ledger.answered)
                 issued.actions = self._kind.numbered(stack.given, batch.actions)
-                issued.names = None if called is None else [one.all for one in called]
+                issued.names = None if called is None else [one and one.all for one in called]
                 made: Sequence[Decision] = issued
             else:
                 made = [
-                    self._labelled(
-                        one.issued(f"{ledger.token}-{first + i}", ledger.answered),
-                        self._kind.single(stack, i),
-                        None if called is None else called[i],
-                    )
+                    one.issued(f"{ledger.token}-{first + i}", ledger.answered)
                     for i, one in enumerate(batch)
                 ]
+                if options or called is not None:
+                    made = [
+                        self._labelled(one, self._kind.single(stack, i), called and called[i])
+                        for i, one in enumerate(made)
+                    ]
             self._issue(made, first)
             return made
 
@@ -425,7 +426,7 @@ class Agent:
 
     def _plain_many(
         self, contexts: Any, options: list[dict[str, Any]]
-    ) -> tuple[Any, list[dict[str, Any]], list[ArmNames | Keys] | None]:
+    ) -> tuple[Any, list[dict[str, Any]], list[ArmNames | Keys | None] | None]:
         """`_plain` for each of them."""
         called = self._called
         if isinstance(contexts, np.ndarray) and not options:
@@ -441,11 +442,6 @@ class Agent:
                 one, with_, by = self._plain(context, options[i] if options else {})
             except InvalidInput as error:
                 raise InvalidInput(f"context {i}: {error}") from error
-            if by is None:
-                raise InvalidInput(
-                    f"context {i}: it has no names, and others have; give all of them as mappings, "
-                    "or none"
-                )
             plain.append(one)
             told.append(with_)
             names.append(by)
@@ -458,7 +454,7 @@ class Agent:
             self._draws.number = number = self._ledger.issued
             given = self._kind.single(stack, i) if self._reads else stack.given[i]
             decision, _ = self._decided(given)
-            decision = self._labelled(decision, given, None if called is None else called[i])
+            decision = self._labelled(decision, given, called and called[i])
             if self._awaits:
                 self._state = self._policy.expect(self._state, decision)
             self._ledger.issued = number + 1
