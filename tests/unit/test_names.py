@@ -183,20 +183,21 @@ def test_names_that_do_not_fit() -> None:
 def test_keys_do_what_numbers_do() -> None:
     one, two = keyed(), plain()
     rng, again = stream(2, "users"), stream(2, "users")
+    ways: list[dict[str, Any]] = [
+        {},
+        {"candidates": [7, 1, 2, 5]},
+        {"blocked": [3]},
+        {"pinned": {1: 4}},
+    ]
     for t in range(30):
-        options: dict[str, Any] = [
-            {},
-            {"candidates": [7, 1, 2, 5]},
-            {"blocked": [3]},
-            {"pinned": {1: 4}},
-        ][t % 4]
+        options = ways[t % 4]
         called: dict[str, Any] = {
             name: {slot: KEYS[i] for slot, i in given.items()}
             if isinstance(given, dict)
             else [KEYS[i] for i in given]
             for name, given in options.items()
         }
-        mine, theirs = one.act(user(rng), **called), two.act(user(again), **options)  # type: ignore[arg-type]
+        mine, theirs = one.act(user(rng), **called), two.act(user(again), **options)
         assert items(mine) == items(theirs)
         assert mine.names == tuple(KEYS[i] for i in items(theirs))
         assert mine.name is None

@@ -13,7 +13,6 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import replace
 from importlib.metadata import version
 from itertools import islice
 from typing import Any, NamedTuple, NoReturn, TypeAlias
@@ -311,7 +310,8 @@ class Agent:
             action = self._kind.numbered(given, action)
         if called is not None:
             info = info._replace(names=called.all)
-        return replace(decision, action=action, info=info)
+        probability, evidence = decision.probability, decision.evidence
+        return Decision(decision.id, decision.t, action, probability, evidence, info)
 
     def _unfinished(self) -> bool:
         """Whether an interrupt has left something half done."""

@@ -19,6 +19,8 @@ from fairwolfe.errors import IncompatibleState, InvalidInput
 
 __all__ = ["LONGEST", "ArmNames", "Keys", "arm_names", "changes", "has_keys", "keyed", "named_rows"]
 
+_INT = np.dtype(np.int64)
+
 LONGEST = 256
 """Characters of a name."""
 
@@ -124,11 +126,12 @@ class Keys:
 
     def shown(self, action: Any) -> tuple[str, ...] | None:
         """The keys of a ranking, by slot; None for an action that is none."""
-        if not isinstance(action, np.ndarray) or action.dtype != np.int64 or action.ndim != 1:
+        if not isinstance(action, np.ndarray) or action.dtype != _INT or action.ndim != 1:
             return None
-        if action.size and not 0 <= action.min() <= action.max() < len(self.all):
+        numbers, keys = action.tolist(), self.all
+        if min(numbers, default=0) < 0 or max(numbers, default=0) >= len(keys):
             return None
-        return tuple(self.all[number] for number in action.tolist())
+        return tuple([keys[number] for number in numbers])
 
     def heard(self, action: Any) -> dict[str, Any]:
         """What `Kind.hear` is told besides the feedback: what the shown items are called."""

@@ -134,9 +134,11 @@ class Kind(ABC):
     def hear(self, action: Any, reward: Any, **options: Any) -> Answer:
         """Feedback in the forms that people give it to `Agent.update`, checked.
 
-        options: what else was given, such as exposed. A reward out of its range is let through and
-        named in `outside`; one that is a million ranges away raises InvalidInput.
+        options: what else was given, such as exposed; `names` only says what items are called. A
+        reward out of its range is let through and named in `outside`; one that is a million ranges
+        away raises InvalidInput.
         """
+        options.pop("names", None)
         if options:
             raise InvalidInput(
                 f"{' and '.join(options)}: not for decisions of kind {self.name!r}; give the "
