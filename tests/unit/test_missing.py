@@ -112,6 +112,20 @@ def test_many_with_missing_rewards(batch: bool) -> None:
     assert state(one) == state(two)
 
 
+@pytest.mark.parametrize("batch", [True, False])
+def test_an_answer_that_was_given_already_is_named_by_its_number(batch: bool) -> None:
+    one = arms()
+    made = one.act_many(np.zeros((3, 2, 2)))
+    one.update(made[1], [0.0, 0.0])
+    before = contents(one)
+    with pytest.raises(InvalidInput, match=r"^answer 1: the feedback for decision .* was given al"):
+        one.update_many(made if batch else list(made), [[0.5, 0.5]] * 3)
+    twice = [made[0], made[2], made[0]]
+    with pytest.raises(InvalidInput, match=r"^answer 2: decision .* is given twice; its feedback"):
+        one.update_many(twice, [[0.5, 0.5]] * 3)
+    assert contents(one) == before
+
+
 # --- rankings ------------------------------------------------------------------------------------
 
 
