@@ -287,7 +287,7 @@ def test_the_click_of_a_cascade_is_told_by_its_slot() -> None:
     for wrong, piece in ((3, "slot 3; give 0 to 2"), (-1, "at least 0"), (0.5, "whole number")):
         with pytest.raises(InvalidInput, match=piece):
             agent.update(agent.act(context), wrong)
-    with pytest.raises(InvalidInput, match="exposed: for rankings only"):
+    with pytest.raises(InvalidInput, match="exposed: not for decisions of kind"):
         agent.update(agent.act(context), 1, exposed=[first])
 
 

@@ -138,11 +138,9 @@ def step(agent: Agent, rng: np.random.Generator, answered: bool = True) -> None:
 def agents() -> dict[str, Agent]:
     """What the forged files are made of."""
     rng = np.random.default_rng(1)
-    kept = learnt(
-        FWLinUCBRank(TwoSided(GiniEquality())), RANKING, 300, items=rng.uniform(-0.5, 0.5, (6, 3))
-    )
-    kept.add_items(rng.uniform(-0.5, 0.5, (2, 3)))
-    kept.retire([1])
+    items = dict(zip("abcdef", rng.uniform(-0.5, 0.5, (6, 3)), strict=True))
+    kept = learnt(FWLinUCBRank(TwoSided(GiniEquality())), RANKING, 300, items=items)
+    kept.add_items(dict(zip("ga", rng.uniform(-0.5, 0.5, (2, 3)), strict=True)))
     for _ in range(70):
         step(kept, rng)
     gone = learnt(FairLearnRank(minimum=0.1), RANKING, 100)
@@ -161,6 +159,7 @@ def agents() -> dict[str, Agent]:
             FrankWolfe(GiniWelfare(), EpsilonGreedy(0.1, oracle=OnlineGradient()), memory=50.0),
             PER_ARM,
             100,
+            arms=["one", "two", "three", "four"],
         ),
         "kept": kept,
         "gone": gone,

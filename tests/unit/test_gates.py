@@ -39,16 +39,16 @@ def test_a_ranking_of_items_that_came_later_is_refused(size: Any) -> None:
     assert sorted(np.asarray(decision.action).tolist()) == [3, 4]
     forged = replace(decision, evidence=decision.evidence._replace(size=size))
     if size is None:  # a decision of the time before it was said
-        agent.update(forged, exposed=[3])
+        agent.update(forged, exposed=[3], clicked=[])
         return
     before = [array.copy() for _, array in arrays_of(agent._state)]
     with pytest.raises(InvalidInput, match=r"evidence of decision"):
-        agent.update(forged, exposed=[3])
+        agent.update(forged, exposed=[3], clicked=[])
     with pytest.raises(InvalidInput, match=r"evidence of decision"):
-        agent.update(fw.Decision.from_bytes(forged.to_bytes()), exposed=[3])
+        agent.update(fw.Decision.from_bytes(forged.to_bytes()), exposed=[3], clicked=[])
     after = [array for _, array in arrays_of(agent._state)]
     assert all(map(np.array_equal, before, after))
-    agent.update(decision, exposed=[3])
+    agent.update(decision, exposed=[3], clicked=[])
 
 
 def test_the_outlook_of_another_base_is_refused() -> None:
@@ -79,8 +79,10 @@ def test_a_context_of_another_problem_is_refused() -> None:
     read = kind_of(RANKING).read(fw.Bilinear(USER, ITEMS))
     with pytest.raises(InvalidInput, match=r"has been read, and blocked cannot be added"):
         one.act(read, blocked=[1])
-    with pytest.raises(InvalidInput, match=r"are for rankings"):
-        agent.act(kind_of(ARMS).read(np.eye(2) / 2), blocked=[0])
+    assert agent.act(kind_of(ARMS).read(np.eye(2) / 2), blocked=[0]).action == 1
+    some = kind_of(ARMS).read(np.eye(2) / 2, blocked=[0])
+    with pytest.raises(InvalidInput, match=r"has been read, and candidates and blocked cannot be"):
+        agent.act(some, blocked=[0])
 
 
 @pytest.mark.parametrize("blocked", [np.array([1, 2]), np.array([1]), [1], (1,), {1}])

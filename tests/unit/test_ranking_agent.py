@@ -182,7 +182,7 @@ def test_exposures_that_are_not_observed_need_not_be_told(exposure: Any) -> None
     one.update(decision, clicked=ranking[1:2])
     counted = ranking if exposure == "shown" else ranking[:2]
     assert sorted(np.flatnonzero(one.average[:M])) == sorted(counted)
-    one.update(one.act([0.3, 0.3]), {})
+    one.update(one.act([0.3, 0.3]), {}, clicked=[])
     assert one.t == 2
 
 
@@ -191,7 +191,7 @@ def test_rewards_out_of_range_are_learnt_counted_and_warned_of_once() -> None:
     first, second, third = (one.act([0.3, 0.3]) for _ in range(3))
     a = int(np.asarray(first.action)[0])
     with pytest.warns(UserWarning, match=r"'minutes' is 60; the problem says 0 to 10"):
-        one.update(first, {"minutes": {a: 60.0}}, exposed=[a])
+        one.update(first, {"minutes": {a: 60.0}}, exposed=[a], missing=0.0)
     one.update(second, Shown(np.ones(K), np.full((K, 2), -1.0)))
     assert one.out_of_range == 2
     one.update(third, Shown(np.ones(K), np.ones((K, 2))))

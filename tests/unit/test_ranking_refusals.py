@@ -45,7 +45,10 @@ CONTEXTS: dict[str, tuple[Any, str]] = {
     "an infinite user": ([-inf, 0.1], r"number \[0\] of the user of the context is -inf;"),
     "words": (["a", "b"], r"user of the context is not an array of numbers"),
     "nothing": (None, r"user of the context is not an array of numbers: it is None"),
-    "a dict": ({"user": 1}, r"user of the context is not an array of numbers"),
+    "a dict": (
+        {"user": 1},
+        r"the context is a mapping, which names arms, and the problem",
+    ),
     "an item too few": (
         Bilinear(WHO, ITEMS[1:]),
         r"shape \(7, 3\); .*\(8, 3\) \(items, features\)",
@@ -73,7 +76,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "a retired candidate": ({"candidates": [1, 2, 7]}, r"candidate 7 is not .*, or was retired;"),
     "a fraction": ({"candidates": [1, 2, 3.0]}, r"candidates holds 3\.0; .*whole numbers"),
     "a truth": ({"candidates": [True, 2, 3]}, r"candidates holds True; .*whole numbers"),
-    "a word": ({"candidates": "123"}, r"candidates holds '1'; .*whole numbers"),
+    "a word": ({"candidates": "123"}, r"candidates is '123'; give a list of ids"),
     "a number": ({"candidates": 3}, r"candidates is 3; give a list of ids"),
     "an enormous number": ({"candidates": [1, 2, 2**70]}, r"candidates holds 11805"),
     "an unknown block": ({"blocked": [9]}, r"blocked item 9 is not in the catalogue"),
@@ -161,7 +164,11 @@ def feedback(shown: list[int], absent: int) -> dict[str, tuple[Any, dict[str, An
             lists,
             r"is \[3\.0, 1\.0\]; .*{item: number}",
         ),
-        "a reward of None": ({"clicks": None}, lists, r"'clicks' is None; .*{item: number}"),
+        "a reward of None": (
+            {"clicks": None},
+            lists,
+            r"the reward lacks clicks; .* missing=0\.",
+        ),
         "a reward of words": ({"clicks": "two"}, lists, r"'clicks' is 'two'; .*{item: number}"),
         "an enormous id": (None, {"exposed": [2**70]}, r"exposed holds 118059"),
         "words": (None, {"exposed": ["a"]}, r"exposed holds 'a'; .*whole numbers"),
@@ -173,7 +180,7 @@ def feedback(shown: list[int], absent: int) -> dict[str, tuple[Any, dict[str, An
         "clicks that are words": ({"clicks": {a: "one"}}, lists, r"'clicks' of item . is 'one';"),
         "clicks that are digits": ({"clicks": {a: "1"}}, lists, r"'clicks' of item . is '1';"),
         "clicks that are lists": ({"clicks": {a: [1, 2]}}, lists, r"of item . is \[1, 2\];"),
-        "clicks that are None": ({"clicks": {a: None}}, lists, r"of item . is None; give a finite"),
+        "clicks that are None": ({"clicks": {a: None}}, lists, r"of item . is None; give a number"),
         "complex clicks": ({"clicks": {a: 1j}}, lists, r"'clicks' of item . is 1j; give a finite"),
         "enormous clicks": ({"clicks": {a: 10**400}}, lists, r"'clicks' of item . is 1000"),
         "masked clicks": ({"clicks": {a: np.ma.masked}}, lists, r"'clicks' of item . is masked;"),
@@ -228,7 +235,7 @@ def test_feedback_twice_or_for_others() -> None:
     one, other = agent(), agent()
     decision, foreign = one.act(WHO), other.act(WHO)
     ids = np.asarray(decision.action)
-    one.update(decision, exposed=ids)
+    one.update(decision, exposed=ids, clicked=[])
     refused(one, lambda: one.update(decision, exposed=ids), r"was given already; it counts once")
     refused(one, lambda: one.update(foreign, exposed=ids), r"was made by another agent")
     own = POLICY.act(POLICY.init(PROBLEM), Bilinear(WHO, ITEMS), stream(0, "own"))
@@ -363,7 +370,7 @@ def test_arms_have_no_items() -> None:
             InvalidInput, match=r"the problem has arms; items are for Problem\.rank"
         ):
             attempt()
-    with pytest.raises(InvalidInput, match=r"candidates, blocked and pinned are for rankings;"):
-        one.act(np.eye(2), candidates=[0, 1])
+    with pytest.raises(InvalidInput, match=r"pinned is for rankings; leave it out"):
+        one.act(np.eye(2), pinned={0: 1})
     with pytest.raises(InvalidInput, match=r"exposed and clicked are for rankings;"):
         one.update(one.act(np.eye(2)), exposed=[0])

@@ -10,7 +10,8 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from importlib.metadata import version
 from itertools import takewhile
@@ -21,9 +22,18 @@ import numpy as np
 from fairwolfe.agent import file as agent_file
 from fairwolfe.agent.file import arrays_of, filled
 from fairwolfe.agent.ledger import Entry, Ledger
+from fairwolfe.agent.names import (
+    ArmNames,
+    Keys,
+    arm_names,
+    changes,
+    has_keys,
+    keyed,
+    named_rows,
+)
 from fairwolfe.core.arrays import IntVector, Vector
 from fairwolfe.core.batch import Batch
-from fairwolfe.core.catalogue import Catalogue, item_features, whole_ids
+from fairwolfe.core.catalogue import Catalogue, item_features, sizes, whole_ids
 from fairwolfe.core.decision import Decision
 from fairwolfe.core.feedback import Shown
 from fairwolfe.core.interrupts import uninterrupted
@@ -48,6 +58,7 @@ from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput, Nu
 from fairwolfe.kernels.compile import ready
 from fairwolfe.kernels.limits import row_limit
 from fairwolfe.kinds import Ranking
+from fairwolfe.kinds.rewards import finite_number
 from fairwolfe.objectives import Concave
 from fairwolfe.ranking.policies import as_policy
 from fairwolfe.reduction.batches import each as batches_each
@@ -106,7 +117,9 @@ class Agent:
     expires: after so many further decisions one that has no feedback yet gets none any more: what
         was expected of it is taken back, and feedback is refused. None: never
     items: for rankings, the features of the items by id, (n_items, features of an item): contexts
-        then need the user alone
+        then need the user alone. A mapping key -> features, or pairs, gives the items keys, texts
+        by which they may be named wherever ids may
+    arms: the names of the arms, in the order of every context
 
     >>> from fairwolfe import FrankWolfe
     >>> from fairwolfe.bandits import LinUCB
@@ -123,6 +136,7 @@ class Agent:
     _awaits: bool
     _before: Before | None
     _bound: Concave | None
+    _called: ArmNames | Keys | None
     _check_at: int
     _commits: bool
     _draws: Numbered
@@ -160,16 +174,23 @@ class Agent:
         *,
         node: int = 0,
         expires: int | None = None,
+        arms: Sequence[str] | None = None,
     ) -> None:
         if not isinstance(problem, Problem):
             raise InvalidInput(f"the problem is {problem!r}; make it with Problem.arms(...)")
         made: Any = as_policy(policy)
         self._expires = None if expires is None else whole_number("expires", expires)
         self._draws = Numbered.of(seed, "policy", _node(node))
+        called: ArmNames | Keys | None = None if arms is None else arm_names(arms, problem)
         state = made.init(problem)
         if items is not None:
-            state = _with_items(made).keep_items(state, items)
+            holder = _with_items(made)
+            if has_keys(items):
+                keys, items = keyed(items, sizes(problem)[1])
+                called = Keys(keys)
+            state = holder.keep_items(state, items)
         self._start(made, problem, state)
+        self._called = called
 
     def _start(self, policy: Any, problem: Problem, state: Any) -> None:
         self._lock = threading.RLock()
@@ -178,6 +199,7 @@ class Agent:
         self._warned = set()
         self._pending = self._before = self._issuing = self._leaving = None
         self._young = {}
+        self._called = None
         self._earned = None if isinstance(state, Averages) else np.zeros(problem.n_objectives)
         self._take(policy, problem, state)
         with _REGISTER[0]:
@@ -205,20 +227,22 @@ class Agent:
     def act(
         self,
         context: Any,
-        candidates: Iterable[int] | None = None,
-        blocked: Iterable[int] = (),
-        pinned: Mapping[int, int] | None = None,
+        candidates: Iterable[int | str] | None = None,
+        blocked: Iterable[int | str] = (),
+        pinned: Mapping[int, int | str] | None = None,
     ) -> Decision:
         """Decide.
 
-        Arms: the context has a row of features for each arm; their number may change. Rankings: a
-        `Bilinear(user, items)` or an array with a row for each of `items`; the user alone where
-        the agent keeps the items' features. The action holds ids, best slot first.
+        Arms: the context has a row of features for each arm; their number may change. It may be a
+        mapping name -> features. Rankings: a `Bilinear(user, items)` or an array with a row for
+        each of `items`; the user alone where the agent keeps the items' features. The action holds
+        ids, best slot first.
 
         Parameters
         ----------
-        candidates, blocked: ids of the only items that may be shown, and of those that may not
-        pinned: slot (0 is the best) -> id of the item that it must show
+        candidates, blocked: the only items or arms that may be chosen, and those that may not, by
+            id or key, by number or name. The action has the number in the whole context
+        pinned: for rankings, slot (0 is the best) -> id or key of the item that it must show
         """
         if not self._warm:
             self.warm()
@@ -230,6 +254,9 @@ class Agent:
         if pinned:
             options["pinned"] = pinned
         with self._lock:
+            called = self._called
+            if called is not None or type(context) is not np.ndarray:
+                context, options, called = self._plain(context, options)
             given = self._given(context, options)
             if self._unfinished():
                 self._recover()
@@ -241,6 +268,8 @@ class Agent:
             if ledger.issued != number:  # a function of the user has asked the agent meanwhile
                 decision, made = self._decided(given)
                 number = ledger.issued
+            if options or called is not None:
+                decision = self._labelled(decision, given, called)
             if self._awaits:
                 self._issuing = (decision,)
                 if made is None:
@@ -253,6 +282,35 @@ class Agent:
                 self._young[number] = decision
                 self._expire_old()
             return decision
+
+    def _plain(
+        self, context: Any, options: dict[str, Any]
+    ) -> tuple[Any, dict[str, Any], ArmNames | Keys | None]:
+        """A context and what was given besides, with numbers for names where the kind has none, and
+        the names.
+        """
+        called = self._called
+        if isinstance(context, Mapping):
+            if isinstance(called, ArmNames):
+                raise InvalidInput(
+                    "the context is a mapping, and the agent was given the names of its arms once; "
+                    "give the features in that order"
+                )
+            context, called = named_rows(context, self._kind.problem)
+        if called is not None:
+            catalogue: Any = getattr(self._kind, "catalogue", None)
+            options = called.options(options, catalogue)
+        return context, options, called
+
+    def _labelled(self, decision: Decision, given: Any, called: Any) -> Decision:
+        """A decision with the number of its arm in the whole context, and names if there are."""
+        action, info = decision.action, decision.info
+        if self._reads:
+            action = self._kind.numbered(given, action)
+        if called is not None:
+            info = info._replace(names=called.all)
+        probability, evidence = decision.probability, decision.evidence
+        return Decision(decision.id, decision.t, action, probability, evidence, info)
 
     def _unfinished(self) -> bool:
         """Whether an interrupt has left something half done."""
@@ -316,7 +374,7 @@ class Agent:
         """
         if not self._warm:
             self.warm()
-        if not isinstance(contexts, Iterable):
+        if not isinstance(contexts, Iterable) or isinstance(contexts, Mapping):
             raise InvalidInput(f"the contexts are {contexts!r:.80}; give a list of contexts")
         if not (advance is None or isinstance(advance, bool)):
             raise InvalidInput(f"advance is {advance!r}; give None, True or False")
@@ -325,23 +383,32 @@ class Agent:
         if len(given) == 0:
             return []
         with self._lock:
+            given, options, called = self._plain_many(given, options)
             stack = self._stack(given, options)
             self._recover()
             ledger, policy = self._ledger, self._policy
             first = self._draws.number = ledger.issued
             if not (self._names and isinstance(policy, ActsInBatches)):
-                return self._each(stack)
+                return self._each(stack, called)
             batch = policy.act_batch(self._state, stack, self._draws, advance)
             if ledger.issued != first:  # a function of the user has asked the agent meanwhile
                 first = self._draws.number = ledger.issued
                 batch = policy.act_batch(self._state, stack, self._draws, advance)
             if isinstance(batch, Batch):
-                made: Sequence[Decision] = batch.issued(ledger.token, first, ledger.answered)
+                issued = batch.issued(ledger.token, first, ledger.answered)
+                issued.actions = self._kind.numbered(stack.given, batch.actions)
+                issued.names = None if called is None else [one and one.all for one in called]
+                made: Sequence[Decision] = issued
             else:
                 made = [
                     one.issued(f"{ledger.token}-{first + i}", ledger.answered)
                     for i, one in enumerate(batch)
                 ]
+                if options or called is not None:
+                    made = [
+                        self._labelled(one, self._kind.single(stack, i), called and called[i])
+                        for i, one in enumerate(made)
+                    ]
             self._issue(made, first)
             return made
 
@@ -356,14 +423,37 @@ class Agent:
                 self._young[first + i] = made if isinstance(made, Batch) else made[i]
             self._expire_old()
 
-    def _each(self, stack: Stack) -> list[Decision]:
+    def _plain_many(
+        self, contexts: Any, options: list[dict[str, Any]]
+    ) -> tuple[Any, list[dict[str, Any]], list[ArmNames | Keys | None] | None]:
+        """`_plain` for each of them."""
+        called = self._called
+        if isinstance(contexts, np.ndarray) and not options:
+            if called is None:
+                return contexts, options, None
+            if isinstance(called, Keys) or contexts.shape[1:2] == (len(called.all),):
+                return contexts, options, [called] * len(contexts)
+        if called is None and not any(isinstance(one, Mapping) for one in contexts):
+            return contexts, options, None
+        plain, told, names = [], [], []
+        for i, context in enumerate(contexts):
+            try:
+                one, with_, by = self._plain(context, options[i] if options else {})
+            except InvalidInput as error:
+                raise InvalidInput(f"context {i}: {error}") from error
+            plain.append(one)
+            told.append(with_)
+            names.append(by)
+        return plain, told if any(told) else [], names
+
+    def _each(self, stack: Stack, called: Sequence[Any] | None = None) -> list[Decision]:
         """For policies without batches, one by one."""
         decided = []
         for i in range(stack.rows):
             self._draws.number = number = self._ledger.issued
-            decision, _ = self._decided(
-                self._kind.single(stack, i) if self._reads else stack.given[i]
-            )
+            given = self._kind.single(stack, i) if self._reads else stack.given[i]
+            decision, _ = self._decided(given)
+            decision = self._labelled(decision, given, called and called[i])
             if self._awaits:
                 self._state = self._policy.expect(self._state, decision)
             self._ledger.issued = number + 1
@@ -372,11 +462,9 @@ class Agent:
 
     def _stack(self, contexts: Any, options: list[dict[str, Any]]) -> Stack:
         """Contexts in a row, read and judged; under the lock, since items may change."""
-        if options and not self._reads:
-            raise InvalidInput(
-                f"{self._policy!r} takes contexts as they are, without candidates, blocked and "
-                "pinned; use a policy that has `kind`, such as FrankWolfe"
-            )
+        if not self._reads:
+            for one in options:
+                self._refuse_options(one)
         stack = self._kind.read_many(contexts, options)
         if not stack.norm <= self._usual_norm:
             self._judge_norm(stack)
@@ -385,14 +473,19 @@ class Agent:
     def _given(self, context: Any, options: dict[str, Any]) -> Any:
         """The context, read and judged; under the lock, since items may change."""
         if options and not self._reads:
-            raise InvalidInput(
-                f"{self._policy!r} takes contexts as they are, without {' and '.join(options)}; "
-                "use a policy that has `kind`, such as FrankWolfe"
-            )
+            self._refuse_options(options)
         given = self._kind.read(context, **options)
         if not given.norm <= self._usual_norm:
             self._judge_norm(given)
         return given if self._reads else context
+
+    def _refuse_options(self, options: Mapping[str, Any]) -> None:
+        asked = [name for name in options if name != "names"]
+        if asked:
+            raise InvalidInput(
+                f"{self._policy!r} takes contexts as they are, without {' and '.join(asked)}; "
+                "use a policy that has `kind`, such as FrankWolfe"
+            )
 
     def _judge_norm(self, given: Any) -> None:
         """Refuse features that would cost the regression its digits; warn of others, once."""
@@ -418,15 +511,20 @@ class Agent:
         decision: Decision,
         reward: Any = None,
         *,
-        exposed: Iterable[int] | None = None,
-        clicked: Iterable[int] | None = None,
+        exposed: Iterable[int | str] | None = None,
+        clicked: Iterable[int | str] | None = None,
+        missing: float | None = None,
     ) -> None:
         """Learn what a decision earned.
 
         Arms: a vector in the problem's order, or a mapping by name. Rankings: ids of the shown
         items that were exposed and of those clicked, and other rewards by name and item:
         ``update(decision, {"minutes": {12: 3.5}}, exposed=[12, 7], clicked=[12])``; or a
-        `Shown`. Where the policy's `exposure` is not "observed", `exposed` is not needed.
+        `Shown`. Where the policy's `exposure` is not "observed", `exposed` is not needed. Keys
+        stand for the items that the decision showed, whatever they mean now.
+
+        A reward that is None or not there is refused. `missing` is the number to count instead; for
+        rankings 0. only, which also says that nothing was exposed where `exposed` is left out.
 
         Rewards outside their declared range are learnt as they are, counted and warned of once.
         """
@@ -435,6 +533,8 @@ class Agent:
             options["exposed"] = exposed
         if clicked is not None:
             options["clicked"] = clicked
+        if missing is not None:
+            options["missing"] = finite_number("missing", missing)
         with self._lock:
             try:
                 if self._unfinished():
@@ -449,15 +549,19 @@ class Agent:
                 raise
         self._in_peace(lambda: self._apply_all([decision], [answer]))
 
-    def update_many(self, decisions: Iterable[Decision], rewards: Any) -> None:
-        """`update` for each pair in turn; if one of them is refused, none is applied.
+    def update_many(
+        self, decisions: Iterable[Decision], rewards: Any, *, missing: float | None = None
+    ) -> None:
+        """`update` for each pair in turn; if one of them is refused, none is applied, and the error
+        has its number.
 
         The reward of a ranking is a `Shown`, or a mapping that may hold "exposed" and "clicked".
         Rewards may be one array (decisions, rewards), or for rankings a `Shown` of arrays
         (decisions, slots) and (decisions, slots, rewards); with a `Batch` they are one kernel call.
         """
+        options = {} if missing is None else {"missing": finite_number("missing", missing)}
         if isinstance(decisions, Batch) and self._names:
-            self._counted(lambda: self._fold(decisions, rewards))
+            self._counted(lambda: self._fold(decisions, rewards, options))
             return
         for name, many in (("decisions", decisions), ("rewards", rewards)):
             if not isinstance(many, Iterable):
@@ -470,14 +574,11 @@ class Agent:
         with self._lock:
             try:
                 self._recover()
-                for decision in made:
-                    self._ledger.entry(decision)
                 answers = []
                 for i, (decision, reward) in enumerate(zip(made, given, strict=True)):
-                    try:
-                        answers.append(self._heard(decision, reward, {}))
-                    except InvalidInput as error:
-                        raise InvalidInput(f"answer {i}: {error}") from error
+                    with _numbering(i):
+                        self._ledger.entry(decision)
+                        answers.append(self._heard(decision, reward, options))
             except FairwolfeError:
                 self._refused += 1
                 raise
@@ -486,7 +587,7 @@ class Agent:
         else:
             self._in_peace(lambda: self._apply_all(made, answers))
 
-    def _fold(self, batch: Batch, rewards: Any) -> None:
+    def _fold(self, batch: Batch, rewards: Any, options: dict[str, Any]) -> None:
         """`update_many` of a batch."""
         if not isinstance(rewards, Iterable):
             raise InvalidInput(f"the rewards are {rewards!r:.80}; give a list of them")
@@ -501,7 +602,10 @@ class Agent:
             self._recover()
             ledger = self._ledger
             beyond = ledger.entries(batch)
-            answers = self._kind.hear_many(batch.actions, rewards)
+            each_options: list[dict[str, Any]] = []
+            if isinstance(rewards, list) and (options or self._called is not None):
+                each_options = [{**options, **self._heard_names(a)} for a in batch.actions]
+            answers = self._kind.hear_many(batch.actions, rewards, each_options)
             if not isinstance(answers, Answers) or beyond or not self._commits:
                 each = batches_each(self._kind, batch, answers)
                 self._in_peace(lambda: self._apply_all(list(batch), each))
@@ -543,7 +647,8 @@ class Agent:
             for place, entry in enumerate(entries):
                 if entry in entries[:place]:
                     raise InvalidInput(
-                        f"decision {decisions[place].id!r} is given twice; its feedback counts once"
+                        f"answer {place}: decision {decisions[place].id!r} is given twice; its "
+                        "feedback counts once"
                     )
             if len(entries) > 1:  # one by itself is whole anyway
                 arrays = self._arrays()
@@ -667,10 +772,15 @@ class Agent:
         """What the policy learns from; warned of before anything is written, since a warning may
         have been made an error.
         """
+        if self._called is not None:
+            options = {**options, **self._heard_names(decision.action)}
         answer = self._kind.hear(decision.action, reward, **options)
         if answer.outside:
             self._warn_outside(answer.outside)
         return answer
+
+    def _heard_names(self, action: Any) -> dict[str, Any]:
+        return {} if self._called is None else self._called.heard(action)
 
     def _warn_outside(self, words: str) -> None:
         if "rewards" not in self._warned:
@@ -696,28 +806,72 @@ class Agent:
         with self._lock:
             return self._catalogue().ids.copy()
 
+    @property
+    def keys(self) -> dict[str, int]:
+        """Key -> id of the items that can be shown; empty where they have no keys."""
+        with self._lock:
+            catalogue, called = self._catalogue(), self._called
+            return called.numbers(catalogue).copy() if isinstance(called, Keys) else {}
+
+    @property
+    def arms(self) -> tuple[str, ...] | None:
+        """The names of the arms, where they were given with the agent."""
+        return self._called.all if isinstance(self._called, ArmNames) else None
+
     def add_items(self, features: Any, objective: Concave | None = None) -> IntVector:
         """New items, by their features (new, features of an item); their ids.
 
         Each is averaged over its own time, so that it is treated as a day-one item was. An
         objective of a fixed length needs one for the new length: pass it. Features are kept if the
         agent keeps those of the others (`items=`), else contexts bring a row for each of `items`.
+
+        Where items have keys, give a mapping key -> features, or pairs. A key that can be shown
+        with the same features stays as it is, and its id comes back; with other features the old
+        item is retired and a new one takes its key. The key of a retired item may come again.
         """
         with self._lock:
             self._recover()
             old = self._catalogue().total
+            if isinstance(self._called, Keys) or has_keys(features):
+                return self._add_keyed(features, objective)
             rows = item_features(features, self._kind.problem)
             policy = self._retargeted(objective)
             state = _with_items(policy).add_items(self._state, rows)
             self._take(policy, self._kind.problem, state)
             return np.arange(old, old + len(rows))
 
-    def retire(self, ids: Iterable[int], objective: Concave | None = None) -> None:
+    def _add_keyed(self, given: Any, objective: Concave | None) -> IntVector:
+        """Under the lock."""
+        catalogue, called = self._catalogue(), self._called
+        if not isinstance(called, Keys):
+            raise InvalidInput(
+                "the items of this agent have no keys, so give the features alone; keys are for an "
+                "agent that was made with items={key: features}"
+            )
+        if not has_keys(given):
+            raise InvalidInput("the items of this agent have keys; give {key: features}")
+        keys, rows = keyed(given, sizes(self._kind.problem)[1])
+        ids, new, gone = changes(keys, rows, called, catalogue)
+        if new:
+            policy = self._retargeted(objective)
+            instead = (np.array(gone),) if gone else ()
+            state = _with_items(policy).add_items(self._state, rows[new], *instead)
+            # Names of items that are not there do no harm, should an interrupt come between.
+            self._called = called.extended(catalogue.total, (keys[row] for row in new))
+            self._take(policy, self._kind.problem, state)
+        elif objective is not None:
+            self.replace_objective(objective)
+        return ids
+
+    def retire(self, ids: Iterable[int | str], objective: Concave | None = None) -> None:
         """These items are not shown any more; f is of the others. Feedback may still come."""
         with self._lock:
             self._recover()
-            self._catalogue()
-            gone = whole_ids("ids", ids)
+            catalogue = self._catalogue()
+            listed: Any = ids
+            if isinstance(self._called, Keys):
+                listed = self._called.ids("ids", ids, catalogue)
+            gone = whole_ids("ids", listed)
             policy = self._retargeted(objective)
             state = _with_items(policy).retire_items(self._state, gone)
             self._take(policy, self._kind.problem, state)
@@ -916,7 +1070,10 @@ class Agent:
                 "warned": sorted(self._warned),
                 "draws": list(self._draws.key),
                 "expires": self._expires,
+                "arms": self.arms,
             }
+            if isinstance(self._called, Keys):
+                kept["keys"] = self._called.saved()
             if self._young:
                 young = tuple(self._young_one(number).to_bytes() for number in self._young)
                 kept["young"] = np.frombuffer(pack(young), dtype=np.uint8)
@@ -959,6 +1116,7 @@ class Agent:
             rebuilt = agent_file.policy_of(text["policy"], policy, path)
             kept = {name: arrays.pop(name) for name in ("answered", "recovered")}
             earned, young = arrays.pop("earned", None), arrays.pop("young", None)
+            keys = arrays.pop("keys", None)
             agent = cls.__new__(cls)
             state = _refilled(rebuilt, problem, arrays, earned, text.get("lacks", ()))
             agent._start(rebuilt, problem, state)
@@ -979,6 +1137,10 @@ class Agent:
                 agent._draws = agent._draws.apart(seed, "load")
             expires = text["expires"]
             agent._expires = None if expires is None else whole_number("expires", expires)
+            if text["arms"] is not None:
+                agent._called = arm_names(text["arms"], problem)
+            if keys is not None:
+                agent._called = Keys.loaded(keys, agent._catalogue())
             held = () if young is None else unpack(young.tobytes())
             for decision in sorted(map(Decision.from_bytes, held), key=lambda d: d.number):
                 agent._ledger.entry(decision)
@@ -1030,6 +1192,15 @@ if hasattr(os, "register_at_fork"):
         after_in_parent=_after_fork_in_parent,
         after_in_child=_after_fork_in_child,
     )
+
+
+@contextmanager
+def _numbering(i: int) -> Iterator[None]:
+    """Within, an error has the number of the answer."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise InvalidInput(f"answer {i}: {error}") from error
 
 
 def _node(given: Any) -> int:

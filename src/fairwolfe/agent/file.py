@@ -297,8 +297,8 @@ def _from_version_1(
 def _from_version_2(text: dict[str, Any]) -> dict[str, Any]:
     """What version 3 has made of the text of a file of version 2.
 
-    Nothing expires in it, and open decisions do not count; draws go by the number of the decision,
-    so that those that follow are others.
+    Nothing expires in it, nothing has a name, and open decisions do not count; draws go by the
+    number of the decision, so that those that follow are others.
     """
     state = json.dumps(text["generator"], sort_keys=True)
     return {
@@ -306,6 +306,7 @@ def _from_version_2(text: dict[str, Any]) -> dict[str, Any]:
         "ledger": {**text["ledger"], "expired": 0},
         "draws": list(Numbered.of(0, "policy", state).key),
         "expires": None,
+        "arms": None,
         "lacks": ["state.waiting"],
     }
 

@@ -147,7 +147,12 @@ class Ledger:
         own = batch.token == self.token and self.start <= first and stop <= self.issued
         if own and not self._bits(first, stop):
             return False
-        tokens = [self.entry(decision)[1] for decision in batch]
+        tokens = []
+        for i, decision in enumerate(batch):
+            try:
+                tokens.append(self.entry(decision)[1])
+            except InvalidInput as error:
+                raise InvalidInput(f"answer {i}: {error}") from error
         return tokens.count(None) < len(tokens)
 
     def mark_batch(self, batch: Batch, answered: int) -> None:

@@ -547,6 +547,9 @@ class LinearBandit(ABC):
         else:  # in the form of a linear oracle: theta, the inverse, counters, features
             theta, inverse, counters, features, per_arm = state.oracle.estimates(given)
             oracle = LinearState(inverse, inverse, theta, theta, nothing, counters)
+        places = given.places if per_arm else None
+        if places is not None:  # the blocks of the arms that may be chosen
+            oracle = oracle._replace(theta=oracle.theta[places], inverse=oracle.inverse[places])
         frame = alone(g, slope, self._arrays(state, oracle, doubt, estimate, False))
         x = REPORT + n if estimate else REPORT
         width = features.shape[1]
@@ -559,6 +562,9 @@ class LinearBandit(ABC):
             refuse(oracle.counters)
         made = ArmRows(done, said, x, x + width, per_arm, look is not None)
         choice = made.choice(0)
+        if places is not None:
+            block, x_arm = choice.evidence
+            choice = choice._replace(evidence=Evidence(int(places[block]), x_arm))
         if self.commits:
             return choice
         row = given.row(int(said.item(0, ARM))).copy()  # not what the oracle makes of it
@@ -605,7 +611,8 @@ class LinearBandit(ABC):
 
         words: of a frame with `arrays`; course: what gives directions, see `COURSE`; rng: a
         generator, or `Numbered` draws; keep: how many numbers of directions are kept. Fewer rows
-        than there are contexts come back where the direction of the next one is not finite.
+        than there are contexts come back where the direction of the next one is not finite, and
+        none where only some blocks may be chosen: `act` chooses among these.
         """
         problem, features = state.problem, given.features
         if features.ndim == 2:
@@ -614,6 +621,8 @@ class LinearBandit(ABC):
         n = problem.n_objectives
         x = REPORT + n if estimate else REPORT
         said = np.empty((n_rows, x + d + keep))
+        if given.per_arm and given.places is not None:  # open decisions are summed over all blocks
+            return ArmRows(0, said, x, x + d, True, look)
         drawn = self._drawn(rng, problem, n_rows)
         choose: Any = choose_rows.call
         done: int = choose(words, *course, look, features, given.per_arm, drawn, said)

@@ -30,7 +30,8 @@ class Batch(Sequence[Decision]):
 
     `evidence` is nested as that of a decision, with a `Column` where decisions differ. A slice is a
     batch again. `made` are the rows of the base, `made.info(i)` what is said of the i-th;
-    they are known where the decisions were made, and are not part of the bytes.
+    they are known where the decisions were made, and are not part of the bytes, nor are `names`,
+    which has for each decision what arms or items are called, by number.
 
     >>> batch = Batch("a", 5, 0, np.array([2, 0]), None, (Column(np.eye(2)), None))
     >>> len(batch), batch[1]
@@ -39,7 +40,7 @@ class Batch(Sequence[Decision]):
     <Batch of 1 decisions, a-6 to 6>
     """
 
-    __slots__ = ("actions", "evidence", "first", "made", "probabilities", "t", "token")
+    __slots__ = ("actions", "evidence", "first", "made", "names", "probabilities", "t", "token")
 
     def __init__(
         self,
@@ -56,6 +57,7 @@ class Batch(Sequence[Decision]):
         self.probabilities = probabilities
         self.evidence = evidence
         self.made = made
+        self.names: list[Any] | None = None
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -72,13 +74,16 @@ class Batch(Sequence[Decision]):
         if not 0 <= i < n:
             raise IndexError(f"decision {place} of {n}")
         probability = None if self.probabilities is None else self.probabilities.item(i)
+        info = NOTHING if self.made is None else self.made.info(i)
+        if self.names is not None:
+            info = info._replace(names=self.names[i])
         return decided(
             f"{self.token}-{self.first + i}" if self.token else "",
             self.t,
             self.actions.item(i) if self.actions.ndim == 1 else self.actions[i],
             None if probability is None or math.isnan(probability) else probability,
             _row(self.evidence, i),
-            NOTHING if self.made is None else self.made.info(i),
+            info,
         )
 
     def __iter__(self) -> Iterator[Decision]:
@@ -88,7 +93,7 @@ class Batch(Sequence[Decision]):
         start, stop, step = place.indices(len(self))
         if step != 1:
             raise InvalidInput(f"a slice of a batch has the step {step}; take decisions in a row")
-        return Batch(
+        part = Batch(
             self.token,
             self.first + start,
             self.t,
@@ -96,6 +101,8 @@ class Batch(Sequence[Decision]):
             None if self.probabilities is None else self.probabilities[place],
             _sliced(self.evidence, slice(start, stop)),
         )
+        part.names = None if self.names is None else self.names[place]
+        return part
 
     def issued(self, token: str, first: int, t: int) -> Batch:
         """The same as an agent hands them out, under ids of its own."""

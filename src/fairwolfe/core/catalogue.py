@@ -7,7 +7,7 @@ items that are not retired, in the order of their ids.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,15 +105,19 @@ def candidates(
     only: Iterable[int] | None = None,
     blocked: Iterable[int] = (),
     pinned: Mapping[int, int] | None = None,
+    names: Sequence[str] | None = None,
 ) -> Candidates:
-    """Check a context against the problem; one that has been checked is returned as it is."""
+    """Check a context against the problem; one that has been checked is returned as it is.
+
+    names: what items are called in errors, by id; they have their ids otherwise.
+    """
     if isinstance(context, Candidates):
         return fitting(context, problem)
     user, items = _features(context, problem, catalogue)
     kept = _is_user(context)
     ids, places = catalogue.ids, NONE
     if only is not None or _any(blocked):
-        places = _chosen(catalogue, only, blocked)
+        places = _chosen(catalogue, only, blocked, names)
         ids = catalogue.ids[places]
         items = np.ascontiguousarray(items[:, places])
     slots = problem.n_slots or 0
@@ -122,7 +126,7 @@ def candidates(
             f"there are {ids.size} candidates for {slots} slots; a ranking shows an item at most "
             f"once, so leave at least {slots} items"
         )
-    rows = _pins(pinned, ids, slots) if pinned else NONE
+    rows = _pins(pinned, ids, slots, names) if pinned else NONE
     return Candidates(user, items, ids, places, rows, kept)
 
 
@@ -195,8 +199,8 @@ def whole_ids(what: str, given: Iterable[int]) -> Ids:
 
 def id_list(what: str, given: Iterable[int]) -> list[int]:
     """Item ids as a list; an error names what is none."""
-    if not isinstance(given, Iterable):
-        raise InvalidInput(f"{what} is {given!r}; give a list of ids of items, whole numbers")
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InvalidInput(f"{what} is {given!r:.80}; give a list of ids of items, whole numbers")
     listed = list(given)
     if isinstance(given, np.ndarray) and given.ndim == 1:
         listed = given.tolist()
@@ -207,7 +211,17 @@ def id_list(what: str, given: Iterable[int]) -> list[int]:
     return listed
 
 
-def _chosen(catalogue: Catalogue, only: Iterable[int] | None, blocked: Iterable[int]) -> Ids:
+def _called(item: int, names: Sequence[str] | None) -> str:
+    """What an item is called in a sentence."""
+    return repr(names[item]) if names is not None and 0 <= item < len(names) else str(item)
+
+
+def _chosen(
+    catalogue: Catalogue,
+    only: Iterable[int] | None,
+    blocked: Iterable[int],
+    names: Sequence[str] | None,
+) -> Ids:
     """Where the items that may be shown stand among those not retired."""
     allowed = np.ones(catalogue.ids.size, dtype=bool)
     if only is not None:
@@ -215,29 +229,29 @@ def _chosen(catalogue: Catalogue, only: Iterable[int] | None, blocked: Iterable[
         unique, counts = np.unique(wanted, return_counts=True)
         if unique.size < wanted.size:
             raise InvalidInput(
-                f"candidate {unique[counts > 1][0]} is given {counts.max()} times; give every "
-                "candidate once"
+                f"candidate {_called(unique[counts > 1][0], names)} is given {counts.max()} times; "
+                "give every candidate once"
             )
         allowed[:] = False
-        allowed[find(catalogue, wanted, "candidate")] = True
-    allowed[find(catalogue, whole_ids("blocked", blocked), "blocked item")] = False
+        allowed[find(catalogue, wanted, "candidate", names)] = True
+    allowed[find(catalogue, whole_ids("blocked", blocked), "blocked item", names)] = False
     return np.flatnonzero(allowed)
 
 
-def find(catalogue: Catalogue, wanted: Ids, what: str) -> Ids:
+def find(catalogue: Catalogue, wanted: Ids, what: str, names: Sequence[str] | None = None) -> Ids:
     """Where ids stand among the items not retired; an error names one that is not there."""
     places = np.searchsorted(catalogue.ids, wanted)
     there = places < catalogue.ids.size
     there[there] = catalogue.ids[places[there]] == wanted[there]
     if not there.all():
         raise InvalidInput(
-            f"{what} {wanted[~there][0]} is not in the catalogue, or was retired; agent.items "
-            "lists the ids that can be shown"
+            f"{what} {_called(wanted[~there][0], names)} is not in the catalogue, or was retired; "
+            "agent.items lists the ids that can be shown"
         )
     return places
 
 
-def _pins(pinned: Mapping[int, int], ids: Ids, slots: int) -> Ids:
+def _pins(pinned: Mapping[int, int], ids: Ids, slots: int, names: Sequence[str] | None) -> Ids:
     if not isinstance(pinned, Mapping):
         raise InvalidInput(f"pinned is {pinned!r}; give a mapping from slots to ids of items")
     rows = np.full(slots, -1, dtype=np.int64)
@@ -250,10 +264,12 @@ def _pins(pinned: Mapping[int, int], ids: Ids, slots: int) -> Ids:
         row = int(np.searchsorted(ids, item))
         if row >= ids.size or ids[row] != item:
             raise InvalidInput(
-                f"item {item} is pinned to slot {slot}, but is not among the candidates; pin one "
-                "that may be shown"
+                f"item {_called(item, names)} is pinned to slot {slot}, but is not among the "
+                "candidates; pin one that may be shown"
             )
         if row in rows:
-            raise InvalidInput(f"item {item} is pinned to two slots; an item is shown at most once")
+            raise InvalidInput(
+                f"item {_called(item, names)} is pinned to two slots; an item is shown at most once"
+            )
         rows[slot] = row
     return rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -10,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairwolfe.core.problem import Problem, real_array
-from fairwolfe.errors import InvalidInput
+from fairwolfe.errors import InvalidInput, did_you_mean
 
-__all__ = ["Arms", "Bilinear", "PerArm", "arms", "fitting"]
+__all__ = ["Arms", "Bilinear", "PerArm", "among", "arms", "fitting"]
 
 Array = NDArray[np.float64]
 
@@ -52,13 +53,15 @@ class Arms(NamedTuple):
     """A context that has been checked: what policies read.
 
     `features` is (n_arms, d), or (1, d) with `per_arm` where all arms share it; `norm` the largest
-    2-norm of a row.
+    2-norm of a row. `places` (n_arms,) are the numbers of these arms in the context as it was
+    given, where only some of them may be chosen: an action counts among these.
     """
 
     features: Array
     n_arms: int
     per_arm: bool
     norm: float = math.nan
+    places: NDArray[np.int64] | None = None
 
     def row(self, arm: int) -> Array:
         """The features of an arm."""
@@ -68,7 +71,8 @@ class Arms(NamedTuple):
     def largest(self) -> str:
         """Which features are the largest, in words."""
         row = int(np.abs(self.features).max(axis=1).argmax())
-        return f"the features of arm {row} go up to {np.abs(self.features[row]).max():.4g}"
+        arm = row if self.places is None else self.places[row]
+        return f"the features of arm {arm} go up to {np.abs(self.features[row]).max():.4g}"
 
 
 def fitting(given: Arms, problem: Problem) -> Arms:
@@ -79,6 +83,46 @@ def fitting(given: Arms, problem: Problem) -> Arms:
         f"the context was read for another problem: it has {given.features.shape[1]} features, and "
         f"this problem {problem.dimension}; give the features themselves"
     )
+
+
+def among(given: Arms, candidates: Any, blocked: Any, names: tuple[str, ...] | None = None) -> Arms:
+    """A checked context of which only some arms may be chosen, given by number or name."""
+    n = given.n_arms
+    chosen = range(n) if candidates is None else _numbers("candidates", candidates, n, names)
+    left = sorted(set(chosen).difference(_numbers("blocked", blocked, n, names)))
+    if not left:
+        raise InvalidInput(
+            f"no arm is left: candidates is {candidates!r:.80} and blocked is {blocked!r:.80}; "
+            "leave at least one"
+        )
+    places = np.array(left, dtype=np.int64)
+    features = given.features if given.per_arm else given.features[places]
+    return Arms(features, len(left), given.per_arm, places=places)
+
+
+def _numbers(what: str, given: Any, n: int, names: tuple[str, ...] | None) -> list[int]:
+    """Arms as numbers, each once."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InvalidInput(f"{what} is {given!r:.80}; give a list of arms, by number or name")
+    listed = []
+    for one in given.tolist() if isinstance(given, np.ndarray) else given:
+        if isinstance(one, str):
+            if names is None or one not in names:
+                known = "the arms have no names" if names is None else did_you_mean(one, names)
+                raise InvalidInput(f"{what} holds {one!r:.80}, which is no arm here; {known}")
+            number = names.index(one)
+        else:
+            whole = isinstance(one, (int, np.integer)) and not isinstance(one, bool)
+            if not whole or not 0 <= one < n:
+                raise InvalidInput(
+                    f"{what} holds {one!r:.80}; the arms of the context are 0 to {n - 1}, so give "
+                    "these, or names"
+                )
+            number = int(one)
+        if number in listed:
+            raise InvalidInput(f"{what} holds arm {one!r:.80} twice; give every arm once")
+        listed.append(number)
+    return listed
 
 
 def arms(context: Any, problem: Problem) -> Arms:

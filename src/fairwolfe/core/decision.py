@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import NoneType
 from typing import Any, NamedTuple
@@ -25,11 +26,13 @@ class Info(NamedTuple):
     reasons: what made the scores of a ranking, for `explain`
     estimate: (optimistic) of the reward vector, where it was asked for
     outlook: what live numbers need of the actions that were not chosen, where it was asked for
+    names: what arms or items are called, by number, where they have names
     """
 
     reasons: Any = None
     estimate: Any = None
     outlook: Any = None
+    names: Sequence[str] | None = None
 
 
 NOTHING = Info()
@@ -73,6 +76,20 @@ class Decision(Brief):
         """Its place among the decisions of the agent that made it; -1 where none did."""
         return self.place()[1]
 
+    @property
+    def name(self) -> str | None:
+        """What the arm is called; None for a ranking, without names, and read back from bytes."""
+        names = self.info.names
+        return None if names is None or isinstance(self.action, np.ndarray) else names[self.action]
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The keys of the items of a ranking, best slot first; None where `name` would be."""
+        names = self.info.names
+        if names is None or not isinstance(self.action, np.ndarray):
+            return None
+        return tuple(names[item] for item in self.action.tolist())
+
     def issued(self, id: str, t: int) -> Decision:
         """The same as an agent hands it out, under an id of its own."""
         return Decision(id, t, self.action, self.probability, self.evidence, self.info)
@@ -91,9 +108,11 @@ class Decision(Brief):
         arrays = _arrays(self.evidence)
         numbers = sum(array.size for array in arrays)
         held = f"<{count(len(arrays), 'array')}, {count(numbers, 'number')}>"
+        called = {} if self.name is None else {"name": short(repr(self.name))}
         return {
             "t": str(self.t),
             "action": listed,
+            **called,
             "probability": short(self.probability),
             "evidence": "None" if self.evidence is None else held,
         }
@@ -109,8 +128,8 @@ class Decision(Brief):
 
         `value` is what it is estimated to earn along the direction, `exploration` the bonus for
         what is not known yet; for items `fairness` is the bonus for exposure, and the sum of the
-        three is the score; their rank without fairness stands beside. Known where the decision was
-        made, and not part of its bytes.
+        three is the score; their rank without fairness stands beside. `name` is there where there
+        are names. Known where the decision was made, and not part of its bytes.
         """
         reasons = self.info.reasons
         if reasons is None:
@@ -119,7 +138,12 @@ class Decision(Brief):
                 "what made it, or it was made in another process"
             )
         rows: list[dict[str, Any]] = reasons.rows()
-        return rows
+        if not isinstance(self.action, np.ndarray):  # the number among all arms of the context
+            rows = [row | {"arm": self.action} if "arm" in row else row for row in rows]
+        names = self.names if self.name is None else (self.name,)
+        if names is None or len(names) != len(rows):
+            return rows
+        return [{"name": name, **row} for name, row in zip(names, rows, strict=True)]
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Decision:

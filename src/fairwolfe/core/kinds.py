@@ -134,11 +134,16 @@ class Kind(ABC):
     def hear(self, action: Any, reward: Any, **options: Any) -> Answer:
         """Feedback in the forms that people give it to `Agent.update`, checked.
 
-        options: what else was given, such as exposed. A reward out of its range is let through and
-        named in `outside`; one that is a million ranges away raises InvalidInput.
+        options: what else was given, such as exposed; `names` only says what items are called. A
+        reward out of its range is let through and named in `outside`; one that is a million ranges
+        away raises InvalidInput.
         """
+        options.pop("names", None)
         if options:
-            raise InvalidInput(f"{' and '.join(options)}: for rankings only; give the reward alone")
+            raise InvalidInput(
+                f"{' and '.join(options)}: not for decisions of kind {self.name!r}; give the "
+                "reward alone"
+            )
         answer, names = self.observe(action, reward), list(self.problem.rewards)
         low, high = self.problem.low, self.problem.high
         beyond = np.maximum(low - answer.reward, answer.reward - high) / (high - low)
@@ -204,6 +209,12 @@ class Kind(ABC):
     def allows(self, given: Any, action: Any) -> bool:
         """Whether an action may be chosen in a checked context."""
         return True
+
+    def numbered(self, given: Any, action: Any) -> Any:
+        """An action that was chosen in a checked context, as whoever gave the context numbers it;
+        also of actions in contexts that were read together.
+        """
+        return action
 
     # --- what f sees --------------------------------------------------------------------------
 

@@ -521,8 +521,8 @@ class HasItems(Protocol):
     def keep_items(self, state: Any, features: Any) -> Any:
         """The state that keeps the features of its items, so that contexts need not bring them."""
 
-    def add_items(self, state: Any, features: Matrix) -> Any:
-        """The state with more items, the last ids."""
+    def add_items(self, state: Any, features: Matrix, instead: IntVector = ...) -> Any:
+        """The state with more items, the last ids; `instead` of some, which are retired."""
 
     def retire_items(self, state: Any, ids: IntVector) -> Any:
         """The state in which these items are not shown any more, nor seen by f."""

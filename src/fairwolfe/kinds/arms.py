@@ -10,6 +10,7 @@ import numpy as np
 
 from fairwolfe.core import contexts
 from fairwolfe.core.arrays import Vector
+from fairwolfe.core.brief import short
 from fairwolfe.core.contexts import Arms as ArmsContext
 from fairwolfe.core.contexts import PerArm
 from fairwolfe.core.kinds import Answer, Answers, Kind, Stack
@@ -55,9 +56,12 @@ class Arms(Kind):
     # --- the gates ----------------------------------------------------------------------------
 
     def read(self, context: Any, **options: Any) -> contexts.Arms:
-        """A row of features for each arm, or a PerArm or Bilinear context."""
+        """A row of features for each arm, or a PerArm or Bilinear context.
+
+        options: `candidates` and `blocked`, numbers or names of arms; `names`, of all of them.
+        """
         if options:
-            raise InvalidInput("candidates, blocked and pinned are for rankings; leave them out")
+            return self._among(context, **options)
         if type(context) is contexts.Arms:
             return contexts.fitting(context, self.problem)
         if type(context) is np.ndarray and context.dtype == _FLOAT and context.flags.carray:
@@ -69,6 +73,34 @@ class Arms(Kind):
         given = contexts.arms(context, self.problem)
         return given._replace(norm=math.sqrt(largest_square_norm(given.features)))
 
+    def _among(
+        self,
+        context: Any,
+        candidates: Any = None,
+        blocked: Any = (),
+        pinned: Any = None,
+        names: tuple[str, ...] | None = None,
+    ) -> contexts.Arms:
+        """The context, with only some of its arms where that is asked for."""
+        if pinned is not None:
+            raise InvalidInput("pinned is for rankings; leave it out")
+        given = self.read(context)
+        whole = candidates is None and isinstance(blocked, tuple) and not blocked
+        if given.places is not None and not whole:
+            raise InvalidInput(
+                "the context has been read, and candidates and blocked cannot be added; give them "
+                "with the features themselves"
+            )
+        if names is not None and len(names) != given.n_arms:
+            raise InvalidInput(
+                f"the context has {given.n_arms} arms, and the agent was given names for "
+                f"{len(names)}; give a row for each, or name them by context: {{name: features}}"
+            )
+        if whole:
+            return given
+        some = contexts.among(given, candidates, blocked, names)
+        return some._replace(norm=math.sqrt(largest_square_norm(some.features)))
+
     def observe(self, action: Any, feedback: Any) -> Answer:
         """A reward vector in the order of the problem."""
         if type(feedback) is Answer and feedback.reward.shape == self.low.shape:
@@ -79,16 +111,19 @@ class Arms(Kind):
         return Answer(vector, vector)
 
     def hear(self, action: Any, reward: Any, **options: Any) -> Answer:
-        """A reward vector, or a mapping by name."""
+        """A reward vector, or a mapping by name. `missing`: a number for rewards that are None or
+        not there, which are refused otherwise.
+        """
+        missing = options.pop("missing", None) if options else None
         if options:
             raise InvalidInput("exposed and clicked are for rankings; give the reward vector")
         plain = type(reward) is np.ndarray and reward.dtype == _FLOAT and reward.flags.carray
         if plain and reward.shape == self.low.shape:
             vector: Vector = reward
         elif isinstance(reward, Mapping):
-            vector = self._vector(self.rewards.by_name(reward))
+            vector = self._vector(self.rewards.by_name(reward, missing))
         else:
-            vector = self._vector(reward)
+            vector = self._vector(self.rewards.in_order(reward, missing))
         place = place_in_box.call(vector, self.low, self.high)
         if place == INSIDE:
             return Answer(vector, vector)
@@ -126,15 +161,25 @@ class Arms(Kind):
 
     def stacked(self, given: list[Any]) -> Stack:
         stack = super().stacked(given)
+        some = any(one.places is not None for one in given)
         if len({(one.features.shape, one.per_arm) for one in given}) != 1:
             return stack
+        if some and given[0].per_arm:
+            return stack
         features = np.array([one.features for one in given])
-        return stack._replace(given=given[0]._replace(features=features, norm=stack.norm))
+        together = given[0]._replace(features=features, norm=stack.norm)
+        if some:
+            everything = np.arange(given[0].n_arms)
+            rows = [everything if one.places is None else one.places for one in given]
+            together = together._replace(places=np.array(rows))
+        return stack._replace(given=together)
 
     def single(self, stack: Stack, i: int) -> Any:
         if isinstance(stack.given, list):
             return stack.given[i]
-        return stack.given._replace(features=stack.given.features[i])
+        given = stack.given
+        places = None if given.places is None else given.places[i]
+        return given._replace(features=given.features[i], places=places)
 
     def hear_many(
         self, actions: Any, rewards: Any, options: Sequence[Mapping[str, Any]] = ()
@@ -165,6 +210,16 @@ class Arms(Kind):
         words = [answer.outside for answer in answers if answer.outside]
         matrix = np.array([answer.reward for answer in answers]).reshape(-1, self.low.size)
         return Answers(matrix, len(words), words[0] if words else "")
+
+    def numbered(self, given: contexts.Arms, action: Any) -> Any:
+        """The arm in the whole context, also of many: places is (rows, arms) then."""
+        if given.places is None:
+            return action
+        if given.places.ndim == 2:
+            return given.places[np.arange(len(action)), action]
+        if not self.allows(given, action):
+            raise InvalidInput(f"the policy chose {short(action, 80)}; {self.allowed}")
+        return given.places.item(action)
 
     allowed: ClassVar[str] = "return the number of an arm of the context, a whole number"
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, permutations
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 
@@ -119,7 +119,8 @@ class Ranking(Kind):
     def read(self, context: Any, **options: Any) -> Candidates:
         """A Bilinear context, a row of features for each item, or the user where items are kept.
 
-        options: `candidates` and `blocked`, ids; `pinned`, slot -> id.
+        options: `candidates` and `blocked`, ids; `pinned`, slot -> id; `names`, what items are
+        called in errors, by id.
         """
         if type(context) is Candidates:
             if options:
@@ -167,8 +168,16 @@ class Ranking(Kind):
     def hear(self, action: Any, reward: Any, **options: Any) -> Answer:
         """A Shown; or ids in `exposed` and `clicked`, and other rewards by name and item.
 
-        `exposed` must be given where it is observed.
+        `exposed` must be given where it is observed, and every reward of the problem, by name or
+        as `clicked`, unless nothing was exposed; within a reward, items that are not there earned
+        0. `names`: what the shown items are called, by slot. `missing`: 0.0 for what is None or
+        not there, which is refused otherwise.
         """
+        names, missing = options.pop("names", None), options.pop("missing", None)
+        if missing is not None and missing != 0.0:
+            raise InvalidInput(
+                f"missing is {missing!r:.80}; what nobody saw in a ranking counts as 0, so give 0."
+            )
         if type(reward) is Shown and not options:
             shown = Shown(
                 real_array("exposed of Shown(exposed, rewards), by slot,", reward.exposed),
@@ -178,7 +187,7 @@ class Ranking(Kind):
             items = self._items(action)
             if len(set(items.tolist())) < items.size:
                 refuse_twice(items)
-            shown = self._shown(items, reward, **options)
+            shown = self._shown(_Slots(items, names), reward, missing is not None, **options)
         given = arrays(shown, self.n_slots, self.n_rewards)
         far = any_outside.call(given.rewards, self.rewards.low, self.rewards.high)
         if far and all_finite(given.rewards):  # else the answer is refused
@@ -186,7 +195,7 @@ class Ranking(Kind):
         return self._answer(action, given, "")
 
     def _shown(
-        self, items: IntVector, reward: Any, exposed: Any = None, clicked: Any = None
+        self, slots: _Slots, reward: Any, fill: bool, exposed: Any = None, clicked: Any = None
     ) -> Shown:
         names = self.rewards.names
         if isinstance(reward, Mapping) and exposed is None and clicked is None:
@@ -200,11 +209,13 @@ class Ranking(Kind):
                 'or rewards by name and item such as {"minutes": {12: 3.5}}'
             )
         if self.exposure == "observed" and exposed is None:
-            raise InvalidInput(
-                "it is not said which items were exposed; give exposed=ids (none: []), or use a "
-                "policy with exposure='shown' or 'until_last_click'"
-            )
-        given = dict(reward or {})
+            if not fill:
+                raise InvalidInput(
+                    "it is not said which items were exposed; give exposed=ids (none: []), or use "
+                    "a policy with exposure='shown' or 'until_last_click'"
+                )
+            exposed = []
+        given = {name: earned for name, earned in (reward or {}).items() if earned is not None}
         if clicked is not None:
             name = "clicks" if "clicks" in names else names[0]
             if name in given or ("clicks" not in names and len(names) > 1):
@@ -212,24 +223,29 @@ class Ranking(Kind):
                     f"clicked is given, and so are rewards by name; give clicks once, and name "
                     f"the others: {', '.join(names)}"
                 )
-            given[name] = clicked if isinstance(clicked, Mapping) else id_list("clicked", clicked)
-        self.rewards.refuse_unknown(given)
-        listed = items.tolist()
-        slots = dict(zip(listed, range(len(listed)), strict=True))
-        coins, rewards = np.zeros(len(listed)), np.zeros((len(listed), len(names)))
+            given[name] = clicked
+            if not isinstance(clicked, Mapping):
+                given[name] = slots.numbers("clicked", clicked)
+        self.rewards.refuse_unknown(reward or ())
+        k = len(slots.items)
+        coins, rewards = np.zeros(k), np.zeros((k, len(names)))
         open_slots: list[int] = []
         earning: list[int] = []
         if exposed is not None:
-            open_slots = _slots(slots, id_list("exposed", exposed), "exposed")
+            open_slots = slots.places("exposed", slots.numbers("exposed", exposed))
             coins[open_slots] = 1.0
+        lacking = [name for name in names if name not in given]
+        # Where exposures are observed and there is none, nothing can have been earned.
+        if lacking and not fill and (self.exposure != "observed" or open_slots):
+            self.rewards.refuse_missing(lacking, " by item (clicks as clicked=ids, none: [])")
         for name, earned in given.items():
-            earning += _fill(rewards[:, names.index(name)], slots, name, earned)
+            earning += slots.fill(rewards[:, names.index(name)], name, earned, fill)
         if exposed is not None:
             for slot in sorted(set(earning).difference(open_slots)):
                 if rewards[slot].any():
                     raise InvalidInput(
-                        f"item {listed[slot]} earned something but is not among the exposed; only "
-                        "what was exposed can be clicked, so add it to exposed"
+                        f"item {slots.called[slot]!r} earned something but is not among the "
+                        "exposed; only what was exposed can be clicked, so add it to exposed"
                     )
         return Shown(coins, rewards)
 
@@ -442,35 +458,74 @@ def _shrunk(problem: Problem, n_items: int) -> Problem:
     return problem if n_items == problem.n_items else replace(problem, n_items=n_items)
 
 
-def _fill(column: Vector, slots: dict[int, int], name: str, earned: Any) -> list[int]:
-    """Rewards of one name: item -> number, or the items that earned 1; the slots of these."""
-    if not isinstance(earned, Mapping):
-        try:
-            ids = id_list(name, earned)
-        except InvalidInput as error:
-            item = next(iter(slots))
-            raise InvalidInput(
-                f"the reward {name!r} is {earned!r:.80}; a ranking needs {{item: number}}, "
-                f'such as {{"{name}": {{{item}: 3.0}}}}, or the ids of the items that earned 1'
-            ) from error
-        places = _slots(slots, ids, name)
-        column[places] = 1.0
-        return places
-    items = id_list(name, earned.keys())
-    places = _slots(slots, items, name)
-    for item, slot in zip(items, places, strict=True):
-        column[slot] = finite_number(f"the reward {name!r} of item {item}", earned[item])
-    return places
+class _Slots:
+    """The items of a ranking: in which slots they are, and what they are called there.
 
+    `items` are ids, `called` the keys by slot, or the ids where there are none.
+    """
 
-def _slots(slots: dict[int, int], listed: list[int], what: str) -> list[int]:
-    for item in listed:
-        if item not in slots:
+    def __init__(self, items: IntVector, names: tuple[str, ...] | None) -> None:
+        self.items: list[int] = items.tolist()
+        self.called: Sequence[int | str] = self.items if names is None else names
+        self._slots = dict(zip(self.items, range(len(self.items)), strict=True))
+        self._keys = {} if names is None else dict(zip(names, self.items, strict=True))
+
+    def numbers(self, what: str, given: Any) -> list[int]:
+        """Ids of items that are given by id or key: keys are those of the shown items."""
+        if not self._keys or isinstance(given, str) or not isinstance(given, Iterable):
+            return id_list(what, given)
+        listed = given.tolist() if isinstance(given, np.ndarray) else list(given)
+        for one in listed:
+            if isinstance(one, str) and one not in self._keys:
+                self._refuse(what, one)
+        return id_list(what, [self._keys[one] if isinstance(one, str) else one for one in listed])
+
+    def places(self, what: str, listed: list[int]) -> list[int]:
+        """The slots of items."""
+        for item in listed:
+            if item not in self._slots:
+                self._refuse(what, item)
+        places = [self._slots[item] for item in listed]
+        if len(set(places)) < len(places):
+            again = next(place for place in places if places.count(place) > 1)
             raise InvalidInput(
-                f"item {item} is said to be {what}, but was not shown; the ranking was "
-                f"{list(slots)}"
+                f"item {self.called[again]!r} is given twice in {what}; give it once"
             )
-    if len(set(listed)) < len(listed):
-        again = next(item for item in listed if listed.count(item) > 1)
-        raise InvalidInput(f"item {again} is given twice in {what}; give it once")
-    return [slots[item] for item in listed]
+        return places
+
+    def fill(self, column: Vector, name: str, earned: Any, zero: bool) -> list[int]:
+        """Rewards of one name: item -> number, or the items that earned 1; the slots of these.
+        zero: whether None is 0.
+        """
+        if not isinstance(earned, Mapping):
+            try:
+                ids = self.numbers(name, earned)
+            except InvalidInput as error:
+                if isinstance(earned, Iterable) and self._keys:
+                    raise
+                raise InvalidInput(
+                    f"the reward {name!r} is {earned!r:.80}; a ranking needs {{item: number}}, "
+                    f'such as {{"{name}": {{{self.called[0]!r}: 3.0}}}}, or the ids of the items '
+                    "that earned 1"
+                ) from error
+            places = self.places(name, ids)
+            column[places] = 1.0
+            return places
+        places = self.places(name, self.numbers(name, earned))
+        for slot, value in zip(places, earned.values(), strict=True):
+            if value is None and zero:
+                continue
+            number = f"the reward {name!r} of item {self.called[slot]!r}"
+            if value is None:
+                raise InvalidInput(
+                    f"{number} is None; give a number, or missing=0. to count 0 where none was "
+                    "given"
+                )
+            column[slot] = finite_number(number, value)
+        return places
+
+    def _refuse(self, what: str, item: int | str) -> NoReturn:
+        raise InvalidInput(
+            f"item {item!r:.80} is said to be {what}, but was not shown; the ranking was "
+            f"{list(self.called)}"
+        )

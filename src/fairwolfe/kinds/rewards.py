@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -24,17 +24,40 @@ class Rewards(NamedTuple):
     low: Vector
     high: Vector
 
-    def by_name(self, given: Mapping[str, Any]) -> list[Any]:
-        """The values of a mapping that holds every reward, in order."""
-        names = self.names
-        if len(given) != len(names) or any(name not in given for name in names):
-            self.refuse_unknown(given)
-            missing = ", ".join(name for name in names if name not in given)
-            raise InvalidInput(
-                f"the reward lacks {missing}; give all of {', '.join(names)}, 0 where there was "
-                "none"
+    def by_name(self, given: Mapping[str, Any], missing: float | None = None) -> list[Any]:
+        """The values of a mapping by name, in order, as `in_order` takes them."""
+        values = [given.get(name) for name in self.names]
+        if len(given) == len(values) and not any(value is None for value in values):
+            return values
+        self.refuse_unknown(given)
+        filled: list[Any] = self.in_order(values, missing)
+        return filled
+
+    def in_order(self, given: Any, missing: float | None = None) -> Any:
+        """Values in order, of which none is None: `missing` instead, if that is a number. None
+        itself stands for nothing but missing values.
+        """
+        if given is None:
+            given = [None] * len(self.names)
+        plain = isinstance(given, (list, tuple)) or (
+            isinstance(given, np.ndarray) and given.dtype == object and given.ndim == 1
+        )
+        if not plain or not any(value is None for value in given):
+            return given
+        if missing is not None:
+            return [missing if value is None else value for value in given]
+        if len(given) == len(self.names):
+            self.refuse_missing(
+                name for name, value in zip(self.names, given, strict=True) if value is None
             )
-        return [given[name] for name in names]
+        return given
+
+    def refuse_missing(self, lacking: Iterable[str], how: str = "") -> NoReturn:
+        """Raise InvalidInput for rewards that nobody gave."""
+        raise InvalidInput(
+            f"the reward lacks {', '.join(lacking)}; give all of {', '.join(self.names)}{how}, or "
+            "missing=0. to count 0 where none was given"
+        )
 
     def refuse_unknown(self, given: Iterable[str]) -> None:
         """Raise InvalidInput for the first name that is not a reward's."""

@@ -18,6 +18,7 @@ import numpy as np
 from fairwolfe.core.arrays import IntVector, Matrix, Vector
 from fairwolfe.core.batch import Batch
 from fairwolfe.core.brief import short
+from fairwolfe.core.catalogue import NONE
 from fairwolfe.core.decision import Choice, Decision, decided
 from fairwolfe.core.kinds import Kind, Stack, kind_of, require_kind
 from fairwolfe.core.problem import Problem, all_finite
@@ -556,9 +557,11 @@ class FrankWolfe:
         """The state that keeps the features of its items, so that contexts need not bring them."""
         return items.keep_items(self, state, features)
 
-    def add_items(self, state: State, features: Matrix) -> State:
-        """The state with more items, the last ids; features (new, q)."""
-        return items.add_items(self, state, features)
+    def add_items(self, state: State, features: Matrix, instead: IntVector = NONE) -> State:
+        """The state with more items, the last ids, `instead` of those that are retired with it;
+        features (new, q).
+        """
+        return items.add_items(self, state, features, instead)
 
     def retire_items(self, state: State, ids: IntVector) -> State:
         """The state in which these items are not shown any more, nor seen by f."""

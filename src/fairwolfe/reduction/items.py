@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairwolfe.core.arrays import IntVector, Matrix, Vector
-from fairwolfe.core.catalogue import Catalogue, find, item_features
+from fairwolfe.core.catalogue import NONE, Catalogue, find, item_features
 from fairwolfe.core.kinds import Kind, kind_of
 from fairwolfe.core.problem import Problem
 from fairwolfe.core.protocols import HoldsItems
@@ -26,11 +26,17 @@ if TYPE_CHECKING:
 __all__ = ["add_items", "keep_items", "resume", "retire_items"]
 
 
-def add_items(policy: FrankWolfe, state: State, features: Matrix) -> State:
-    """The state with more items, the last ids; features (new, q)."""
+def add_items(
+    policy: FrankWolfe, state: State, features: Matrix, instead: IntVector = NONE
+) -> State:
+    """The state with more items, the last ids, `instead` of those that are retired with it, at most
+    as many; features (new, q).
+    """
     ranking, base = _holding(state.plan.kind, state.plan.base)
     old, count = ranking.catalogue.total, len(features)
     longer = base.with_items(state.base, features)
+    if instead.size:
+        longer = base.without_items(longer, instead)
     plan = policy.plan(ranking.holding(base.catalogue(longer)))
 
     def grown(vector: Vector) -> Vector:
