@@ -287,16 +287,19 @@ def _absorb(
         turn_parameters(user, theta[0], turned)
         system, lower = np.empty((r, r)), np.empty((r, r))
         half, error = np.empty((r, q)), np.empty((r, n_rewards))
+        inner = np.empty((r, q))
         for k in range(r):
             for e in range(q):
                 half[k, e] = rows[k, e]
+            for b in range(q):
+                total = 0.0
+                for e in range(q):
+                    total = fma(metric[b, e], rows[k, e], total)
+                inner[k, b] = total
             for m in range(k + 1):
                 total = 1.0 if k == m else 0.0
                 for b in range(q):
-                    inner = 0.0
-                    for e in range(q):
-                        inner = fma(metric[b, e], rows[m, e], inner)
-                    total = fma(rows[k, b], inner, total)
+                    total = fma(rows[k, b], inner[m, b], total)
                 system[k, m] = total
             for i in range(n_rewards):
                 total = rewards[k, i]

@@ -222,26 +222,25 @@ def lean(
         answered += psi[count]
         if psi[count] == 0.0:
             unknown += phi[count] + phi[half + count]
-    for i in range(n):
-        at[i], over[i] = past * totals[i], past * clocks[i]
+    for i in range(n - n_linear):  # estimates as they were made; a mean is cut as its sum is
         weight = waiting[_HEAD + i]
-        total = waiting[_HEAD + n + i] + waiting[_HEAD + 2 * n + i]
-        away = waiting[_HEAD + 3 * n + i]
-        r = i - n + n_linear
-        if r >= 0:
-            weight -= unknown
-            for b in range(blocks):
-                if psi[b * (d + 1) + d] > 0.0:
-                    for j in range(d):
-                        place = b * (d + 1) + j
-                        total += theta[b, r, j] * (phi[place] + phi[half + place])
-                        away -= theta[b, r, j] * psi[place]
-            away = away / answered if answered > 0.0 else 0.0
-        elif blocks > 0:
-            away = 0.0
-        if weight > 0.0:
-            mean = total / weight + away
-            at[i] += weight * min(max(mean, ranges[0, i]), ranges[1, i])
+        away = 0.0 if blocks > 0 else waiting[_HEAD + 3 * n + i]
+        total = waiting[_HEAD + n + i] + waiting[_HEAD + 2 * n + i] + weight * away
+        at[i] = past * totals[i] + min(max(total, weight * ranges[0, i]), weight * ranges[1, i])
+        over[i] = past * clocks[i] + weight
+    for r in range(n_linear):
+        i = n - n_linear + r
+        weight, total, away = waiting[_HEAD + i] - unknown, 0.0, waiting[_HEAD + 3 * n + i]
+        for b in range(blocks):
+            if psi[b * (d + 1) + d] > 0.0:
+                for j in range(d):
+                    place = b * (d + 1) + j
+                    total += theta[b, r, j] * (phi[place] + phi[half + place])
+                    away -= theta[b, r, j] * psi[place]
+        at[i], over[i] = past * totals[i], past * clocks[i]
+        if weight > 0.0 and answered > 0.0:
+            total += weight * away / answered
+            at[i] += min(max(total, weight * ranges[0, i]), weight * ranges[1, i])
             over[i] += weight
 
 

@@ -37,7 +37,7 @@ from fairwolfe.core.streams import Numbered
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import Kernel
 from fairwolfe.kernels.settling import averages, settle
-from fairwolfe.kernels.waiting import expect_rows, withdraw
+from fairwolfe.kernels.waiting import OPEN, expect_rows, withdraw
 from fairwolfe.objectives import Concave, GiniWelfare, Linear
 from fairwolfe.objectives.leaves import Leaves
 from fairwolfe.reduction import batches, items
@@ -429,7 +429,8 @@ class FrankWolfe:
         expected of it, as far as `update` needs that: the reward vector, or exposures by slot.
         """
         plan = state.plan
-        place = self._place(state, decision) if plan.anticipates else None
+        waiting = plan.anticipates and state.waiting.item(OPEN) > 0.0
+        place = self._place(state, decision) if waiting else None
         if not plan.recalls:
             return (-1.0 if place is None else float(place)), _NOTHING
         slots = plan.kind.problem.n_slots
