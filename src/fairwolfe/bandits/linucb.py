@@ -45,7 +45,7 @@ def linucb(
     out: Vector,
     report: Vector,
 ) -> int:
-    """params: exploration (-1: pointwise), 2 ln(1/delta_1); R_i; sqrt(ridge) D_theta_i; lows; highs.
+    """params: exploration or -1 (pointwise), 2 ln(1/delta_1); R_i; sqrt(ridge) D_theta_i; ranges.
 
     direction (rewards,), theta (blocks, rewards, features), inverse (blocks, features, features),
     counters (5,), features (arms or 1, features), draws (0,), out (arms,),
@@ -92,7 +92,7 @@ def linucb_extended(
     out: Vector,
     report: Vector,
 ) -> int:
-    """params: exploration (-1: pointwise), 2 ln(1/delta_1), R, sqrt(ridge) D_theta; lows; highs.
+    """params: exploration or -1 (pointwise), 2 ln(1/delta_1), R, sqrt(ridge) D_theta; ranges.
 
     With e = rewards features: direction (rewards,), theta (1, 1, e), inverse (1, e, e),
     counters (5,), features (arms, features), draws (0,), out (arms,), report (1 or 1 + rewards,).

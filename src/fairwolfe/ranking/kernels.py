@@ -129,9 +129,7 @@ def rank(
     _estimate(estimates, user, items, theta, contracted, direction[n:], value, width)
     bonus, wide = _worth(user, items, theta, counters, direction[n:], params, width)
     own = params[_HEAD + 2 * n_rewards :]
-    call_rule(
-        rule, value, wide, bonus, direction[:n], exposed, shown, t, ranking.size, own, scores
-    )
+    call_rule(rule, value, wide, bonus, direction[:n], exposed, shown, t, ranking.size, own, scores)
     if pinned.size == 0:
         top_k(scores, ranking.size, ranking)
     else:
