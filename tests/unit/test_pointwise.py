@@ -43,8 +43,8 @@ def deviation(value: float, low: float, high: float, noise: float, width: float)
 
 
 def radius(n: int, learnt: int) -> float:
-    """Half of the root of ln(n^2 t)."""
-    return 0.5 * math.sqrt(math.log(n**2 * (learnt + 1)))
+    """Half of the root of twice the logarithm, for n parameters."""
+    return 0.5 * math.sqrt(math.log((1.0 + n * math.sqrt(learnt + 1)) ** 2))
 
 
 # --- the formula ----------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ def test_the_bonus_of_arms_by_hand(seed: int, noise: float | None) -> None:
                 deviation(mean, low, high, scale, width)
                 for mean, (low, high), scale in zip(means, RANGES.values(), scales, strict=True)
             ]
-            bonus = radius(6, t) * width * np.array(spreads)
+            bonus = radius(4, t) * width * np.array(spreads)
             scores[a] = g @ means + abs(g) @ bonus
             low, high = problem.low, problem.high
             better[a] = np.clip(np.clip(means, low, high) + np.sign(g) * bonus, low, high)
@@ -101,7 +101,7 @@ def test_the_bonus_of_an_extended_model_by_hand() -> None:
                 math.sqrt(x @ np.linalg.solve(design, x)),
                 x @ np.linalg.solve(design, moment),
             )
-            scores[a] = mean + radius(5, t) * width * deviation(mean, bottom, top, noise, width)
+            scores[a] = mean + radius(8, t) * width * deviation(mean, bottom, top, noise, width)
         assert choice.action == scores.argmax()
         reward = rng.uniform(ARMS.low, ARMS.high)
         x = np.outer(g, context[choice.action]).ravel()
@@ -134,7 +134,7 @@ def test_the_bonus_of_items_by_hand(seed: int) -> None:
             value[i] = g[5] * clicks + g[6] * minutes
             bonus[i] = abs(g[5]) * deviation(clicks, 0.0, 1.0, 0.5, width)
             bonus[i] += abs(g[6]) * deviation(minutes, -1.0, 3.0, 2.0, width)
-            bonus[i] *= radius(5, learnt) * width
+            bonus[i] *= radius(6, learnt) * width
         order = np.argsort(-(value + bonus + g[:5]))[:2]
         np.testing.assert_array_equal(choice.action, order)
         np.testing.assert_allclose(choice.info.reasons.exploration, bonus[order], rtol=1e-9)
@@ -158,7 +158,7 @@ def test_it_grows_with_the_width_and_never_ends() -> None:
         assert (bonus > 0.0).all()
         assert (np.diff(bonus) > 0.0).all()
     assert spread(0.5, 0.0, 1.0, 0.5, 0.01) == 0.5
-    assert pointwise_radius(2, 0.0) > 0.0
+    assert pointwise_radius(1, 0.0) > 0.0
 
 
 def test_the_cut_is_where_one_more_observation_would_bring_the_estimate() -> None:

@@ -69,7 +69,7 @@ def linucb(
         predict(theta, features, per_arm, arm, low, high, report[1:])
         for i in range(n):
             if pointwise:
-                alpha = pointwise_radius(out.size, counters[UPDATES])
+                alpha = pointwise_radius(theta.shape[0] * theta.shape[2], counters[UPDATES])
                 alpha *= spread(report[1 + i], low[i], high[i], noise[i], width[arm])
             else:
                 alpha = params[0] * radius(noise[i], prior[i], params[1], counters[LOG_DET])
@@ -122,9 +122,9 @@ class LinUCB(LinearBandit):
     with R = L D_K/2, delta_1 = delta/2 and D_theta of all parameters together. Costs (dD)^2 a
     round, and its bound is worse by about a factor D.
 
-    `exploration="pointwise"` replaces alpha_i by .5 sqrt(2 ln(K sqrt t)) sd_i(x), K arms, t - 1
-    observations, sd_i(x) the standard deviation that reward i can have at its estimate: a bonus for
-    one arm in one direction, without a guarantee. Live numbers keep the theory's.
+    `exploration="pointwise"` replaces alpha_i by .5 sqrt(2 ln(1 + d sqrt t)) sd_i(x), d parameters,
+    t - 1 observations, sd_i(x) the standard deviation that reward i can have at its estimate: a
+    bonus for one arm in one direction, without a guarantee. Live numbers keep the theory's.
 
     Deterministic: the probability of the arm is 1.
 

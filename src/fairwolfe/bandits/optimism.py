@@ -91,13 +91,15 @@ def add_bonus(
 
 @kernel
 def pointwise_radius(n: Any, learnt: Any) -> Any:
-    """.5 sqrt(2 ln(n sqrt t)), t = 1 + learnt: how many standard deviations are added.
+    """.5 sqrt(2 ln(1 + n sqrt t)), t = 1 + learnt: how many standard deviations are added.
 
-    n: arms or candidates; learnt: observations so far. A Gaussian exceeds sqrt(2 ln(n sqrt t))
-    standard deviations with a chance below 1/(n sqrt t): summed over arms and rounds that is
-    2 sqrt(T), the order of the regret. The half is measured, see docs/which-bandit.md.
+    n: parameters of a reward; learnt: observations so far. A Gaussian exceeds sqrt(2 ln(n sqrt t))
+    standard deviations with a chance below 1/(n sqrt t): summed over n parameters and T rounds that
+    is 2 sqrt(T), the order of the regret. Arms with a parameter each are n of them; the number of
+    arms or candidates itself would let a new one reorder the others. The half is measured, see
+    docs/which-bandit.md.
     """
-    return 0.5 * np.sqrt(2.0 * np.log(n * np.sqrt(learnt + 1.0)))
+    return 0.5 * np.sqrt(2.0 * np.log(1.0 + n * np.sqrt(learnt + 1.0)))
 
 
 @kernel
@@ -135,7 +137,7 @@ def add_pointwise_bonus(
     n = direction.size
     noise, low, high = params[2 : 2 + n], params[2 + 2 * n : 2 + 3 * n], params[2 + 3 * n :]
     estimates = np.empty(n)
-    wide = pointwise_radius(out.size, counters[UPDATES])
+    wide = pointwise_radius(theta.shape[0] * theta.shape[2], counters[UPDATES])
     widths(inverse, features, per_arm, width)
     for a in range(out.size):
         predict(theta, features, per_arm, a, low, high, estimates)
@@ -184,7 +186,7 @@ def add_extended_bonus(
         ends = direction[i] * params[4 + i], direction[i] * params[4 + n + i]
         bottom += min(ends[0], ends[1])
         top += max(ends[0], ends[1])
-    wide = pointwise_radius(out.size, counters[UPDATES])
+    wide = pointwise_radius(n * d, counters[UPDATES])
     for a in range(out.size):
         if top > bottom:
             out[a] += wide * spread(out[a], bottom, top, params[2], width[a]) * width[a]

@@ -217,7 +217,7 @@ def _worth(
         low, high, noise = params[ranges + r], params[ranges + n_rewards + r], params[_HEAD + r]
         for i in range(n):
             wide[i] += abs(weights[r]) * width[i] * spread(own[i], low, high, noise, width[i])
-    return pointwise_radius(n, counters[UPDATES]), wide
+    return pointwise_radius(theta.shape[2], counters[UPDATES]), wide
 
 
 LOOK = (
