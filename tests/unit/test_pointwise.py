@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import fairwolfe as fw
 from fairwolfe.bandits import LinUCB
-from fairwolfe.bandits.optimism import pointwise_radius, spread
+from fairwolfe.bandits.optimism import pointwise_bonus, pointwise_radius
 from fairwolfe.cli import commands
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.expressions import read
@@ -35,16 +35,18 @@ POLICIES = {
 }
 
 
-def deviation(value: float, low: float, high: float, noise: float, width: float) -> float:
-    """The root of (high - v)(v - low), the bound of Bhatia and Davis, v kept off the ends."""
-    away = (high - low) * min(width**2 / (1.0 + width**2), 0.5)
+def bonus_of(value: float, ends: tuple[float, float], noise: float, width: float, t: Any) -> float:
+    """By the root of (high - v)(v - low), the bound of Bhatia and Davis, v kept off the ends.
+
+    t: parameters and observations.
+    """
+    low, high = ends
+    reach = (high - low) / (1.0 + width**-2)
+    away = min(reach, (high - low) / 2.0)
     inside = float(np.clip(value, low + away, high - away))
-    return min(math.sqrt((high - inside) * (inside - low)), noise)
-
-
-def radius(n: int, learnt: int) -> float:
-    """Half of the root of twice the logarithm, for n parameters."""
-    return 0.5 * math.sqrt(math.log((1.0 + n * math.sqrt(learnt + 1)) ** 2))
+    deviation = min(math.sqrt((high - inside) * (inside - low)), noise)
+    radius = 0.5 * math.sqrt(math.log((1.0 + t[0] * math.sqrt(t[1] + 1)) ** 2))
+    return radius * width * deviation + reach
 
 
 # --- the formula ----------------------------------------------------------------------------------
@@ -65,11 +67,8 @@ def test_the_bonus_of_arms_by_hand(seed: int, noise: float | None) -> None:
         scores, better = np.empty(6), np.empty((6, 2))
         for a, x in enumerate(context):
             width, means = math.sqrt(x @ inverse @ x), theta @ x
-            spreads = [
-                deviation(mean, low, high, scale, width)
-                for mean, (low, high), scale in zip(means, RANGES.values(), scales, strict=True)
-            ]
-            bonus = radius(4, t) * width * np.array(spreads)
+            parts = zip(means, RANGES.values(), scales, strict=True)
+            bonus = np.array([bonus_of(*part, width, (4, t)) for part in parts])
             scores[a] = g @ means + abs(g) @ bonus
             low, high = problem.low, problem.high
             better[a] = np.clip(np.clip(means, low, high) + np.sign(g) * bonus, low, high)
@@ -101,7 +100,7 @@ def test_the_bonus_of_an_extended_model_by_hand() -> None:
                 math.sqrt(x @ np.linalg.solve(design, x)),
                 x @ np.linalg.solve(design, moment),
             )
-            scores[a] = mean + radius(8, t) * width * deviation(mean, bottom, top, noise, width)
+            scores[a] = mean + bonus_of(mean, (bottom, top), noise, width, (8, t))
         assert choice.action == scores.argmax()
         reward = rng.uniform(ARMS.low, ARMS.high)
         x = np.outer(g, context[choice.action]).ravel()
@@ -132,9 +131,9 @@ def test_the_bonus_of_items_by_hand(seed: int) -> None:
             width = math.sqrt(x @ np.linalg.solve(design, x))
             clicks, minutes = moment @ np.linalg.solve(design, x)
             value[i] = g[5] * clicks + g[6] * minutes
-            bonus[i] = abs(g[5]) * deviation(clicks, 0.0, 1.0, 0.5, width)
-            bonus[i] += abs(g[6]) * deviation(minutes, -1.0, 3.0, 2.0, width)
-            bonus[i] *= radius(6, learnt) * width
+            t = (6, learnt)
+            bonus[i] = abs(g[5]) * bonus_of(clicks, (0.0, 1.0), 0.5, width, t)
+            bonus[i] += abs(g[6]) * bonus_of(minutes, (-1.0, 3.0), 2.0, width, t)
         order = np.argsort(-(value + bonus + g[:5]))[:2]
         np.testing.assert_array_equal(choice.action, order)
         np.testing.assert_allclose(choice.info.reasons.exploration, bonus[order], rtol=1e-9)
@@ -153,11 +152,10 @@ def test_it_grows_with_the_width_and_never_ends() -> None:
     """At both ends, beyond them and between, for widths from 1e-6 to 1e6."""
     widths = np.logspace(-6, 6, 200)
     for value in (-1e300, -5.0, 0.0, 1e-12, 0.3, 0.5, 1.0, 7.0, 1e300):
-        bonus = np.array([w * spread(value, 0.0, 1.0, 0.5, w) for w in widths])
+        bonus = np.array([pointwise_bonus(value, 0.0, 1.0, 0.5, w, 1.0) for w in widths])
         assert np.isfinite(bonus).all()
         assert (bonus > 0.0).all()
         assert (np.diff(bonus) > 0.0).all()
-    assert spread(0.5, 0.0, 1.0, 0.5, 0.01) == 0.5
     assert pointwise_radius(1, 0.0) > 0.0
 
 
@@ -166,7 +164,8 @@ def test_the_cut_is_where_one_more_observation_would_bring_the_estimate() -> Non
     design, moment = 1.0 + 10.0, 0.0
     width = math.sqrt(1.0 / design)
     p = (moment + 1.0) / (design + 1.0)
-    assert spread(0.0, 0.0, 1.0, 0.5, width) == pytest.approx(math.sqrt(p * (1.0 - p)))
+    expected = 2.0 * width * math.sqrt(p * (1.0 - p)) + p
+    assert pointwise_bonus(0.0, 0.0, 1.0, 0.5, width, 2.0) == pytest.approx(expected)
 
 
 # --- both loops, and every policy -----------------------------------------------------------------

@@ -16,9 +16,9 @@ from fairwolfe.bandits.optimism import (
     add_extended_bonus,
     add_pointwise_bonus,
     exploration_number,
+    pointwise_bonus,
     pointwise_radius,
     shared_doubt,
-    spread,
 )
 from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.problem import Problem
@@ -69,12 +69,12 @@ def linucb(
         predict(theta, features, per_arm, arm, low, high, report[1:])
         for i in range(n):
             if pointwise:
-                alpha = pointwise_radius(theta.shape[0] * theta.shape[2], counters[UPDATES])
-                alpha *= spread(report[1 + i], low[i], high[i], noise[i], width[arm])
+                wide = pointwise_radius(theta.shape[0] * theta.shape[2], counters[UPDATES])
+                bonus = pointwise_bonus(report[1 + i], low[i], high[i], noise[i], width[arm], wide)
             else:
-                alpha = params[0] * radius(noise[i], prior[i], params[1], counters[LOG_DET])
-            alpha *= width[arm]
-            better = report[1 + i] + (alpha if direction[i] >= 0.0 else -alpha)
+                bonus = params[0] * radius(noise[i], prior[i], params[1], counters[LOG_DET])
+                bonus *= width[arm]
+            better = report[1 + i] + (bonus if direction[i] >= 0.0 else -bonus)
             report[1 + i] = min(max(better, low[i]), high[i])
     return arm
 
@@ -122,9 +122,10 @@ class LinUCB(LinearBandit):
     with R = L D_K/2, delta_1 = delta/2 and D_theta of all parameters together. Costs (dD)^2 a
     round, and its bound is worse by about a factor D.
 
-    `exploration="pointwise"` replaces alpha_i by .5 sqrt(2 ln(1 + d sqrt t)) sd_i(x), d parameters,
-    t - 1 observations, sd_i(x) the standard deviation that reward i can have at its estimate: a
-    bonus for one arm in one direction, without a guarantee. Live numbers keep the theory's.
+    `exploration="pointwise"`: the bonus of reward i is .5 sqrt(2 ln(1 + d sqrt t)) sd_i w
+    + (high_i - low_i) w^2/(1 + w^2), w = |x|_{V^-1}, d parameters, t - 1 observations, sd_i the
+    standard deviation that the reward can have at its estimate. It is for one arm in one direction,
+    without a guarantee; live numbers keep the theory's.
 
     Deterministic: the probability of the arm is 1.
 

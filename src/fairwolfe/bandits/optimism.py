@@ -26,9 +26,9 @@ __all__ = [
     "extended_outlook",
     "optimistic_outlook",
     "outlook",
+    "pointwise_bonus",
     "pointwise_radius",
     "shared_doubt",
-    "spread",
 ]
 
 Exploration = float | Literal["pointwise"]
@@ -103,17 +103,19 @@ def pointwise_radius(n: Any, learnt: Any) -> Any:
 
 
 @kernel
-def spread(value: Any, low: Any, high: Any, noise: Any, width: Any) -> Any:
-    """The standard deviation of a reward with mean `value`: (high - low) sqrt(p (1 - p)), the most
-    that it can be in its range (Bhatia and Davis), and at most `noise`.
+def pointwise_bonus(value: Any, low: Any, high: Any, noise: Any, width: Any, radius: Any) -> Any:
+    """radius w sd + h (high - low), h = w^2/(1 + w^2), w the width: Bernstein's two terms.
 
-    p is the place of the value in the range, kept h = w^2/(1 + w^2) away from both ends, w the
-    width: an estimate of 0 becomes h by one more observation of 1 there. So what looks certain
-    after a few observations is still explored, and the bonus grows with the width.
+    sd is the standard deviation of a reward with mean `value`: (high - low) sqrt(p (1 - p)), the
+    most that it can be in its range (Bhatia and Davis), and at most `noise`. p is the place of the
+    value in the range, kept h away from both ends: h is how far one more observation there moves an
+    estimate of 0 if it is 1. The second term is that too: what was hardly seen is not known to be
+    as small as a ridge regression makes it. So the bonus is positive and grows with the width.
     """
-    size, least = high - low, min(width * width / (1.0 + width * width), 0.5)
+    size, reach = high - low, width * width / (1.0 + width * width)
+    least = min(reach, 0.5)
     p = min(max((value - low) / size, least), 1.0 - least)
-    return min(size * np.sqrt(p * (1.0 - p)), noise)
+    return radius * width * min(size * np.sqrt(p * (1.0 - p)), noise) + reach * size
 
 
 @kernel
@@ -128,8 +130,8 @@ def add_pointwise_bonus(
     out: Vector,
     width: Vector,
 ) -> None:
-    """out[a] += radius (sum_i |g_i| spread_ia) width[a], width[a] = |x_a|_{V^-1}: no union over
-    directions, and what a reward can vary at its estimate.
+    """out[a] += sum_i |g_i| pointwise_bonus_ia, width[a] = |x_a|_{V^-1}: no union over directions,
+    and what a reward can vary at its estimate.
 
     direction (rewards,), theta (blocks, rewards, features), inverse (blocks, features, features),
     counters (5,), features (arms or 1, features), params: of `linucb`, out, width (arms,).
@@ -143,8 +145,9 @@ def add_pointwise_bonus(
         predict(theta, features, per_arm, a, low, high, estimates)
         total = 0.0
         for i in range(n):
-            total += abs(direction[i]) * spread(estimates[i], low[i], high[i], noise[i], width[a])
-        out[a] += wide * total * width[a]
+            bonus = pointwise_bonus(estimates[i], low[i], high[i], noise[i], width[a], wide)
+            total += abs(direction[i]) * bonus
+        out[a] += total
 
 
 @kernel
@@ -189,7 +192,7 @@ def add_extended_bonus(
     wide = pointwise_radius(n * d, counters[UPDATES])
     for a in range(out.size):
         if top > bottom:
-            out[a] += wide * spread(out[a], bottom, top, params[2], width[a]) * width[a]
+            out[a] += pointwise_bonus(out[a], bottom, top, params[2], width[a], wide)
 
 
 LOOK = (

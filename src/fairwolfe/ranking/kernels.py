@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairwolfe.bandits.optimism import pointwise_radius, spread
+from fairwolfe.bandits.optimism import pointwise_bonus, pointwise_radius
 from fairwolfe.core.arrays import Cube, IntCube, IntMatrix, IntVector, Matrix, Vector
 from fairwolfe.kernels.bilinear import (
     call_absorb,
@@ -64,7 +64,7 @@ RANK = (
 )
 """(value, width, bonus, direction, exposed, shown, t, slots, params, scores out), all but the
 numbers of the length of the candidates: estimates, confidence widths and what to multiply these by
-(pointwise: widths times standard deviations, and the radius),
+(pointwise: bonuses, and 1),
 the direction of the items, how often each was exposed and shown in the t rankings so far."""
 
 call_rule = function_at(RANK)
@@ -195,8 +195,8 @@ def _worth(
     params: Vector,
     width: Vector,
 ) -> tuple[float, Vector]:
-    """What widths are worth, and the widths; where pointwise, the radius, and the widths times
-    sum_r |g_r| spread_r of each item.
+    """What widths are worth, and the widths; where pointwise, 1, and sum_r |g_r| bonus_r of each
+    item.
 
     user (p,), items (q, candidates), theta (1, rewards, d), counters (5,), weights (rewards,),
     width (candidates,). params: as in `rank`.
@@ -207,7 +207,8 @@ def _worth(
     turned = np.empty((n_rewards, items.shape[0]))
     turn_parameters(user, theta[0], turned)
     ranges = params.size - 2 * n_rewards
-    wide, own = np.zeros(n), np.empty(n)
+    bonuses, own = np.zeros(n), np.empty(n)
+    wide = pointwise_radius(theta.shape[2], counters[UPDATES])
     for r in range(n_rewards):
         for i in range(n):
             own[i] = 0.0
@@ -216,8 +217,9 @@ def _worth(
                 own[i] = fma(turned[r, e], items[e, i], own[i])
         low, high, noise = params[ranges + r], params[ranges + n_rewards + r], params[_HEAD + r]
         for i in range(n):
-            wide[i] += abs(weights[r]) * width[i] * spread(own[i], low, high, noise, width[i])
-    return pointwise_radius(theta.shape[2], counters[UPDATES]), wide
+            bonus = pointwise_bonus(own[i], low, high, noise, width[i], wide)
+            bonuses[i] += abs(weights[r]) * bonus
+    return 1.0, bonuses
 
 
 LOOK = (

@@ -237,9 +237,8 @@ class Settings:
 
     Parameters
     ----------
-    exploration: multiplies the confidence widths, 1 = theory; or "pointwise", which replaces
-        alpha_r by .5 sqrt(2 ln(1 + d sqrt t)) sd_r(x), d parameters, t - 1 observations, sd_r(x)
-        the standard deviation that reward r of an item can have at its estimate: no guarantee
+    exploration: multiplies the confidence widths, 1 = theory; or "pointwise", a bonus by what a
+        reward can vary at its estimate, as in `LinUCB`, without a guarantee
     ridge: penalty of the regression, > 0 (the theorem asks for feature_norm^2 n_slots)
     delta: the confidence level delta' of the theorem
     exposure: which items count as exposed: "observed", as the feedback says; "shown", all of the
