@@ -391,7 +391,7 @@ def worst_ratios(world: str, base: LinUCB) -> Vector:
             worst[seed] = max(worst[seed], (distance / radii(run)).max())
         assert run.state.t == ROUNDS
         log_det = np.linalg.slogdet(oracle.gram[0])[1] - truth.shape[1] * math.log(base.ridge)
-        alpha = base.exploration * by_hand(world, base, log_det)
+        alpha = float(base.exploration) * by_hand(world, base, log_det)
         np.testing.assert_allclose(radii(run), alpha, rtol=1e-9)
     return worst
 

@@ -366,7 +366,9 @@ RUNS, ROUNDS, LOOK = 200, 300, 20
 def alpha(base: LinUCBRank, truth: Vector, log_det: float) -> float:
     """The confidence radius, by hand."""
     root = math.sqrt(2.0 * math.log(3.0 / base.delta) + log_det)
-    return base.exploration * (0.5 * root + math.sqrt(base.ridge) * float(np.linalg.norm(truth)))
+    return float(base.exploration) * (
+        0.5 * root + math.sqrt(base.ridge) * float(np.linalg.norm(truth))
+    )
 
 
 def radius(run: CompiledRankings) -> float:

@@ -10,12 +10,21 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from fairwolfe.bandits.choosing import CHOOSE, BanditState, LinearBandit
-from fairwolfe.bandits.optimism import add_bonus, add_extended_bonus, shared_doubt
+from fairwolfe.bandits.optimism import (
+    Exploration,
+    add_bonus,
+    add_extended_bonus,
+    add_pointwise_bonus,
+    exploration_number,
+    pointwise_bonus,
+    pointwise_radius,
+    shared_doubt,
+)
 from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
 from fairwolfe.kernels.compile import Kernel, kernel
-from fairwolfe.kernels.linalg import LOG_DET, predict, scores
+from fairwolfe.kernels.linalg import LOG_DET, UPDATES, predict, scores
 from fairwolfe.kernels.selection import argmax
 from fairwolfe.oracles import LinearOracle, Ridge
 from fairwolfe.oracles.linear_state import parameter_norms, radius
@@ -36,7 +45,7 @@ def linucb(
     out: Vector,
     report: Vector,
 ) -> int:
-    """params: exploration, 2 ln(1/delta_1); R_i; sqrt(ridge) D_theta_i; lows; highs.
+    """params: exploration or -1 (pointwise), 2 ln(1/delta_1); R_i; sqrt(ridge) D_theta_i; ranges.
 
     direction (rewards,), theta (blocks, rewards, features), inverse (blocks, features, features),
     counters (5,), features (arms or 1, features), draws (0,), out (arms,),
@@ -45,7 +54,13 @@ def linucb(
     n = direction.size
     width = np.empty(out.size)
     scores(direction, theta, features, per_arm, out)
-    add_bonus(direction, inverse, counters, features, per_arm, params, out, width)
+    pointwise = params[0] < 0.0
+    if pointwise:
+        add_pointwise_bonus(
+            direction, theta, inverse, counters, features, per_arm, params, out, width
+        )
+    else:
+        add_bonus(direction, inverse, counters, features, per_arm, params, out, width)
     arm = argmax(out)
     report[0] = 1.0
     if report.size > 1:
@@ -53,9 +68,13 @@ def linucb(
         low, high = params[2 + 2 * n : 2 + 3 * n], params[2 + 3 * n : 2 + 4 * n]
         predict(theta, features, per_arm, arm, low, high, report[1:])
         for i in range(n):
-            alpha = params[0] * radius(noise[i], prior[i], params[1], counters[LOG_DET])
-            alpha *= width[arm]
-            better = report[1 + i] + (alpha if direction[i] >= 0.0 else -alpha)
+            if pointwise:
+                wide = pointwise_radius(theta.shape[0] * theta.shape[2], counters[UPDATES])
+                bonus = pointwise_bonus(report[1 + i], low[i], high[i], noise[i], width[arm], wide)
+            else:
+                bonus = params[0] * radius(noise[i], prior[i], params[1], counters[LOG_DET])
+                bonus *= width[arm]
+            better = report[1 + i] + (bonus if direction[i] >= 0.0 else -bonus)
             report[1 + i] = min(max(better, low[i]), high[i])
     return arm
 
@@ -73,7 +92,7 @@ def linucb_extended(
     out: Vector,
     report: Vector,
 ) -> int:
-    """params: exploration, 2 ln(1/delta_1), R, sqrt(ridge) D_theta; lows; highs.
+    """params: exploration or -1 (pointwise), 2 ln(1/delta_1), R, sqrt(ridge) D_theta; ranges.
 
     With e = rewards features: direction (rewards,), theta (1, 1, e), inverse (1, e, e),
     counters (5,), features (arms, features), draws (0,), out (arms,), report (1 or 1 + rewards,).
@@ -103,11 +122,17 @@ class LinUCB(LinearBandit):
     with R = L D_K/2, delta_1 = delta/2 and D_theta of all parameters together. Costs (dD)^2 a
     round, and its bound is worse by about a factor D.
 
+    `exploration="pointwise"`: the bonus of reward i is .5 sqrt(2 ln(1 + d sqrt t)) sd_i w
+    + (high_i - low_i) w^2/(1 + w^2), w = |x|_{V^-1}, d parameters, t - 1 observations, sd_i the
+    standard deviation that the reward can have at its estimate. It is for one arm in one direction,
+    without a guarantee; live numbers keep the theory's.
+
     Deterministic: the probability of the arm is 1.
 
     Parameters
     ----------
-    exploration: multiplies the bonus, 1 = theory (the paper's epsilon is its square)
+    exploration: multiplies the bonus, 1 = theory (the paper's epsilon is its square); or
+        "pointwise"
     ridge: penalty of the regression, > 0
     delta: the confidence level delta' of the theorem, in (0, 1)
     model: "shared" or "extended"
@@ -122,15 +147,14 @@ class LinUCB(LinearBandit):
     0
     """
 
-    exploration: float = 1.0
+    exploration: Exploration = 1.0
     ridge: float = 1.0
     delta: float = 0.05
     model: Literal["shared", "extended"] = "shared"
     lipschitz: float | None = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.exploration) and self.exploration >= 0.0):
-            raise InvalidInput(f"exploration is {self.exploration!r}; give a number of at least 0")
+        exploration_number(self.exploration)
         if not 0.0 < self.delta < 1.0:
             raise InvalidInput(f"delta is {self.delta!r}; give a number between 0 and 1")
         if self.model not in ("shared", "extended"):
@@ -171,7 +195,8 @@ class LinUCB(LinearBandit):
         return BanditState(problem, self.rule_params(problem), ridge.allocate(1, 1, size))
 
     def rule_params(self, problem: Problem) -> Vector:
-        return np.concatenate([self._params(problem, self.exploration), problem.low, problem.high])
+        params = self._params(problem, exploration_number(self.exploration))
+        return np.concatenate([params, problem.low, problem.high])
 
     def doubt(self, problem: Problem) -> Vector:
         """The params of the rule with the whole bonus, whatever the exploration."""
@@ -198,4 +223,6 @@ class LinUCB(LinearBandit):
     def examples(cls) -> tuple[Self, ...]:
         """Instances for the conformance checks."""
         extended: Any = {"model": "extended", "lipschitz": 1.0}
-        return cls(), cls(exploration=0.1, ridge=0.1), cls(**extended)
+        pointwise: Any = {"exploration": "pointwise"}
+        few = cls(), cls(exploration=0.1, ridge=0.1), cls(**extended)
+        return *few, cls(**pointwise), cls(**extended, **pointwise)

@@ -3,26 +3,53 @@
 from __future__ import annotations
 
 import math
+from typing import Any, Literal
 
 import numpy as np
 
 from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.problem import Problem
+from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import fma, function_at, kernel
-from fairwolfe.kernels.linalg import LOG_DET, combine_rows, scores, widths
+from fairwolfe.kernels.linalg import LOG_DET, UPDATES, combine_rows, predict, scores, widths
 from fairwolfe.kernels.selection import argmax
 from fairwolfe.oracles.linear_state import noise_scales, parameter_norms, radius
 
 __all__ = [
     "LOOK",
+    "Exploration",
     "add_bonus",
     "add_extended_bonus",
+    "add_pointwise_bonus",
     "call_look",
+    "exploration_number",
     "extended_outlook",
     "optimistic_outlook",
     "outlook",
+    "pointwise_bonus",
+    "pointwise_radius",
     "shared_doubt",
 ]
+
+Exploration = float | Literal["pointwise"]
+"""How much of the theory's bonus is added, or the name of the bonus that replaces it."""
+
+_POINTWISE = -1.0  # in the place of the exploration in params, where numbers are 0 or more
+
+
+def exploration_number(exploration: Any) -> float:
+    """What params have for an exploration: itself, or -1 for "pointwise"."""
+    if isinstance(exploration, str) and exploration == "pointwise":
+        return _POINTWISE
+    try:
+        number = float("nan" if isinstance(exploration, str) else exploration)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not (math.isfinite(number) and number >= 0.0):
+        raise InvalidInput(
+            f"exploration is {exploration!r:.80}; give a number of at least 0, or 'pointwise'"
+        )
+    return number
 
 
 def shared_doubt(problem: Problem, ridge: float, delta: float, exploration: float = 1.0) -> Vector:
@@ -63,6 +90,67 @@ def add_bonus(
 
 
 @kernel
+def pointwise_radius(n: Any, learnt: Any) -> Any:
+    """.5 sqrt(2 ln(1 + n sqrt t)), t = 1 + learnt: how many standard deviations are added.
+
+    n: parameters of a reward; learnt: observations so far. A Gaussian exceeds sqrt(2 ln(n sqrt t))
+    standard deviations with a chance below 1/(n sqrt t): summed over n parameters and T rounds that
+    is 2 sqrt(T), the order of the regret. Arms with a parameter each are n of them; the number of
+    arms or candidates itself would let a new one reorder the others. The half is measured, see
+    docs/which-bandit.md.
+    """
+    return 0.5 * np.sqrt(2.0 * np.log(1.0 + n * np.sqrt(learnt + 1.0)))
+
+
+@kernel
+def pointwise_bonus(value: Any, low: Any, high: Any, noise: Any, width: Any, radius: Any) -> Any:
+    """radius w sd + h (high - low), h = w^2/(1 + w^2), w the width: Bernstein's two terms.
+
+    sd is the standard deviation of a reward with mean `value`: (high - low) sqrt(p (1 - p)), the
+    most that it can be in its range (Bhatia and Davis), and at most `noise`. p is the place of the
+    value in the range, kept h away from both ends: h is how far one more observation there moves an
+    estimate of 0 if it is 1. The second term is that too: what was hardly seen is not known to be
+    as small as a ridge regression makes it. So the bonus is positive and grows with the width.
+    """
+    size, reach = high - low, width * width / (1.0 + width * width)
+    least = min(reach, 0.5)
+    p = min(max((value - low) / size, least), 1.0 - least)
+    return radius * width * min(size * np.sqrt(p * (1.0 - p)), noise) + reach * size
+
+
+@kernel
+def add_pointwise_bonus(
+    direction: Vector,
+    theta: Cube,
+    inverse: Cube,
+    counters: Vector,
+    features: Matrix,
+    per_arm: bool,
+    params: Vector,
+    out: Vector,
+    width: Vector,
+) -> None:
+    """out[a] += sum_i |g_i| pointwise_bonus_ia, width[a] = |x_a|_{V^-1}: no union over directions,
+    and what a reward can vary at its estimate.
+
+    direction (rewards,), theta (blocks, rewards, features), inverse (blocks, features, features),
+    counters (5,), features (arms or 1, features), params: of `linucb`, out, width (arms,).
+    """
+    n = direction.size
+    noise, low, high = params[2 : 2 + n], params[2 + 2 * n : 2 + 3 * n], params[2 + 3 * n :]
+    estimates = np.empty(n)
+    wide = pointwise_radius(theta.shape[0] * theta.shape[2], counters[UPDATES])
+    widths(inverse, features, per_arm, width)
+    for a in range(out.size):
+        predict(theta, features, per_arm, a, low, high, estimates)
+        total = 0.0
+        for i in range(n):
+            bonus = pointwise_bonus(estimates[i], low[i], high[i], noise[i], width[a], wide)
+            total += abs(direction[i]) * bonus
+        out[a] += total
+
+
+@kernel
 def add_extended_bonus(
     direction: Vector,
     inverse: Cube,
@@ -71,13 +159,13 @@ def add_extended_bonus(
     params: Vector,
     out: Vector,
 ) -> None:
-    """The same on g (x) x; params: exploration, 2 ln(1/delta_1), R, sqrt(ridge) D_theta.
+    """The same on g (x) x; params: of `linucb_extended`, its ranges only where pointwise.
 
     |g (x) x| in the norm of V^-1 is |x| in that of M = (g (x) I)' V^-1 (g (x) I): one contraction
     to d x d a round, then the widths cost K d^2.
 
     With e = rewards features: direction (rewards,), inverse (1, e, e), counters (5,),
-    features (arms, features), params (4 or more,), out (arms,).
+    features (arms, features), params (4 or more,), out (arms,): estimates, then with the bonus.
     """
     n, d = direction.size, features.shape[1]
     contracted = np.empty((1, d, d))
@@ -91,9 +179,20 @@ def add_extended_bonus(
                 contracted[0, j, k] = fma(direction[i], rows[j, i * d + k], contracted[0, j, k])
     width = np.empty(out.size)
     widths(contracted, features, False, width)
-    bonus = params[0] * radius(params[2], params[3], params[1], counters[LOG_DET])
+    if params[0] >= 0.0:
+        bonus = params[0] * radius(params[2], params[3], params[1], counters[LOG_DET])
+        for a in range(out.size):
+            out[a] += bonus * width[a]
+        return
+    bottom, top = 0.0, 0.0  # of <g, r>
+    for i in range(n):
+        ends = direction[i] * params[4 + i], direction[i] * params[4 + n + i]
+        bottom += min(ends[0], ends[1])
+        top += max(ends[0], ends[1])
+    wide = pointwise_radius(n * d, counters[UPDATES])
     for a in range(out.size):
-        out[a] += bonus * width[a]
+        if top > bottom:
+            out[a] += pointwise_bonus(out[a], bottom, top, params[2], width[a], wide)
 
 
 LOOK = (

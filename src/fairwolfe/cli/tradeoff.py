@@ -34,6 +34,13 @@ def _numbers(ctx: click.Context, option: click.Parameter, text: str | None) -> l
         ) from error
 
 
+def _exploration(ctx: click.Context, option: click.Parameter, text: str) -> Any:
+    try:
+        return float(text)
+    except ValueError:
+        return text  # a name, which the policies judge
+
+
 @click.command(epilog="Example: fairwolfe tradeoff plays.csv --betas 0,0.1,0.3,1 --out pictures")
 @click.argument("world")
 @click.option("--objective", default="gini", show_default=True, help="Of the items' exposures.")
@@ -46,7 +53,14 @@ def _numbers(ctx: click.Context, option: click.Parameter, text: str | None) -> l
 )
 @click.option("--horizon", type=click.IntRange(1), default=100_000, show_default=True)
 @click.option("--seeds", type=click.IntRange(1), default=3, show_default=True)
-@click.option("--exploration", type=float, default=0.1, show_default=True)
+@click.option(
+    "--exploration",
+    callback=_exploration,
+    metavar="NUMBER|pointwise",
+    default="0.1",
+    show_default=True,
+    help="In units of the theory's, or without a setting.",
+)
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Threads.")
 @click.option("--tolerance", type=float, default=1e-3, show_default=True, help="Of the optima.")
 @click.option("--users", type=click.IntRange(1), help="Of a table or a drawn world: how many.")
@@ -63,7 +77,7 @@ def tradeoff(
     floors: list[float] | None,
     horizon: int,
     seeds: int,
-    exploration: float,
+    exploration: Any,
     jobs: int,
     tolerance: float,
     out: Path,

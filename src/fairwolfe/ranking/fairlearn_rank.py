@@ -121,4 +121,5 @@ class FairLearnRank(Baseline):
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
         """Instances for the conformance checks."""
-        return cls(0.1), cls(0.0), cls(0.3, tolerance=0.0)
+        pointwise = cls(0.1, exploration="pointwise")
+        return cls(0.1), cls(0.0), cls(0.3, tolerance=0.0), pointwise

@@ -60,4 +60,5 @@ class FWLinUCBRank(Settings, FrankWolfe):
             cls(TwoSided(Welfare(0.5), beta=0.5), smoothing=Moreau(1.0), exploration=0.1),
             cls(TwoSided(EqualExposure()), memory=50.0, randomize=0.1),
             cls(TwoSided(GiniEquality(), beta=0.5), iterate="expected", exploration=0.1),
+            cls(TwoSided(GiniEquality(), beta=0.5), exploration="pointwise"),
         )

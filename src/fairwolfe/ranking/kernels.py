@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fairwolfe.bandits.optimism import pointwise_bonus, pointwise_radius
 from fairwolfe.core.arrays import Cube, IntCube, IntMatrix, IntVector, Matrix, Vector
 from fairwolfe.kernels.bilinear import (
     call_absorb,
@@ -32,7 +33,7 @@ from fairwolfe.kernels.frames import (
     vector,
 )
 from fairwolfe.kernels.limits import largest_square_norm
-from fairwolfe.kernels.linalg import LOG_DET, STATUS
+from fairwolfe.kernels.linalg import LOG_DET, STATUS, UPDATES
 from fairwolfe.kernels.selection import top_k
 from fairwolfe.kernels.settling import REFUSED, UNSOUND, WILD, settle
 from fairwolfe.kernels.waiting import (
@@ -70,7 +71,8 @@ RANK = (
     "int64, float64[::1], float64[::1])"
 )
 """(value, width, bonus, direction, exposed, shown, t, slots, params, scores out), all but the
-numbers of the length of the candidates: estimates, confidence widths and what to multiply these by,
+numbers of the length of the candidates: estimates, confidence widths and what to multiply these by
+(pointwise: bonuses, and 1),
 the direction of the items, how often each was exposed and shown in the t rankings so far."""
 
 call_rule = function_at(RANK)
@@ -122,9 +124,9 @@ def rank(
 ) -> float:
     """The ranking, as rows of the candidates, best slot first; its probability.
 
-    rule, estimates: addresses. params: exploration, 2 ln(1/delta_1), chance of a swap; R_r;
-    sqrt(ridge) D_theta_r; the rule's. `contracted`, `value`, `width` and `scores` are filled on the
-    way.
+    rule, estimates: addresses. params: exploration (-1: pointwise), 2 ln(1/delta_1), chance of a
+    swap; R_r; sqrt(ridge) D_theta_r; the rule's; where pointwise, the lows and highs of a slot.
+    `contracted`, `value`, `width` and `scores` are filled on the way.
 
     user (p,), items (q, candidates), theta (1, rewards, d), inverse (1, d, d), counters (5,),
     contracted (q, d); direction (candidates + rewards,), exposed, shown, value, width,
@@ -132,13 +134,10 @@ def rank(
     """
     n, n_rewards = scores.size, theta.shape[1]
     contract_user(user, inverse[0], contracted)
-    bonus = _estimate(
-        estimates, user, items, theta, contracted, counters, direction[n:], params, value, width
-    )
+    _estimate(estimates, user, items, theta, contracted, direction[n:], value, width)
+    bonus, wide = _worth(user, items, theta, counters, direction[n:], params, width)
     own = params[_HEAD + 2 * n_rewards :]
-    call_rule(
-        rule, value, width, bonus, direction[:n], exposed, shown, t, ranking.size, own, scores
-    )
+    call_rule(rule, value, wide, bonus, direction[:n], exposed, shown, t, ranking.size, own, scores)
     if pinned.size == 0:
         top_k(scores, ranking.size, ranking)
     else:
@@ -153,23 +152,20 @@ def _estimate(
     items: Matrix,
     theta: Cube,
     contracted: Matrix,
-    counters: Vector,
     weights: Vector,
-    params: Vector,
     value: Vector,
     width: Vector,
-) -> float:
-    """value_i = sum_r weights_r theta_r.x_i and width_i = |x_i|; what the widths are worth.
+) -> None:
+    """value_i = sum_r weights_r theta_r.x_i and width_i = |x_i|.
 
-    user (p,), items (q, candidates), theta (1, rewards, d), contracted (q, d), counters (5,),
-    weights (rewards,), value, width (candidates,). params: as in `rank`.
+    user (p,), items (q, candidates), theta (1, rewards, d), contracted (q, d), weights (rewards,),
+    value, width (candidates,).
     """
     q = items.shape[0]
     metric, combined = np.empty((q, q)), np.empty(q)
     contract_twice(user, contracted, metric)
     _combine(user, theta, weights, combined)
     call_estimates(estimates, combined, metric, items, value, width)
-    return _bonus(weights, params, counters)
 
 
 @kernel
@@ -195,6 +191,43 @@ def _bonus(weights: Vector, params: Vector, counters: Vector) -> float:
         noise, prior = params[_HEAD + r], params[_HEAD + n_rewards + r]
         bonus += abs(weights[r]) * radius(noise, prior, params[_LEVEL], counters[LOG_DET])
     return float(params[_EXPLORATION] * bonus)
+
+
+@kernel
+def _worth(
+    user: Vector,
+    items: Matrix,
+    theta: Cube,
+    counters: Vector,
+    weights: Vector,
+    params: Vector,
+    width: Vector,
+) -> tuple[float, Vector]:
+    """What widths are worth, and the widths; where pointwise, 1, and sum_r |g_r| bonus_r of each
+    item.
+
+    user (p,), items (q, candidates), theta (1, rewards, d), counters (5,), weights (rewards,),
+    width (candidates,). params: as in `rank`.
+    """
+    if params[_EXPLORATION] >= 0.0:
+        return _bonus(weights, params, counters), width
+    n_rewards, n = weights.size, width.size
+    turned = np.empty((n_rewards, items.shape[0]))
+    turn_parameters(user, theta[0], turned)
+    ranges = params.size - 2 * n_rewards
+    bonuses, own = np.zeros(n), np.empty(n)
+    wide = pointwise_radius(theta.shape[2], counters[UPDATES])
+    for r in range(n_rewards):
+        for i in range(n):
+            own[i] = 0.0
+        for e in range(items.shape[0]):
+            for i in range(n):
+                own[i] = fma(turned[r, e], items[e, i], own[i])
+        low, high, noise = params[ranges + r], params[ranges + n_rewards + r], params[_HEAD + r]
+        for i in range(n):
+            bonus = pointwise_bonus(own[i], low, high, noise, width[i], wide)
+            bonuses[i] += abs(weights[r]) * bonus
+    return 1.0, bonuses
 
 
 LOOK = (
@@ -321,7 +354,7 @@ def _explain(
 ) -> None:
     """The parts of the scores by slot, and the ranks that the first two parts alone would give.
 
-    value, width, scores (candidates,); bonus: what widths are worth; ranking, own_value, own_bonus,
+    value, width, scores (candidates,); bonus, width: see `_worth`; ranking, own_value, own_bonus,
     fairness, plain_rank (slots,).
     """
     plain = np.empty(value.size)
@@ -539,8 +572,8 @@ def rank_rows(
         if not np.isfinite(scores[ranking[k - 1]]):
             return -1 - s
         parts = row[1 : 1 + 3 * k].reshape((3, k))
-        bonus = _bonus(along[m:], params, counters)
-        _explain(value, width, bonus, scores, ranking, parts[0], parts[1], parts[2], shown[s, 2])
+        bonus, wide = _worth(users[s], own, theta, counters, along[m:], params, width)
+        _explain(value, wide, bonus, scores, ranking, parts[0], parts[1], parts[2], shown[s, 2])
         if look:
             call_look(
                 address(rules, LOOKING),

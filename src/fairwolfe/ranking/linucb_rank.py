@@ -63,4 +63,5 @@ class LinUCBRank(Ranker):
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
         """Instances for the conformance checks."""
-        return cls(), cls(exploration=0.1, ridge=1.0, randomize=0.2), cls(exposure="shown")
+        swapped = cls(exploration=0.1, ridge=1.0, randomize=0.2)
+        return cls(), swapped, cls(exposure="shown"), cls(exploration="pointwise")

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from fairwolfe.bandits.optimism import Exploration, exploration_number
 from fairwolfe.core.arrays import Cube, IntCube, IntMatrix, IntVector, Matrix, Vector
 from fairwolfe.core.batch import Column
 from fairwolfe.core.brief import short
@@ -236,7 +237,8 @@ class Settings:
 
     Parameters
     ----------
-    exploration: multiplies the confidence widths, 1 = theory
+    exploration: multiplies the confidence widths, 1 = theory; or "pointwise", a bonus by what a
+        reward can vary at its estimate, as in `LinUCB`, without a guarantee
     ridge: penalty of the regression, > 0 (the theorem asks for feature_norm^2 n_slots)
     delta: the confidence level delta' of the theorem
     exposure: which items count as exposed: "observed", as the feedback says; "shown", all of the
@@ -246,7 +248,7 @@ class Settings:
         decisions and for iterate="expected"; None: as often as it was
     """
 
-    exploration: float = 1.0
+    exploration: Exploration = 1.0
     ridge: float = 0.1
     delta: float = 0.05
     exposure: Exposure = "observed"
@@ -256,8 +258,7 @@ class Settings:
     decides: ClassVar[str] = "ranking"
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.exploration) and self.exploration >= 0.0):
-            raise InvalidInput(f"exploration is {self.exploration!r}; give a number of at least 0")
+        exploration_number(self.exploration)
         if not 0.0 < self.delta < 1.0:
             raise InvalidInput(f"delta is {self.delta!r}; give a number between 0 and 1")
         if self.exposure not in EXPOSURES:
@@ -331,8 +332,10 @@ class Ranker(Settings):
         level = 2.0 * math.log(3.0 * len(problem.rewards) / self.delta)
         noise = noise_scales(problem, problem.slot_ranges)
         prior = math.sqrt(self.ridge) * parameter_norms(problem, problem.slot_ranges)
-        head = [self.exploration, level, self.randomize]
-        return np.concatenate([head, noise, prior, self.rule_params(problem)])
+        exploration = exploration_number(self.exploration)
+        head = [exploration, level, self.randomize]
+        ranges = problem.slot_ranges.ravel() if exploration < 0.0 else ()
+        return np.concatenate([head, noise, prior, self.rule_params(problem), ranges])
 
     def draws(self, rng: np.random.Generator, problem: Problem, n: int) -> Matrix:
         """What a ranking draws, a row for each of n rounds."""

@@ -78,4 +78,4 @@ class UnbiasedLinUCBRank(Baseline):
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
         """Instances for the conformance checks."""
-        return cls(), cls(clip=True, exploration=0.5)
+        return cls(), cls(clip=True, exploration=0.5), cls(exploration="pointwise")

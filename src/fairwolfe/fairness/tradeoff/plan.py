@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fairwolfe.bandits.optimism import Exploration
 from fairwolfe.core.problem import whole_number
 from fairwolfe.core.streams import stream
 from fairwolfe.environments.rankings import RankingWorld
@@ -83,7 +84,7 @@ class Plan:
     floors: tuple[float, ...]
     horizon: int
     seeds: tuple[int, ...]
-    exploration: float
+    exploration: Exploration
     jobs: int
     tolerance: float
 
@@ -157,7 +158,7 @@ def plan(
     floors: Iterable[float] | None = None,
     horizon: int = 100_000,
     seeds: int | Iterable[int] = 3,
-    exploration: float = 0.1,
+    exploration: Exploration = 0.1,
     jobs: int = 1,
     tolerance: float = 1e-3,
 ) -> Plan:
@@ -200,7 +201,7 @@ def tradeoff(
     floors: Iterable[float] | None = None,
     horizon: int = 100_000,
     seeds: int | Iterable[int] = 3,
-    exploration: float = 0.1,
+    exploration: Exploration = 0.1,
     jobs: int = 1,
     tolerance: float = 1e-3,
     progress: Callable[[int], None] | None = None,
@@ -219,7 +220,7 @@ def tradeoff(
     floors: shares of rankings in which FairLearnRank shows every item, up to n_slots/n_items; None
         is six of them from 0 to 95 % of that, () leaves FairLearnRank out
     seeds: how many worlds or runs, or which
-    exploration: of all policies, in units of the theory's
+    exploration: of all policies, in units of the theory's, or "pointwise"
     tolerance: of the optima, as in `optimum`
     progress: called with the number of rounds played since its last call
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from fairwolfe.bandits.optimism import Exploration, exploration_number
 from fairwolfe.core.problem import Problem, whole_number
 from fairwolfe.core.protocols import Oracle
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
@@ -51,7 +52,7 @@ def linucb_scalar(
     model: Model = "shared",
     ridge: float = 1.0,
     base_delta: float = 0.05,
-    exploration: float = 1.0,
+    exploration: Exploration = 1.0,
     tight: bool = False,
     lipschitz: float | None = None,
 ) -> T:
@@ -90,16 +91,17 @@ def pseudo_regret(
     model: Model,
     ridge: float,
     base_delta: float,
-    exploration: float,
+    exploration: Exploration,
     tight: bool,
 ) -> Times:
     """The sum of max_a <g, mu a> - <g, mu a_t>, with probability 1 - delta'/2."""
     problem, slope = here.problem, here.lipschitz
     norm = parameter_norm(_arms(problem), "Assumption 6")
     ridge = positive("ridge", ridge)
-    if not exploration >= 1.0:
+    share = exploration_number(exploration)
+    if not share >= 1.0:
         raise OutsideAssumptions(
-            f"Theorem 19 asks for the whole confidence radius, and exploration is {exploration}; "
+            f"Theorem 19 asks for the whole confidence radius, and exploration is {exploration!r}; "
             "optimism is proved for 1 or more"
         )
     # One ellipsoid for each row of noise, norms and gaps; a direction weighs them by `weight`.
@@ -119,7 +121,7 @@ def pseudo_regret(
     alphas = radius.function(np.multiply.outer(noise, every), prior, level, log_det)
     # A step costs at most (1 + exploration) alpha times the width, and at most the gap: together
     # the larger of both times min(width, 1), whose squares sum to at most 2 ln(det V/det V_0).
-    steps = np.maximum((1.0 + exploration) * alphas, np.multiply.outer(gaps, every))
+    steps = np.maximum((1.0 + share) * alphas, np.multiply.outer(gaps, every))
     widths = np.sqrt((2.0 if tight else 4.0) * t * log_det)
     total: Times = weight * np.sqrt((steps**2).sum(axis=0)) * widths
     return total
@@ -182,7 +184,7 @@ def linucb(
     smoothing: AnySmoothing = None,
     delta: float = 0.05,
     base_delta: float = 0.05,
-    exploration: float = 1.0,
+    exploration: Exploration = 1.0,
     tight: bool = False,
     lipschitz: float | None = None,
 ) -> T:

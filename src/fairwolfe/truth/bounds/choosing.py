@@ -156,7 +156,7 @@ def _check_ranker(base: LinUCBRank) -> None:
     if base.exploration != 1.0:
         raise OutsideAssumptions(
             "Theorem 5 asks for the confidence radius of Lemma 26, and exploration is "
-            f"{base.exploration:g}; it is proved for exploration=1"
+            f"{base.exploration!r}; it is proved for exploration=1"
         )
     if base.exposure != "observed":
         raise OutsideAssumptions(
