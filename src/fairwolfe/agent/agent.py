@@ -134,6 +134,7 @@ class Agent:
     """
 
     _awaits: bool
+    _batches: bool
     _before: Before | None
     _bound: Concave | None
     _called: ArmNames | Keys | None
@@ -219,6 +220,7 @@ class Agent:
         # `decide` is `act` under an id, unless a subclass has an `act` of its own.
         self._names = isinstance(policy, FrankWolfe) and type(policy).act is FrankWolfe.act
         self._awaits = isinstance(policy, Expects)
+        self._batches = self._names and isinstance(policy, ActsInBatches)
         self._usual_norm = kind.problem.feature_norm * _ROUNDING
         self._warm = False
 
@@ -388,7 +390,7 @@ class Agent:
             self._recover()
             ledger, policy = self._ledger, self._policy
             first = self._draws.number = ledger.issued
-            if not (self._names and isinstance(policy, ActsInBatches)):
+            if not self._batches:
                 return self._each(stack, called)
             batch = policy.act_batch(self._state, stack, self._draws, advance)
             if ledger.issued != first:  # a function of the user has asked the agent meanwhile

@@ -30,7 +30,7 @@ from __future__ import annotations
 import numpy as np
 
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
-from fairwolfe.kernels.compile import kernel
+from fairwolfe.kernels.compile import distinct, kernel
 from fairwolfe.kernels.frames import FORGET, NUMBERS, TOTALS, WAITING, vector
 
 __all__ = [
@@ -198,6 +198,31 @@ def features_in(
 
 
 @kernel
+def _lean_as_made(
+    totals: Vector,
+    clocks: Vector,
+    each: Matrix,
+    ranges: Matrix,
+    past: float,
+    corrected: float,
+    at: Vector,
+    over: Vector,
+) -> None:
+    """`lean`, of rewards whose estimates are kept as they were made: the first, as many as `at` has
+    numbers. each (4, n): weights, sums twice, what they are corrected by; the sum over decisions is
+    cut where their mean would be.
+    """
+    distinct()
+    for i in range(at.size):
+        weight = each[0, i]
+        total = each[1, i] + each[2, i] + corrected * weight * each[3, i]
+        total = max(total, weight * ranges[0, i])
+        total = min(total, weight * ranges[1, i])
+        at[i] = past * totals[i] + total
+        over[i] = past * clocks[i] + weight
+
+
+@kernel
 def lean(
     totals: Vector,
     clocks: Vector,
@@ -222,12 +247,9 @@ def lean(
         answered += psi[count]
         if psi[count] == 0.0:
             unknown += phi[count] + phi[half + count]
-    for i in range(n - n_linear):  # estimates as they were made; a mean is cut as its sum is
-        weight = waiting[_HEAD + i]
-        away = 0.0 if blocks > 0 else waiting[_HEAD + 3 * n + i]
-        total = waiting[_HEAD + n + i] + waiting[_HEAD + 2 * n + i] + weight * away
-        at[i] = past * totals[i] + min(max(total, weight * ranges[0, i]), weight * ranges[1, i])
-        over[i] = past * clocks[i] + weight
+    each = waiting[_HEAD : _HEAD + 4 * n].reshape((4, n))
+    corrected = 0.0 if blocks > 0 else 1.0
+    _lean_as_made(totals, clocks, each, ranges, past, corrected, at[: n - n_linear], over)
     for r in range(n_linear):
         i = n - n_linear + r
         weight, total, away = waiting[_HEAD + i] - unknown, 0.0, waiting[_HEAD + 3 * n + i]

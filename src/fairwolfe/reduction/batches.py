@@ -13,7 +13,6 @@ from fairwolfe.core.arrays import Matrix
 from fairwolfe.core.batch import Batch, Column
 from fairwolfe.core.decision import Decision
 from fairwolfe.core.kinds import Answer, Answers, Stack
-from fairwolfe.core.protocols import FoldsRows, newest
 from fairwolfe.core.streams import Numbered
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.waiting import expect_rows
@@ -114,11 +113,10 @@ def fold(policy: FrankWolfe, state: State, batch: Batch | list[Decision], answer
 
 def _folds(state: State, batch: Batch) -> bool:
     """Whether one kernel learns from the answers to decisions made together."""
-    trail, base = batch.evidence, state.plan.base
+    trail = batch.evidence
     whole = isinstance(trail, tuple) and len(trail) == len(Trail._fields)
-    alike = whole and trail[_SIZE] == state.totals.size  # no items have come since
-    own = isinstance(base, FoldsRows) and base.folds and newest(base, "fold_rows", "update")
-    return bool(alike and own)
+    # No items have come since.
+    return state.plan.folds and whole and trail[_SIZE] == state.totals.size
 
 
 def each(kind: Any, batch: Any, answers: Any) -> list[Answer]:

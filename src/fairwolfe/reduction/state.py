@@ -15,6 +15,7 @@ from fairwolfe.core.protocols import (
     Awaits,
     Certifies,
     Commits,
+    FoldsRows,
     Forecasts,
     LearnsDirection,
     Repairs,
@@ -124,6 +125,12 @@ class Plan:
             and self.commits
             and newest(self.base, "act_rows", "act")
         )
+
+    @cached_property
+    def folds(self) -> bool:
+        """Whether the base learns from many answers in one kernel."""
+        base = self.base
+        return isinstance(base, FoldsRows) and base.folds and newest(base, "fold_rows", "update")
 
     @cached_property
     def blocks(self) -> tuple[int, int]:
