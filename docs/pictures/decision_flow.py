@@ -24,8 +24,8 @@ class Step(NamedTuple):
 ACT = (
     Step("The kind reads the context, once", ("kinds/arms.py Arms.read",)),
     Step("The ledger has an id for it", ("agent/ledger.py Ledger.next_id",)),
-    Step("The direction, grad f at the averages", ("reduction/direction.py follow",), True),
-    Step("The base chooses for it", ("bandits/choosing.py LinearBandit.act",), True),
+    Step("The direction, grad f at the averages", ("smoothing/following.py aim",), True),
+    Step("The base chooses for it", ("bandits/choosing.py LinearBandit.act_rows",), True),
     Step("A decision: action, evidence, info", ("reduction/frank_wolfe.py FrankWolfe.decide",)),
 )
 UPDATE = (
