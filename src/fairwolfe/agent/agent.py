@@ -52,6 +52,7 @@ from fairwolfe.core.protocols import (
     Recovers,
     Reports,
     Retargets,
+    Surveys,
 )
 from fairwolfe.core.streams import Numbered
 from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput, NumericalFailure
@@ -960,6 +961,8 @@ class Agent:
         """How far `value` is from the best that can be reached: `print` it, or see `Live`."""
         if not isinstance(self._policy, Reports):
             raise InvalidInput(f"{self._policy!r} keeps no live numbers; FrankWolfe does")
+        if isinstance(self._policy, Surveys):  # outside of the lock: others go on deciding
+            self._policy.survey(self._state)
         with self._lock:
             self._recover()
             live: Live = self._policy.live(self._state, delta, trusted=self._out_of_range == 0)

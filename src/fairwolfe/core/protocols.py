@@ -67,6 +67,7 @@ __all__ = [
     "Smoothing",
     "Stored",
     "Supports",
+    "Surveys",
     "Tuned",
     "Undirected",
     "keeps",
@@ -490,6 +491,14 @@ class Reports(Protocol):
 
     def live(self, state: Any, delta: float, trusted: bool) -> Any:
         """How far from the best reachable value."""
+
+
+@runtime_checkable
+class Surveys(Protocol):
+    """A policy whose first live numbers take a while."""
+
+    def survey(self, state: Any) -> None:
+        """Find out what they need and no feedback changes, so that `live` need not."""
 
 
 @runtime_checkable

@@ -541,6 +541,10 @@ class FrankWolfe:
         """The largest norm of a row of features that can be learnt from."""
         return state.plan.row_limit
 
+    def survey(self, state: State) -> None:
+        """What the first `live` would take its time for: the extremes of f over the ranges."""
+        state.plan.watch.survey(state.live)
+
     def live(self, state: State, delta: float = 0.05, trusted: bool = True) -> Live:
         """How far from the best reachable value; see `Live` and docs/live.md."""
         return state.plan.watch.report(state.live, state.average, state.t, delta, trusted)

@@ -191,6 +191,11 @@ class Watch:
         numbers = (value, t, windows.decisions, delta, confidence, why)
         return Live(at_most, about, low, high, *numbers)
 
+    def survey(self, windows: Windows) -> None:
+        """What `report` needs and no feedback changes."""
+        if windows.decisions > 0:
+            _ = self._extremes
+
     @cached_property
     def _extremes(self) -> tuple[float, float]:
         """A value that f has inside the ranges of the rewards, and a bound on all: Frank-Wolfe."""
