@@ -437,11 +437,13 @@ def test_an_answer_replaces_the_estimate(kind: Any, right: bool) -> None:
         rewards.append(run.reward_sum - before)
     state = run.state
     theta = state.base.oracle.theta[0]
-    bias = state.waiting[3 + 9 : 3 + 12]
     rows = [answer.shared.evidence.base.x for _, _, answer in run.post.waiting]
     assert len(rows) == 10
-    estimates = np.clip(np.mean([theta @ x for x in rows], axis=0) + bias, 0.0, 1.0)
-    z = (np.sum(rewards[:70], axis=0) + 10 * estimates) / 80
+    learnt = state.waiting[-(theta.shape[1] + 1) : -1]  # the sum over the answered
+    answered = np.mean(rewards[:70], axis=0)
+    away = answered - theta @ learnt / 70
+    estimates = np.clip(theta @ np.mean(rows, axis=0) + away, 0.0, 1.0)
+    z = (70 * answered + 10 * estimates) / 80
     at, over = np.empty(3), np.empty(3)
     lean(state.totals, state.clocks, state.waiting, state.base.oracle.theta, RANGES, 1.0, at, over)
     assert np.allclose(at / over, z, rtol=0.0, atol=1e-9) == right
