@@ -37,7 +37,7 @@ from fairwolfe.core.streams import Numbered
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import Kernel
 from fairwolfe.kernels.settling import averages, settle
-from fairwolfe.kernels.waiting import OPEN, expect_rows, withdraw
+from fairwolfe.kernels.waiting import ISSUED, OPEN, expect_rows, withdraw
 from fairwolfe.objectives import Concave, GiniWelfare, Linear
 from fairwolfe.objectives.leaves import Leaves
 from fairwolfe.reduction import batches, items
@@ -190,7 +190,7 @@ class FrankWolfe:
         made = self._rows(state, given, rng) if plan.in_rows else None
         if made is not None and made.done:
             g = made.direction(0) if plan.follows else None
-            expected = made.expected(0) if plan.waits else None
+            expected = made.expected(0) if plan.waits and plan.recalls else None
             return self._decision(state, made.choice(0), g, expected, id), made
         choice, g = self._chosen(state, given, rng)
         return self._decision(state, choice, g, choice.info.estimate, id), None
@@ -250,13 +250,13 @@ class FrankWolfe:
                 plan.kind.whole(g) if plan.follows and g is not None else None,
                 None if info.outlook is None else (state.live.serial, info.outlook),
                 state.totals.size,
-                state.issued + ahead if plan.anticipates else None,
+                int(state.waiting.item(ISSUED)) + ahead if plan.anticipates else None,
                 None if plan.optimistic else expected,
             ),
         )
         # Given a random direction, the base's probability is not that of the action.
         stated = None if plan.smoothing.averaged else probability
-        return decided(id, state.t, action, stated, trail, info)
+        return decided(id, int(state.counters.item(0)), action, stated, trail, info)
 
     # --- open decisions -----------------------------------------------------------------------
 
@@ -342,12 +342,7 @@ class FrankWolfe:
         trail = decision.evidence
         if not isinstance(trail, tuple) or len(trail) not in _LENGTHS:
             raise _foreign(decision)
-        if len(trail) <= _PLACE or trail[_PLACE] is None:
-            return None
-        place, most = trail[_PLACE], state.issued if issued is None else issued
-        if not (type(place) is int and 0 <= place < most):
-            raise _foreign(decision)
-        return place
+        return _numbered(decision, state.issued if issued is None else issued)
 
     @staticmethod
     def _check_choice(plan: Plan, given: Any, choice: Any) -> None:
@@ -429,8 +424,10 @@ class FrankWolfe:
         expected of it, as far as `update` needs that: the reward vector, or exposures by slot.
         """
         plan = state.plan
-        waiting = plan.anticipates and state.waiting.item(OPEN) > 0.0
-        place = self._place(state, decision) if waiting else None
+        waiting = state.waiting
+        place = None
+        if plan.anticipates and waiting.item(OPEN) > 0.0:
+            place = _numbered(decision, waiting.item(ISSUED))
         if not plan.recalls:
             return (-1.0 if place is None else float(place)), _NOTHING
         slots = plan.kind.problem.n_slots
@@ -586,6 +583,17 @@ class FrankWolfe:
             cls(Linear((1.0, 0.5, 0.2)), SquareCB(gamma0=100.0), iterate="optimistic"),
             cls(GiniWelfare(), EpsilonGreedy(0.1), Randomized(n_samples=2), memory=50.0),
         )
+
+
+def _numbered(decision: Decision, issued: float) -> int | None:
+    """Which of `issued` decisions that were ever open it is; None for one of a version without."""
+    trail = decision.evidence
+    if len(trail) <= _PLACE or trail[_PLACE] is None:
+        return None
+    place = trail[_PLACE]
+    if not (type(place) is int and 0 <= place < issued):
+        raise _foreign(decision)
+    return place
 
 
 def _expectation(decision: Decision, optimistic: bool) -> Any:
