@@ -118,7 +118,9 @@ def draw(found: dict[str, dict[str, Any]], path: str) -> None:
     """f* - f over time for the delays, solid with the open decisions, dotted without."""
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, len(found), figsize=(14.0, 4.6), layout="constrained")
+    figure, axes = plt.subplots(
+        len(found), 1, figsize=(6.0, 3.3 * len(found)), layout="constrained"
+    )
     colours = ("#000000", "#009E73", "#0072B2", "#D55E00")
     for ax, (name, cases) in zip(axes, found.items(), strict=True):
         for case, colour in zip(DRAWN, colours, strict=True):
@@ -133,9 +135,9 @@ def draw(found: dict[str, dict[str, Any]], path: str) -> None:
         ax.set_xlabel("round")
         ax.set_ylabel("f* - f")
         ax.set_title(f"{name.capitalize()}: feedback that comes ...", loc="left")
-        ax.legend(frameon=False, fontsize=9, loc="lower left")
+        ax.legend(frameon=False, fontsize=8, loc="lower left")
         ax.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, dpi=80)
 
 
 def main() -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     )
     from fairwolfe.agent import Agent
     from fairwolfe.core import protocols, registry
+    from fairwolfe.core.batch import Batch
     from fairwolfe.core.contexts import Bilinear, PerArm
     from fairwolfe.core.decision import Choice, Decision
     from fairwolfe.core.feedback import Shown
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Agent",
+    "Batch",
     "Bilinear",
     "Choice",
     "Decision",
@@ -75,6 +77,7 @@ __all__ = [
 # Names are imported when they are used: `import fairwolfe` stays fast.
 _PLACES = {
     "Agent": "fairwolfe.agent",
+    "Batch": "fairwolfe.core.batch",
     "Bilinear": "fairwolfe.core.contexts",
     "Choice": "fairwolfe.core.decision",
     "Decision": "fairwolfe.core.decision",

@@ -233,6 +233,26 @@ def test_a_policy_without_estimates_is_played_as_before() -> None:
     assert (agent.t, agent.open) == (1, 3)
 
 
+def test_decisions_of_any_policy_expire() -> None:
+    agent = fw.Agent(InTurn(), PROBLEM, expires=3)
+    agent.act(np.eye(3))
+    agent.act_many([np.eye(3)] * 4)
+    assert (agent.open, agent.stats()["expired"]) == (3, 2)
+
+
+class InTurn:
+    """A policy that keeps the contract and nothing else."""
+
+    def init(self, problem: Any) -> Any:
+        return np.zeros(1)
+
+    def act(self, state: Any, context: Any, rng: Any) -> Any:
+        return Decision("", 0, int(state[0]) % len(context), 1.0, ())
+
+    def update(self, state: Any, decision: Any, feedback: Any) -> Any:
+        return state + 1.0
+
+
 class Plain:
     """A base that keeps the contract and nothing else."""
 

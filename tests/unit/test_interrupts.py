@@ -1,4 +1,6 @@
-"""Ctrl-C inside `update` and `update_many`: an answer has happened whole, or not at all."""
+"""Ctrl-C inside `update` and `update_many`: an answer has happened whole, or not at all; and inside
+`act`, `act_many` and `expire`: what the ledger calls open is what the policy counts as open.
+"""
 
 from __future__ import annotations
 
@@ -113,3 +115,75 @@ def test_learnt_averaged_and_marked_are_always_equal(
     assert sum(result["seen"].values()) == interrupts
     assert result["twice"] == 0
     assert result["open"] == 0
+
+
+DECIDER = """
+import json, os, signal, sys, threading, time
+import numpy as np
+import fairwolfe as fw
+from fairwolfe.bandits import LinUCB
+from fairwolfe.objectives import GiniEquality, Minimum, TwoSided
+from fairwolfe.ranking import FWLinUCBRank
+
+kind, wanted = sys.argv[1], int(sys.argv[2])
+rng = np.random.default_rng(0)
+if kind == "ranking":
+    problem = fw.Problem.ranking(8, 3, (2, 3))
+    policy = FWLinUCBRank(TwoSided(GiniEquality()))
+    agent = fw.Agent(policy, problem, items=rng.random((8, 3)) / 2, expires=40)
+    context = rng.random(2) / 2
+else:
+    problem = fw.Problem.arms(3, {"a": (0, 1), "b": (0, 1)})
+    agent = fw.Agent(fw.FrankWolfe(Minimum(), LinUCB()), problem, expires=40)
+    context = rng.random((5, 3)) / 2
+agent.act_many([context] * 3)
+armed, over = False, False
+
+
+def handler(*_):
+    if armed:
+        raise KeyboardInterrupt
+
+
+def killer():
+    draws = np.random.default_rng(1)
+    while not over:
+        time.sleep(draws.random() * 0.002)
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+signal.signal(signal.SIGINT, handler)
+threading.Thread(target=killer, daemon=True).start()
+hits, wrong, turn = 0, 0, 0
+while hits < wanted:
+    turn += 1
+    last = agent.act(context)
+    try:
+        armed = True
+        if turn % 3 == 0:
+            agent.act_many([context] * 5)
+        elif turn % 3 == 1:
+            agent.act(context)
+        else:
+            agent.expire(last)
+        armed = False
+    except KeyboardInterrupt:
+        armed = False
+        hits += 1
+    wrong += agent.open != agent._state.open or agent.open > 40 + 10
+over = True
+for _ in range(40):  # those before expire, and these are taken out
+    agent.expire(agent.act(context))
+left = [decision for decision in agent._young]
+print(json.dumps({"wrong": wrong, "open": agent.open, "counted": agent._state.open,
+                  "left": len(left), "sums": float(np.abs(agent._state.waiting[3:]).sum())}))
+"""
+
+
+@pytest.mark.parametrize("kind", ["arms", "ranking"])
+def test_what_is_open_is_what_is_counted(kind: str) -> None:
+    command = [sys.executable, "-c", DECIDER, kind, "500"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    result = json.loads(done.stdout)
+    assert result == {"wrong": 0, "open": 0, "counted": 0, "left": 0, "sums": 0.0}

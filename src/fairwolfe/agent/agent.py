@@ -83,8 +83,9 @@ Pending: TypeAlias = tuple[Entry, int | None, int, int]
 many out of range, there are with it. Enough to finish, or to see that nothing has happened."""
 
 
-Leaving: TypeAlias = tuple[Entry, Decision, int]
-"""A decision that is being taken out of the open ones: its entry, how many were open with it."""
+Leaving: TypeAlias = tuple[Entry, Decision, int, int]
+"""A decision that is being taken out of the open ones: its entry, how many were open with it, and
+how many have expired with it."""
 
 
 class Before(NamedTuple):
@@ -279,10 +280,11 @@ class Agent:
                     self._state = self._policy.expect(self._state, decision)
                 else:
                     self._policy.expect_made(self._state, decision, made)
+            if self._expires is not None:
+                self._young[number] = decision
             ledger.issued = number + 1
             self._issuing = None
             if self._expires is not None:
-                self._young[number] = decision
                 self._expire_old()
             return decision
 
@@ -419,11 +421,12 @@ class Agent:
         """Decisions made together are open from now on; whole or not at all."""
         self._issuing = made
         self._state = self._policy.expect_batch(self._state, made)
-        self._ledger.issued = first + len(made)
-        self._issuing = None
         if self._expires is not None:
             for i in range(len(made)):
                 self._young[first + i] = made if isinstance(made, Batch) else made[i]
+        self._ledger.issued = first + len(made)
+        self._issuing = None
+        if self._expires is not None:
             self._expire_old()
 
     def _plain_many(
@@ -458,9 +461,15 @@ class Agent:
             decision, _ = self._decided(given)
             decision = self._labelled(decision, given, called and called[i])
             if self._awaits:
+                self._issuing = (decision,)
                 self._state = self._policy.expect(self._state, decision)
+            if self._expires is not None:
+                self._young[number] = decision
             self._ledger.issued = number + 1
+            self._issuing = None
             decided.append(decision)
+        if self._expires is not None:
+            self._expire_old()
         return decided
 
     def _stack(self, contexts: Any, options: list[dict[str, Any]]) -> Stack:
@@ -712,6 +721,7 @@ class Agent:
             if self._names and issuing[0].number == self._ledger.issued:
                 for decision in issuing:
                     self._policy.take_back(self._state, decision)
+                    self._young.pop(decision.number, None)
             self._issuing = None
         if self._leaving is not None:
             self._finish_leaving(*self._leaving)
@@ -756,18 +766,18 @@ class Agent:
 
     def _leave(self, entry: Entry, decision: Decision) -> None:
         """Under the lock."""
-        self._leaving = leaving = (entry, decision, self._waiting())
+        self._leaving = leaving = (entry, decision, self._waiting(), self._ledger.expired + 1)
         self._finish_leaving(*leaving)
 
     def _waiting(self) -> int:
         """How many decisions the policy counts as open."""
         return self._state.open if self._names else 0
 
-    def _finish_leaving(self, entry: Entry, decision: Decision, before: int) -> None:
+    def _finish_leaving(self, entry: Entry, decision: Decision, before: int, expired: int) -> None:
         """Once more does no harm."""
         if self._awaits and self._waiting() == before:
             self._state = self._policy.withdraw(self._state, decision)
-        self._ledger.expire(entry)
+        self._ledger.expire(entry, expired)
         self._young.pop(entry[0], None)
         self._leaving = None
 

@@ -191,11 +191,12 @@ class Ledger:
         """Whether the decision of this number waits for its feedback."""
         return number < self.issued and not self._bits(number, number + 1)
 
-    def expire(self, entry: Entry) -> None:
-        """The decision of this entry gets no feedback any more. Twice does no harm."""
-        if self.waits(entry[0]):
-            self.expired += 1
-            self._set(entry[0])
+    def expire(self, entry: Entry, expired: int) -> None:
+        """The decision of this entry gets no feedback any more, the `expired`-th of these. Twice
+        does no harm.
+        """
+        self._set(entry[0])
+        self.expired = expired
 
     def _set(self, number: int) -> None:
         dropped, bits = self.kept
