@@ -30,22 +30,26 @@ from fairwolfe.core.kinds import require_kind
 from fairwolfe.core.problem import Problem
 from fairwolfe.core.streams import Numbered
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.compile import Kernel, function_at, kernel
+from fairwolfe.kernels.compile import Kernel, cube_at, data_of, function_at, kernel
 from fairwolfe.kernels.frames import (
+    AIMING,
     BASE,
     FORGET,
     NUMBERS,
     RUNNING,
+    SETTLING,
     SLOPE,
     WAITING,
     address,
+    copied,
     cube,
+    part,
     vector,
 )
 from fairwolfe.kernels.limits import largest_square_norm, row_limit
 from fairwolfe.kernels.linalg import STATUS, refresh
 from fairwolfe.kernels.philox import uniforms, uniforms_by_number
-from fairwolfe.kernels.settling import REFUSED, UNSOUND, WILD, settle
+from fairwolfe.kernels.settling import REFUSED, UNSOUND, WILD, call_settle
 from fairwolfe.kernels.waiting import (
     OPEN,
     age_weight,
@@ -58,7 +62,7 @@ from fairwolfe.kernels.waiting import (
 )
 from fairwolfe.oracles import LinearState, Regression, Ridge
 from fairwolfe.oracles.linear_state import call_learn, learn, refuse, repair
-from fairwolfe.smoothing.following import ALONE, COURSE, aim, alone
+from fairwolfe.smoothing.following import ALONE, COURSE, N_ROOM, alone, call_aim
 
 __all__ = [
     "CHOOSE",
@@ -104,9 +108,10 @@ RULE, THETA, INVERSE, GRAM, MOMENT, LEARN_PARAMS, ORACLE_COUNTERS, PARAMS, DOUBT
 )
 """Places of the arrays of a bandit in a frame; RULE has the numbers below."""
 
-CHOICE, LOOKING, LEARNING, LIMIT, EXTENDED, ESTIMATES, KEEPS = range(7)
+CHOICE, LOOKING, LEARNING, LIMIT, EXTENDED, ESTIMATES, KEEPS, ONCE = range(8)
 """Places in RULE: addresses of the rule, of the look and of the oracle; the limit of |x|^2; whether
-the model is extended, whether rewards are estimated, whether directions are kept."""
+the model is extended, whether rewards are estimated, whether directions are kept; the address of
+`learn_once`."""
 
 _V, _M, _C = "float64[::1]", "float64[:, ::1]", "float64[:, :, ::1]"
 
@@ -116,7 +121,8 @@ def parameters_of(theta: Cube, n: int) -> Cube:
     """theta (blocks, n, d), also of an extended model, which has one row of n d numbers."""
     wide = theta.shape[1] != n
     blocks = 1 if wide else theta.shape[0]
-    return theta.reshape((blocks, n, theta.size // (blocks * n)))
+    out: Cube = cube_at(data_of(theta), blocks, n, theta.size // (blocks * n))
+    return out
 
 
 @kernel(signature=f"int64({COURSE}, boolean, {_C}, boolean, {_M}, {_M})")
@@ -154,17 +160,21 @@ def choose_rows(
     parameters = parameters_of(theta, n)
     waits = waiting
     if advance:
-        waits = waiting.copy()
+        waits = copied(waiting)
     frozen = waiting.size == size_without_features(n)
     summed = np.empty((0, 0, 0)) if frozen else parameters
-    g, room = np.empty(n), np.empty((9, n))
+    g, room = np.empty(n), np.empty((N_ROOM, n))
+    aiming, given = address(vector(words, NUMBERS), AIMING), vector(words, RUNNING)
+    if aiming == 0:
+        for i in range(n):
+            g[i] = given[i]
     out = np.empty(theta.shape[0] if per_arm else features.shape[1])
     for s in range(steps.shape[0]):
-        anew = s == 0 or advance or normals.shape[1] > 0
-        if anew and not aim(s, words, work, steps, normals, waits, summed, room, g):
+        anew = aiming != 0 and (s == 0 or advance or normals.shape[1] > 0)
+        if anew and not call_aim(aiming, s, words, work, steps, normals, waits, summed, room, g):
             return s
         row = said[s]
-        report = row[PROBABILITY : PROBABILITY + n_report]
+        report = part(row, PROBABILITY, n_report)
         arm = call_choose(
             choice,
             g,
@@ -192,7 +202,7 @@ def choose_rows(
                 per_arm,
                 arm,
                 doubt,
-                row[:_SEEN],
+                part(row, 0, _SEEN),
             )
         else:
             for i in range(_SEEN):
@@ -212,16 +222,19 @@ def choose_rows(
         if advance:
             open_one(waits, n, keep)
             if frozen:
-                sum_in(waits, n, -1, report[1:], 1.0, 1.0)
+                sum_in(waits, n, -1, part(report, 1, n), 1.0, 1.0)
             else:
-                sum_in(waits, n, block, row[x : x + d], 1.0, 1.0)
+                sum_in(waits, n, block, part(row, x, d), 1.0, 1.0)
     return steps.shape[0]
 
 
-@kernel(
-    signature=f"int64(int64[::1], int64, {_V}, {_V}, {_V}, {_V}, {_V}, int64, int64, float64, "
-    f"float64, {_V})"
+LEARN_ONCE = (
+    f"int64(int64[::1], int64, {_V}, {_V}, {_V}, {_V}, {_V}, int64, int64, float64, float64, {_V})"
 )
+call_learn_once = function_at(LEARN_ONCE, only=False)
+
+
+@kernel(signature=LEARN_ONCE)
 def learn_once(
     words: IntVector,
     block: int,
@@ -279,7 +292,8 @@ def learn_once(
             sum_in(waiting, n, block, x, -1.0, age_weight(waiting, keep, place))
         features_in(waiting, n, block, x, reward, keep)
     averaged = rho if rho.size > 0 else reward
-    return settle(
+    due: int = call_settle(
+        address(vector(words, NUMBERS), SETTLING),
         words,
         reward,
         averaged,
@@ -292,6 +306,7 @@ def learn_once(
         place,
         expected,
     )
+    return due
 
 
 @kernel(
@@ -317,13 +332,14 @@ def learn_rows(
     blocks, places (rows,), rows (rows, d), rewards (rows, n); rhos, followed, expected (rows, n),
     tallied (rows, 3), or without rows; number: of decision 0.
     """
-    nothing = np.empty(0)
+    nothing, once = np.empty(0), address(vector(words, RULE), ONCE)
     for s in range(start, rows.shape[0]):
         rho = rhos[s] if rhos.shape[0] > 0 else nothing
         direction = followed[s] if followed.shape[0] > 0 else nothing
         told = tallied[s] if tallied.shape[0] > 0 else nothing
         estimate = expected[s] if expected.shape[0] > 0 else nothing
-        due = learn_once(
+        due: int = call_learn_once(
+            once,
             words,
             blocks[s],
             rows[s],
@@ -331,10 +347,10 @@ def learn_rows(
             rho,
             direction,
             told,
-            0,
-            0,
+            np.int64(0),
+            np.int64(0),
             number + s,
-            places[s],
+            float(places[s]),
             estimate,
         )
         if due < 0:
@@ -358,7 +374,7 @@ def expect_arms(words: IntVector, said: Matrix, x: int, stop: int, per_arm: bool
     for s in range(said.shape[0]):
         open_one(waiting, n, 1.0 - vector(words, NUMBERS)[FORGET])
         block = address(said[s], ARM) if per_arm else 0
-        sum_in(waiting, n, block, said[s, x:stop], 1.0, 1.0)
+        sum_in(waiting, n, block, part(said[s], x, stop - x), 1.0, 1.0)
 
 
 class Evidence(NamedTuple):
@@ -591,7 +607,8 @@ class LinearBandit(ABC):
         learner: Any = self.regression.learn
         learn = learner.address if isinstance(learner, Kernel) else 0
         look = self.look_rule(doubt.size > 0).address
-        rule = [self.choose.address, look, learn, limit, self.extended, estimate, keep]
+        once = learn_once.address if self.commits else 0
+        rule = [self.choose.address, look, learn, limit, self.extended, estimate, keep, once]
         gram, inverse, theta, moment, params, counters = oracle
         design = (theta, inverse, gram, moment, params, counters)
         return [np.array(rule, dtype=np.float64), *design, state.params, doubt]

@@ -279,6 +279,7 @@ def _absorb(
     user (p,), rows (r, q), rewards (r, R), contracted (q, d), gram, inverse (1, d, d), theta,
     moment (1, R, d), counters (5,).
     """
+    distinct()
     r, q = rows.shape
     n_rewards, d = theta.shape[1], inverse.shape[1]
     if r > 0:

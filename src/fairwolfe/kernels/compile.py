@@ -46,12 +46,15 @@ __all__ = [
     "call_back",
     "clock",
     "compilations",
+    "cube_at",
+    "data_of",
     "distinct",
     "fma",
     "function_at",
     "integers_at",
     "kept_in",
     "kernel",
+    "matrix_at",
     "preparations",
     "ready",
     "vector_at",
@@ -108,11 +111,13 @@ class Kernel(Generic[P, R]):
 
     def _make(self) -> None:
         if self._dispatcher is None:
-            self._dispatcher = _dispatcher(self.function, self.bare)
+            self._dispatcher = _dispatcher(self.function, self.bare, self.signature)
 
     def _make_called(self) -> None:
         if self._called is None:
-            self._called = _dispatcher(self.function, False) if self.bare else self.dispatcher
+            self._called = self.dispatcher
+            if self.bare:
+                self._called = _dispatcher(self.function, False, self.signature)
 
     @property
     def _numba_type_(self) -> Any:
@@ -476,35 +481,75 @@ def _build_call_back() -> Any:
     return call
 
 
-def _build_view(kind: str) -> Any:
+def _build_view(kind: str, axes: int) -> Any:
     from numba.core import types
     from numba.extending import intrinsic
     from numba.np.arrayobj import populate_array
 
-    array = types.Array(getattr(types, kind), 1, "C")
+    array = types.Array(getattr(types, kind), axes, "C")
 
-    @intrinsic  # type: ignore[untyped-decorator]
-    def view(typing: Any, address: Any, n: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            where, count = args
-            out = context.make_array(array)(context, builder)
-            size = context.get_constant(types.intp, 8)
-            data = builder.inttoptr(where, out.data.type)
-            populate_array(
-                out, data=data, shape=(count,), strides=(size,), itemsize=size, meminfo=None
-            )
-            return out._getvalue()
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        where, *shape = args
+        out = context.make_array(array)(context, builder)
+        size = context.get_constant(types.intp, 8)
+        strides = [size]
+        for length in reversed(shape[1:]):
+            strides.insert(0, builder.mul(strides[0], length))
+        data = builder.inttoptr(where, out.data.type)
+        populate_array(out, data=data, shape=shape, strides=strides, itemsize=size, meminfo=None)
+        return out._getvalue()
 
-        return array(types.int64, types.int64), generate
+    if axes == 1:
+
+        @intrinsic  # type: ignore[untyped-decorator]
+        def view(typing: Any, address: Any, n: Any) -> Any:
+            return array(types.int64, types.int64), generate
+
+    elif axes == 2:
+
+        @intrinsic  # type: ignore[untyped-decorator]
+        def view(typing: Any, address: Any, rows: Any, columns: Any) -> Any:
+            return array(*[types.int64] * 3), generate
+
+    else:
+
+        @intrinsic  # type: ignore[untyped-decorator]
+        def view(typing: Any, address: Any, a: Any, b: Any, c: Any) -> Any:
+            return array(*[types.int64] * 4), generate
 
     return view
 
 
-vector_at: Any = _Intrinsic("vector_at", lambda: _build_view("float64"))
+def _build_address() -> Any:
+    from numba.core import types
+    from numba.extending import intrinsic
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def address(typing: Any, array: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            given = context.make_array(signature.args[0])(context, builder, args[0])
+            return builder.ptrtoint(given.data, context.get_value_type(types.int64))
+
+        return types.int64(array), generate
+
+    return address
+
+
+vector_at: Any = _Intrinsic("vector_at", lambda: _build_view("float64", 1))
 """``vector_at(address, n)``: the n numbers there. Whoever calls the kernel keeps them alive."""
 
-integers_at: Any = _Intrinsic("integers_at", lambda: _build_view("int64"))
+matrix_at: Any = _Intrinsic("matrix_at", lambda: _build_view("float64", 2))
+"""``matrix_at(address, rows, columns)``: the same with two axes."""
+
+cube_at: Any = _Intrinsic("cube_at", lambda: _build_view("float64", 3))
+"""``cube_at(address, a, b, c)``: the same with three axes."""
+
+integers_at: Any = _Intrinsic("integers_at", lambda: _build_view("int64", 1))
 """``integers_at(address, n)``: the n whole numbers there."""
+
+data_of: Any = _Intrinsic("data_of", _build_address)
+"""``data_of(array)``: the address of its numbers. With `matrix_at` it is a `reshape` that takes the
+compiler no time."""
 
 fma: Callable[[float, float, float], float] = _Intrinsic("fma", _build_fma)
 """``fma(a, b, c)`` = a * b + c with one rounding: the same bits on every CPU."""
@@ -516,9 +561,14 @@ call_back: Callable[[int, Any, Any], None] = _Intrinsic("call_back", _build_call
 """``call_back(address, z, out)``: a C function ``void(double *z, int64 n, double *out)``."""
 
 
-def function_at(signature: str) -> Callable[..., Any]:
-    """A caller of kernels of that signature: ``caller(address, *arguments)`` inside a kernel."""
-    _BY_ADDRESS.add(signature)
+def function_at(signature: str, *, only: bool = True) -> Callable[..., Any]:
+    """A caller of kernels of that signature: ``caller(address, *arguments)`` inside a kernel.
+
+    only: that they are called in this way alone; False where Python calls them too. What is called
+    by its address is not compiled once more inside of who calls it.
+    """
+    if only:
+        _BY_ADDRESS.add(signature)
     return _Intrinsic("function_at", lambda: _build_call(signature))
 
 
@@ -532,7 +582,7 @@ def _parsed(signature: str) -> Any:
 # --- the cache on disk -----------------------------------------------------------------------
 
 
-def _dispatcher(function: Callable[..., Any], bare: bool) -> Any:
+def _dispatcher(function: Callable[..., Any], bare: bool, signature: str | None) -> Any:
     from numba import config, njit
 
     options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
@@ -550,7 +600,28 @@ def _dispatcher(function: Callable[..., Any], bare: bool) -> Any:
         config.CACHE_DIR = before
     # numba calls this for types of arguments that it has not met.
     made._compile_for_args = partial(_first_call, made._compile_for_args)
+    # And this where one kernel calls another.
+    made.get_call_template = partial(_called_by_kernels, made.get_call_template, signature)
     return made
+
+
+def _called_by_kernels(
+    template: Callable[..., Any], signature: str | None, args: Any, kws: Any
+) -> Any:
+    """The form of a kernel that another one calls: not one of its own for every constant among the
+    arguments, and the declared one where numbers alone differ from that.
+    """
+    from numba.core import types
+    from numba.core.types import unliteral  # type: ignore[attr-defined]
+
+    given = tuple(unliteral(one) for one in args)
+    declared = () if signature is None else tuple(_parsed(signature)[0])
+    if len(given) == len(declared) and all(
+        one == other or (isinstance(one, types.Number) and isinstance(other, types.Number))
+        for one, other in zip(given, declared, strict=True)
+    ):
+        given = declared
+    return template(given, {name: unliteral(one) for name, one in kws.items()})
 
 
 def _first_call(compile_for: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

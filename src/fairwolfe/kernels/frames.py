@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
-from fairwolfe.kernels.compile import integers_at, kernel, vector_at
+from fairwolfe.kernels.compile import cube_at, data_of, integers_at, kernel, matrix_at, vector_at
 
-__all__ = ["Frame", "address", "cube", "integers", "matrix", "vector"]
+__all__ = ["Frame", "address", "copied", "cube", "integers", "matrix", "part", "row", "vector"]
 
 F_PARAMS, TOTALS, EARNED, CLOCKS, RUNNING, COUNTERS = 0, 1, 2, 3, 4, 5
 WAITING, RANGES, SEEN, NOW, SLOPE, SUMS, NUMBERS = 6, 7, 8, 9, 10, 11, 12
@@ -26,10 +26,12 @@ BASE = 13
 state. RANGES (2, n): of the rewards. SEEN: the coordinates that f sees, none where it sees all.
 NOW, SLOPE, SUMS: the window of live numbers. NUMBERS: see below."""
 
-GRADIENT, FORGET, CORRECTS = 0, 1, 2
-"""Places in NUMBERS: the address of the gradient of f, 0 where the direction is given, as RUNNING;
-what averages forget; whether estimates are corrected as they were made."""
+GRADIENT, FORGET, CORRECTS, AIMING, SAMPLING, SETTLING = range(6)
+"""Places in NUMBERS: the address of the gradient of f; what averages forget; whether estimates are
+corrected as they were made; addresses: of `aim`, 0 where the direction is given, as RUNNING; of
+`sample`, 0 where smoothing does not draw; of `settle`."""
 
+_NUMBER = 8  # bytes
 _WORDS = 4  # of an array: its address and up to three sizes
 
 
@@ -73,8 +75,29 @@ def address(numbers: Vector, place: int) -> int:
 def matrix(words: IntVector, place: int) -> Matrix:
     """A matrix of a frame."""
     start = _WORDS * place
-    rows, columns = words[start + 1], words[start + 2]
-    out: Matrix = vector_at(words[start], rows * columns).reshape((rows, columns))
+    out: Matrix = matrix_at(words[start], words[start + 1], words[start + 2])
+    return out
+
+
+@kernel
+def row(room: Matrix, i: int, n: int) -> Vector:
+    """The first n numbers of a row: a slice takes the compiler ten times as long."""
+    return part(room[i], 0, n)
+
+
+@kernel
+def part(values: Vector, start: int, n: int) -> Vector:
+    """n numbers of a vector, from `start` on. values (start + n or more,)."""
+    out: Vector = vector_at(data_of(values) + _NUMBER * start, n)
+    return out
+
+
+@kernel
+def copied(values: Vector) -> Vector:
+    """A vector with the same numbers."""
+    out = np.empty(values.size)
+    for i in range(values.size):
+        out[i] = values[i]
     return out
 
 
@@ -82,6 +105,5 @@ def matrix(words: IntVector, place: int) -> Matrix:
 def cube(words: IntVector, place: int) -> Cube:
     """An array of a frame that has three axes."""
     start = _WORDS * place
-    a, b, c = words[start + 1], words[start + 2], words[start + 3]
-    out: Cube = vector_at(words[start], a * b * c).reshape((a, b, c))
+    out: Cube = cube_at(words[start], words[start + 1], words[start + 2], words[start + 3])
     return out

@@ -30,8 +30,8 @@ from __future__ import annotations
 import numpy as np
 
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
-from fairwolfe.kernels.compile import distinct, kernel
-from fairwolfe.kernels.frames import FORGET, NUMBERS, TOTALS, WAITING, vector
+from fairwolfe.kernels.compile import data_of, distinct, kernel, matrix_at
+from fairwolfe.kernels.frames import FORGET, NUMBERS, TOTALS, WAITING, part, vector
 
 __all__ = [
     "ISSUED",
@@ -53,6 +53,7 @@ __all__ = [
 
 OPEN, ISSUED, HEARD = 0, 1, 2
 _HEAD = 3
+_NUMBER = 8  # bytes
 _SLOWEST = 1.0 / 500.0  # a running mean forgets what is this many answers ago
 
 
@@ -115,13 +116,13 @@ def sum_in(waiting: Vector, n: int, row: int, values: Vector, sign: float, weigh
     sign * weight decisions. waiting: see the module. values (n,) or (d,).
     """
     if row < 0:
-        high, low = waiting[_HEAD + n : _HEAD + 2 * n], waiting[_HEAD + 2 * n : _HEAD + 3 * n]
+        high, low = part(waiting, _HEAD + n, n), part(waiting, _HEAD + 2 * n, n)
         for i in range(values.size):
             _add(high, low, i, sign * weight * values[i])
     else:
         half, width = (waiting.size - _HEAD - 4 * n) // 3, values.size + 1
         start = _HEAD + 4 * n + row * width
-        high, low = waiting[start : start + width], waiting[start + half : start + half + width]
+        high, low = part(waiting, start, width), part(waiting, start + half, width)
         for j in range(values.size):
             _add(high, low, j, sign * weight * values[j])
         _add(high, low, values.size, sign * weight)
@@ -130,12 +131,7 @@ def sum_in(waiting: Vector, n: int, row: int, values: Vector, sign: float, weigh
 @kernel
 def sum_at(waiting: Vector, n: int, place: int, value: float) -> None:
     """Add a number to one of the n sums of estimates. waiting: see the module."""
-    _add(
-        waiting[_HEAD + n : _HEAD + 2 * n],
-        waiting[_HEAD + 2 * n : _HEAD + 3 * n],
-        place,
-        value,
-    )
+    _add(part(waiting, _HEAD + n, n), part(waiting, _HEAD + 2 * n, n), place, value)
 
 
 @kernel
@@ -236,20 +232,22 @@ def lean(
     """Sums and clocks with the open decisions in them. totals, clocks, at, over (n,), waiting: see
     the module; theta (blocks, rewards, d) of the last rewards, or (0, 0, 0); ranges (2, n).
     """
+    distinct()
     n, blocks, n_linear, d = totals.size, theta.shape[0], theta.shape[1], theta.shape[2]
     past = keep ** waiting[OPEN] if keep < 1.0 else 1.0
-    phi = waiting[_HEAD + 4 * n :]
-    half = phi.size // 3
-    psi = phi[2 * half :]
+    start = _HEAD + 4 * n
+    half = (waiting.size - start) // 3
+    phi, psi = part(waiting, start, 2 * half), part(waiting, start + 2 * half, half)
     unknown, answered = 0.0, 0.0  # decisions: open ones of blocks without an answer; answered ones
     for b in range(blocks):
         count = b * (d + 1) + d
         answered += psi[count]
         if psi[count] == 0.0:
             unknown += phi[count] + phi[half + count]
-    each = waiting[_HEAD : _HEAD + 4 * n].reshape((4, n))
+    each = matrix_at(data_of(waiting) + _NUMBER * _HEAD, 4, n)
     corrected = 0.0 if blocks > 0 else 1.0
-    _lean_as_made(totals, clocks, each, ranges, past, corrected, at[: n - n_linear], over)
+    as_made = part(at, 0, n - n_linear)
+    _lean_as_made(totals, clocks, each, ranges, past, corrected, as_made, over)
     for r in range(n_linear):
         i = n - n_linear + r
         weight, total, away = waiting[_HEAD + i] - unknown, 0.0, waiting[_HEAD + 3 * n + i]

@@ -17,16 +17,20 @@ from fairwolfe.kernels.bilinear import (
     contract_user,
     turn_parameters,
 )
-from fairwolfe.kernels.compile import fma, function_at, kernel
+from fairwolfe.kernels.compile import data_of, distinct, fma, function_at, kernel, matrix_at
 from fairwolfe.kernels.frames import (
+    AIMING,
     BASE,
     FORGET,
     NUMBERS,
+    RUNNING,
     SEEN,
+    SETTLING,
     SLOPE,
     TOTALS,
     WAITING,
     address,
+    copied,
     cube,
     integers,
     matrix,
@@ -35,7 +39,7 @@ from fairwolfe.kernels.frames import (
 from fairwolfe.kernels.limits import largest_square_norm
 from fairwolfe.kernels.linalg import LOG_DET, STATUS, UPDATES
 from fairwolfe.kernels.selection import top_k
-from fairwolfe.kernels.settling import REFUSED, UNSOUND, WILD, settle
+from fairwolfe.kernels.settling import REFUSED, UNSOUND, WILD, call_settle
 from fairwolfe.kernels.waiting import (
     OPEN,
     age_weight,
@@ -47,7 +51,7 @@ from fairwolfe.kernels.waiting import (
 )
 from fairwolfe.kinds.exposures import count_exposed
 from fairwolfe.oracles.linear_state import radius
-from fairwolfe.smoothing.following import COURSE, aim
+from fairwolfe.smoothing.following import COURSE, N_ROOM, call_aim
 
 __all__ = [
     "RANK",
@@ -82,6 +86,8 @@ _I, _IM, _IC = "int64[::1]", "int64[:, ::1]", "int64[:, :, ::1]"
 
 _EXPLORATION, _LEVEL, _RANDOMIZE, _HEAD = 0, 1, 2, 3
 
+_NUMBER = 8  # bytes
+
 RULE, THETA, INVERSE, GRAM, MOMENT, LEARN_PARAMS, ORACLE_COUNTERS, PARAMS, DOUBT = range(
     BASE, BASE + 9
 )
@@ -89,10 +95,10 @@ EXPOSED, SHOWN, SLOTS, WEIGHTS, KEPT, SLOT_RANGES = range(BASE + 9, BASE + 15)
 """Places of the arrays of a ranker in a frame: EXPOSED and SHOWN by item, SLOTS (2, k), WEIGHTS of
 the slots, KEPT (q, n_items) features, SLOT_RANGES (2, rewards); RULE has the numbers below."""
 
-SCORING, ESTIMATES, LOOKING, ABSORBING, LIMIT, OWED, EXPOSURE, BY_CHANCE, KEEPS = range(9)
+SCORING, ESTIMATES, LOOKING, ABSORBING, LIMIT, OWED, EXPOSURE, BY_CHANCE, KEEPS, ONCE = range(10)
 """Places in RULE: addresses of the rule, of estimates, of the look and of what learns; the limit of
 |user (x) item|^2; `Ranker.owed`; what counts as exposed; whether chances of exposure are averaged;
-whether directions are kept."""
+whether directions are kept; the address of `take_in_and_settle`."""
 
 
 @kernel(
@@ -132,6 +138,7 @@ def rank(
     contracted (q, d); direction (candidates + rewards,), exposed, shown, value, width,
     scores (candidates,), ranking (slots,), pinned (slots or 0,), draws (1 + slots // 2 or 0,).
     """
+    distinct()
     n, n_rewards = scores.size, theta.shape[1]
     contract_user(user, inverse[0], contracted)
     _estimate(estimates, user, items, theta, contracted, direction[n:], value, width)
@@ -357,6 +364,7 @@ def _explain(
     value, width, scores (candidates,); bonus, width: see `_worth`; ranking, own_value, own_bonus,
     fairness, plain_rank (slots,).
     """
+    distinct()
     plain = np.empty(value.size)
     for i in range(value.size):
         plain[i] = value[i] + bonus * width[i]
@@ -517,14 +525,18 @@ def rank_rows(
         n_seen = n
     waits = waiting
     if advance:
-        waits = waiting.copy()
+        waits = copied(waiting)
     look_rates(slots, vector(words, WEIGHTS), looks)
-    g, room = np.empty(n_seen), np.empty((9, n))
+    g, room = np.empty(n_seen), np.empty((N_ROOM, n))
+    aiming, given = address(vector(words, NUMBERS), AIMING), vector(words, RUNNING)
+    if aiming == 0:
+        for i in range(n_seen):
+            g[i] = given[i]
     n_left = n_seen - n_rewards
     contracted, rows = np.empty((q, d)), np.empty((k, q))
     for s in range(steps.shape[0]):
-        anew = s == 0 or advance or normals.shape[1] > 0
-        if anew and not aim(s, words, work, steps, normals, waits, theta, room, g):
+        anew = aiming != 0 and (s == 0 or advance or normals.shape[1] > 0)
+        if anew and not call_aim(aiming, s, words, work, steps, normals, waits, theta, room, g):
             return s
         columns, own, candidates = picks, items, ids
         if starts.size > 0:
@@ -571,7 +583,7 @@ def rank_rows(
         )
         if not np.isfinite(scores[ranking[k - 1]]):
             return -1 - s
-        parts = row[1 : 1 + 3 * k].reshape((3, k))
+        parts = matrix_at(data_of(row) + _NUMBER, 3, k)
         bonus, wide = _worth(users[s], own, theta, counters, along[m:], params, width)
         _explain(value, wide, bonus, scores, ranking, parts[0], parts[1], parts[2], shown[s, 2])
         if look:
@@ -586,7 +598,7 @@ def rank_rows(
                 ranking,
                 vector(words, DOUBT),
                 matrix(words, SLOT_RANGES),
-                row[1 + 3 * k : 1 + 5 * k].reshape((2, k)),
+                matrix_at(data_of(row) + _NUMBER * (1 + 3 * k), 2, k),
             )
         for j in range(k):
             shown[s, 0, j] = candidates[ranking[j]]
@@ -629,6 +641,7 @@ def take_in(
     (slots, rewards), rows (slots, q): features of the items, or (0, q) where the frame has those of
     all; items from `known` on came later.
     """
+    distinct()
     rules, inverse, theta = vector(words, RULE), cube(words, INVERSE), cube(words, THETA)
     counters = vector(words, ORACLE_COUNTERS)
     square = 0.0
@@ -661,10 +674,14 @@ def take_in(
     return 0
 
 
-@kernel(
-    signature=f"int64(int64[::1], {_I}, {_V}, {_M}, {_V}, {_M}, {_V}, {_V}, {_V}, {_V}, {_V}, "
+TAKE_IN = (
+    f"int64(int64[::1], {_I}, {_V}, {_M}, {_V}, {_M}, {_V}, {_V}, {_V}, {_V}, {_V}, "
     f"int64, int64, float64, float64, {_V})"
 )
+call_once = function_at(TAKE_IN, only=False)
+
+
+@kernel(signature=TAKE_IN)
 def take_in_and_settle(
     words: IntVector,
     items: IntVector,
@@ -705,7 +722,8 @@ def take_in_and_settle(
             sum_ranking(waiting, n, items, looks, user, own, -1.0, weight)
         features_in(waiting, n, 0, _expected_features(looks, user, own), reward, keep)
     averaged = rho if rho.size > 0 else reward
-    return settle(
+    due: int = call_settle(
+        address(vector(words, NUMBERS), SETTLING),
         words,
         reward,
         averaged,
@@ -718,6 +736,7 @@ def take_in_and_settle(
         place,
         np.empty(0),
     )
+    return due
 
 
 @kernel(signature=f"void({_M}, {_V}, {_V})")
@@ -765,7 +784,7 @@ def take_in_rows(
     n, k, n_rewards = vector(words, TOTALS).size, items.shape[1], slots_rewards.shape[2]
     reward, rho, seen = np.zeros(n), np.zeros(n), np.empty(k)
     n_seen = coordinates.size if coordinates.size > 0 else n
-    tally, nothing = np.empty(3), np.empty(0)
+    tally, nothing, once = np.empty(3), np.empty(0), address(rules, ONCE)
     for s in range(start, items.shape[0]):
         if count_exposed(exposure, items[s], slots_exposed[s], slots_rewards[s], seen, reward) != 0:
             return WILD
@@ -785,7 +804,8 @@ def take_in_rows(
             told = tallied[s]
         direction = followed[s] if followed.shape[0] > 0 else nothing
         own = rows[s if rows.shape[1] > 0 else 0]
-        due = take_in_and_settle(
+        due: int = call_once(
+            once,
             words,
             items[s],
             users[s],
@@ -800,7 +820,7 @@ def take_in_rows(
             first,
             stop,
             number + s,
-            places[s],
+            float(places[s]),
             looks,
         )
         for j in range(k + n_rewards):

@@ -393,10 +393,11 @@ class Ranker(Settings):
         chances of exposure are averaged.
         """
         problem = state.problem
-        limit, code = row_limit(problem, self.ridge) ** 2, EXPOSURES.index(self.exposure)
+        limit, code = row_limit(problem, self.ridge), EXPOSURES.index(self.exposure)
         kernels = (type(self).rule, estimates_of(sizes(problem)[1]), look_along, absorb_items)
         addresses = [one.address for one in kernels]
-        rule = np.array([*addresses, limit, self.owed, code, by_chance, keep], dtype=np.float64)
+        settings = [limit * limit, self.owed, code, by_chance, keep, take_in_and_settle.address]
+        rule = np.array([*addresses, *settings], dtype=np.float64)
         gram, inverse, theta, moment, params, counters = state.oracle
         design = (theta, inverse, gram, moment, params, counters, state.params, doubt)
         counts = (state.exposed, state.shown, state.slots, self._weights, state.features)

@@ -46,7 +46,7 @@ from fairwolfe.reduction.live import Live
 from fairwolfe.reduction.state import Plan, State, Trail, nothing_open
 from fairwolfe.reduction.windows import Windows, turn_over
 from fairwolfe.smoothing import Identity, Moreau, Randomized, default_smoothing
-from fairwolfe.smoothing.following import aim_once
+from fairwolfe.smoothing.following import aim, aim_once, sample
 
 __all__ = ["FrankWolfe"]
 
@@ -516,6 +516,10 @@ class FrankWolfe:
         plan = state.plan
         n = plan.kind.seen.n_objectives
         own: list[Kernel[..., Any]] = [settle, averages, turn_over]
+        if plan.compass is not None:
+            own.append(aim)
+            if plan.compass.sampled:
+                own.append(sample)
         if not plan.in_rows:
             own.extend((aim_once, expect_rows, withdraw))
         own.extend(plan.kind.kernels())

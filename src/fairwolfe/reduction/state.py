@@ -25,13 +25,14 @@ from fairwolfe.core.protocols import (
 from fairwolfe.core.restoring import require, require_counts
 from fairwolfe.kernels.frames import Frame
 from fairwolfe.kernels.limits import row_limit
-from fairwolfe.kernels.settling import averages
+from fairwolfe.kernels.settling import averages, settle
 from fairwolfe.kernels.waiting import ISSUED, OPEN, size
 from fairwolfe.objectives import Concave
 from fairwolfe.reduction.direction import Compass, Course
 from fairwolfe.reduction.live import Watch
 from fairwolfe.reduction.windows import Windows
 from fairwolfe.smoothing import Identity, Moreau, Randomized
+from fairwolfe.smoothing.following import aim, sample
 
 __all__ = ["Plan", "State", "Trail", "nothing_open"]
 
@@ -97,7 +98,11 @@ class Plan:
         params = np.empty(0) if compass is None else compass.program.params
         averages = (state.totals, state.earned, state.clocks, state.direction, state.counters)
         corrects = not self.optimistic and self.blocks == (0, 0)
-        numbers = np.array([address, self.forget, corrects], dtype=np.float64)
+        aiming = 0 if compass is None else aim.address
+        sampling = sample.address if compass is not None and compass.sampled else 0
+        numbers = np.array(
+            [address, self.forget, corrects, aiming, sampling, settle.address], dtype=np.float64
+        )
         live = state.live.now
         waiting = (state.waiting, self.ranges, self.coordinates)
         return [params, *averages, *waiting, *live, numbers]

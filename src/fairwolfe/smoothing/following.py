@@ -11,23 +11,25 @@ from typing import Any
 import numpy as np
 
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
-from fairwolfe.kernels.compile import kernel
+from fairwolfe.kernels.compile import function_at, kernel
 from fairwolfe.kernels.frames import (
     CLOCKS,
-    CORRECTS,
     F_PARAMS,
     FORGET,
     GRADIENT,
     NUMBERS,
     RANGES,
     RUNNING,
+    SAMPLING,
     SEEN,
+    SETTLING,
     TOTALS,
     WAITING,
     Frame,
     address,
     integers,
     matrix,
+    row,
     vector,
 )
 from fairwolfe.kernels.settling import averages
@@ -35,7 +37,17 @@ from fairwolfe.kernels.waiting import OPEN, lean
 from fairwolfe.objectives.concave import call_gradient
 from fairwolfe.smoothing.randomized import sampled
 
-__all__ = ["ALONE", "COURSE", "aim", "aim_once", "alone", "follow"]
+__all__ = [
+    "ALONE",
+    "COURSE",
+    "N_ROOM",
+    "aim",
+    "aim_once",
+    "alone",
+    "call_aim",
+    "follow",
+    "sample",
+]
 
 _V = "float64[::1]"
 
@@ -63,6 +75,48 @@ def follow(
     z, fresh, point, spare = scratch
     if normals.shape[0] == 0:
         return _exact(gradient, params, work, step, totals, clocks, z, g)
+    return sample(
+        gradient,
+        params,
+        work,
+        step,
+        mix,
+        normals,
+        totals,
+        clocks,
+        running,
+        z,
+        fresh,
+        point,
+        spare,
+        g,
+    )
+
+
+SAMPLE = (
+    f"boolean(int64, {_V}, {_V}, float64, float64, float64[:, ::1], " + ", ".join([_V] * 8) + ")"
+)
+call_sample = function_at(SAMPLE)
+
+
+@kernel(signature=SAMPLE)
+def sample(
+    gradient: int,
+    params: Vector,
+    work: Vector,
+    step: float,
+    mix: float,
+    normals: Matrix,
+    totals: Vector,
+    clocks: Vector,
+    running: Vector,
+    z: Vector,
+    fresh: Vector,
+    point: Vector,
+    spare: Vector,
+    g: Vector,
+) -> bool:
+    """`follow` with draws. totals, clocks, running, z, fresh, point, spare, g (n,)."""
     averages(totals, clocks, z)
     sampled(gradient, z, step, normals, params, work, point, spare, fresh)
     for i in range(g.size):
@@ -107,7 +161,16 @@ advance: whether each decision counts as open for the next.
 """
 
 
-@kernel
+AIM = (
+    f"boolean(int64, int64[::1], {_V}, float64[:, ::1], float64[:, :, ::1], {_V}, "
+    f"float64[:, :, ::1], float64[:, ::1], {_V})"
+)
+call_aim = function_at(AIM)
+N_ROOM = 9
+"""Rows of the scratch of `aim`."""
+
+
+@kernel(signature=AIM)
 def aim(
     s: int,
     words: IntVector,
@@ -122,29 +185,28 @@ def aim(
     """The direction g of decision s; whether it is made of finite numbers.
 
     g has as many numbers as f sees. waiting: the open decisions; theta: the parameters of the last
-    rewards, for `lean`. room (9, n): scratch. The others: see `COURSE`.
+    rewards, for `lean`. room (N_ROOM, n): scratch. The others: see `COURSE`.
     """
     totals, clocks, now = vector(words, TOTALS), vector(words, CLOCKS), vector(words, RUNNING)
     numbers, seen = vector(words, NUMBERS), integers(words, SEEN)
-    gradient = address(numbers, GRADIENT)
-    if gradient == 0:
-        for i in range(g.size):
-            g[i] = now[i]
-        return True
+    gradient, params = address(numbers, GRADIENT), vector(words, F_PARAMS)
+    n, whole = g.size, totals.size
     at, over = totals, clocks
     if waiting.size > 0 and waiting[OPEN] > 0.0:
-        at, over = room[0], room[1]
+        at, over = row(room, 0, whole), row(room, 1, whole)
         keep = 1.0 - numbers[FORGET]
         lean(totals, clocks, waiting, theta, matrix(words, RANGES), keep, at, over)
     if seen.size > 0:
-        for i in range(seen.size):
+        for i in range(n):
             room[2, i], room[3, i], room[4, i] = at[seen[i]], over[seen[i]], now[seen[i]]
-        at, over, now = room[2, : seen.size], room[3, : seen.size], room[4, : seen.size]
-    n = g.size
-    scratch = (room[5, :n], room[6, :n], room[7, :n], room[8, :n])
-    return follow(
+        at, over, now = row(room, 2, n), row(room, 3, n), row(room, 4, n)
+    z = row(room, 5, n)
+    if normals.shape[1] == 0:
+        return _exact(gradient, params, work, steps[s, 0], at, over, z, g)
+    finite: bool = call_sample(
+        address(numbers, SAMPLING),
         gradient,
-        vector(words, F_PARAMS),
+        params,
         work,
         steps[s, 0],
         steps[s, 1],
@@ -152,9 +214,13 @@ def aim(
         at,
         over,
         now,
-        scratch,
+        z,
+        row(room, 6, n),
+        row(room, 7, n),
+        row(room, 8, n),
         g,
     )
+    return finite
 
 
 @kernel(signature=f"boolean({COURSE}, float64[:, :, ::1], {_V})")
@@ -168,7 +234,7 @@ def aim_once(
     g: Vector,
 ) -> bool:
     """`aim`, called from Python for one decision."""
-    room = np.empty((9, vector(words, TOTALS).size))
+    room = np.empty((N_ROOM, vector(words, TOTALS).size))
     return aim(0, words, work, steps, normals, vector(words, WAITING), theta, room, g)
 
 
@@ -180,7 +246,7 @@ def alone(direction: Vector, slope: Vector, base: list[Any]) -> Frame:
     """The frame of one decision whose direction is given: with the arrays of a base, without a
     state of the reduction.
     """
-    nothing, none, numbers = np.empty(0), np.empty(0, dtype=np.int64), np.zeros(CORRECTS + 1)
+    nothing, none, numbers = np.empty(0), np.empty(0, dtype=np.int64), np.zeros(SETTLING + 1)
     averages = (nothing, direction, direction, direction, direction, nothing)
     return Frame(
         [*averages, nothing, np.empty((2, 0)), none, nothing, slope, nothing, numbers, *base]
