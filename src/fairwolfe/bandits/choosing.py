@@ -30,7 +30,14 @@ from fairwolfe.core.kinds import require_kind
 from fairwolfe.core.problem import Problem
 from fairwolfe.core.streams import Numbered
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.compile import Kernel, cube_at, data_of, function_at, kernel
+from fairwolfe.kernels.compile import (
+    Kernel,
+    cube_at,
+    data_of,
+    function_at,
+    kernel,
+    vector_at,
+)
 from fairwolfe.kernels.frames import (
     AIMING,
     BASE,
@@ -43,7 +50,9 @@ from fairwolfe.kernels.frames import (
     address,
     copied,
     cube,
+    layer,
     part,
+    row,
     vector,
 )
 from fairwolfe.kernels.limits import largest_square_norm, row_limit
@@ -162,7 +171,7 @@ def choose_rows(
     if advance:
         waits = copied(waiting)
     frozen = waiting.size == size_without_features(n)
-    summed = np.empty((0, 0, 0)) if frozen else parameters
+    summed = cube_at(0, 0, 0, 0) if frozen else parameters
     g, room = np.empty(n), np.empty((N_ROOM, n))
     aiming, given = address(vector(words, NUMBERS), AIMING), vector(words, RUNNING)
     if aiming == 0:
@@ -173,17 +182,18 @@ def choose_rows(
         anew = aiming != 0 and (s == 0 or advance or normals.shape[1] > 0)
         if anew and not call_aim(aiming, s, words, work, steps, normals, waits, summed, room, g):
             return s
-        row = said[s]
-        report = part(row, PROBABILITY, n_report)
+        told, context = row(said, s, said.shape[1]), layer(features, s)
+        drawn = row(draws, s, draws.shape[1])
+        report = part(told, PROBABILITY, n_report)
         arm = call_choose(
             choice,
             g,
             theta,
             inverse,
             counters,
-            features[s],
+            context,
             per_arm,
-            draws[s],
+            drawn,
             params,
             out,
             report,
@@ -198,33 +208,33 @@ def choose_rows(
                 theta,
                 inverse,
                 counters,
-                features[s],
+                context,
                 per_arm,
                 arm,
                 doubt,
-                part(row, 0, _SEEN),
+                part(told, 0, _SEEN),
             )
         else:
             for i in range(_SEEN):
-                row[i] = 0.0
+                told[i] = 0.0
         block, place = (arm, 0) if per_arm else (0, arm)
         value = 0.0
         for j in range(d):
-            row[x + j] = features[s, place, j]
+            told[x + j] = context[place, j]
             along = 0.0
             for i in range(n):
                 along += g[i] * parameters[block, i, j]
-            value += along * row[x + j]
-        row[ARM], row[VALUE], row[SCORE] = arm, value, out[arm]
+            value += along * told[x + j]
+        told[ARM], told[VALUE], told[SCORE] = arm, value, out[arm]
         if rule[KEEPS] > 0.0:
             for i in range(n):
-                row[x + d + i] = g[i]
+                told[x + d + i] = g[i]
         if advance:
             open_one(waits, n, keep)
             if frozen:
                 sum_in(waits, n, -1, part(report, 1, n), 1.0, 1.0)
             else:
-                sum_in(waits, n, block, part(row, x, d), 1.0, 1.0)
+                sum_in(waits, n, block, part(told, x, d), 1.0, 1.0)
     return steps.shape[0]
 
 
@@ -332,18 +342,19 @@ def learn_rows(
     blocks, places (rows,), rows (rows, d), rewards (rows, n); rhos, followed, expected (rows, n),
     tallied (rows, 3), or without rows; number: of decision 0.
     """
-    nothing, once = np.empty(0), address(vector(words, RULE), ONCE)
+    n, once = rewards.shape[1], address(vector(words, RULE), ONCE)
+    nothing = vector_at(0, 0)
     for s in range(start, rows.shape[0]):
-        rho = rhos[s] if rhos.shape[0] > 0 else nothing
-        direction = followed[s] if followed.shape[0] > 0 else nothing
-        told = tallied[s] if tallied.shape[0] > 0 else nothing
-        estimate = expected[s] if expected.shape[0] > 0 else nothing
+        rho = row(rhos, s, n) if rhos.shape[0] > 0 else nothing
+        direction = row(followed, s, n) if followed.shape[0] > 0 else nothing
+        told = row(tallied, s, _SEEN) if tallied.shape[0] > 0 else nothing
+        estimate = row(expected, s, n) if expected.shape[0] > 0 else nothing
         due: int = call_learn_once(
             once,
             words,
             blocks[s],
-            rows[s],
-            rewards[s],
+            row(rows, s, rows.shape[1]),
+            row(rewards, s, n),
             rho,
             direction,
             told,
@@ -373,8 +384,8 @@ def expect_arms(words: IntVector, said: Matrix, x: int, stop: int, per_arm: bool
     waiting, n = vector(words, WAITING), vector(words, RUNNING).size
     for s in range(said.shape[0]):
         open_one(waiting, n, 1.0 - vector(words, NUMBERS)[FORGET])
-        block = address(said[s], ARM) if per_arm else 0
-        sum_in(waiting, n, block, part(said[s], x, stop - x), 1.0, 1.0)
+        block = int(said[s, ARM]) if per_arm else 0
+        sum_in(waiting, n, block, part(row(said, s, stop), x, stop - x), 1.0, 1.0)
 
 
 class Evidence(NamedTuple):

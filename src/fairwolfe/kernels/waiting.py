@@ -31,7 +31,7 @@ import numpy as np
 
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.kernels.compile import data_of, distinct, kernel, matrix_at
-from fairwolfe.kernels.frames import FORGET, NUMBERS, TOTALS, WAITING, part, vector
+from fairwolfe.kernels.frames import FORGET, NUMBERS, TOTALS, WAITING, part, row, vector
 
 __all__ = [
     "ISSUED",
@@ -272,7 +272,7 @@ def expect_rows(words: IntVector, blocks: IntVector, rows: Matrix) -> None:
     waiting, n = vector(words, WAITING), vector(words, TOTALS).size
     for s in range(rows.shape[0]):
         open_one(waiting, n, 1.0 - vector(words, NUMBERS)[FORGET])
-        sum_in(waiting, n, blocks[s], rows[s], 1.0, 1.0)
+        sum_in(waiting, n, blocks[s], row(rows, s, rows.shape[1]), 1.0, 1.0)
 
 
 @kernel(signature="void(int64[::1], int64, float64[::1], float64, int64, int64)")
