@@ -75,9 +75,12 @@ _FORK_SECONDS = 20.0  # that a fork waits for the compiler
 class Kernel(Generic[P, R]):
     """A compiled function over plain arrays; compiles or loads at its first use."""
 
-    def __init__(self, function: Callable[P, R], signature: str | None = None) -> None:
+    def __init__(
+        self, function: Callable[P, R], signature: str | None = None, constants: bool = True
+    ) -> None:
         self.function = function
         self.signature = signature
+        self.constants = constants and signature is None
         self._dispatcher: Any = None
         self._called: Any = None
         self.call: Callable[P, R] = self._first
@@ -111,13 +114,13 @@ class Kernel(Generic[P, R]):
 
     def _make(self) -> None:
         if self._dispatcher is None:
-            self._dispatcher = _dispatcher(self.function, self.bare, self.signature)
+            self._dispatcher = _dispatcher(self, self.bare)
 
     def _make_called(self) -> None:
         if self._called is None:
             self._called = self.dispatcher
             if self.bare:
-                self._called = _dispatcher(self.function, False, self.signature)
+                self._called = _dispatcher(self, False)
 
     @property
     def _numba_type_(self) -> Any:
@@ -162,9 +165,14 @@ class Kernel(Generic[P, R]):
 @overload
 def kernel(function: Callable[P, R]) -> Kernel[P, R]: ...
 @overload
-def kernel(*, signature: str) -> Callable[[Callable[P, R]], Kernel[P, R]]: ...
-def kernel(function: Any = None, *, signature: str | None = None) -> Any:
+def kernel(
+    *, signature: str | None = None, constants: bool = True
+) -> Callable[[Callable[P, R]], Kernel[P, R]]: ...
+def kernel(function: Any = None, *, signature: str | None = None, constants: bool = True) -> Any:
     """Make a function a kernel. With a signature it has an address and is compiled ahead of time.
+
+    constants: without a signature, whether it is compiled for every constant that a kernel calls
+    it with: what is large runs faster then, and what is small is compiled many times for nothing.
 
     >>> import numpy as np
     >>> @kernel
@@ -177,7 +185,7 @@ def kernel(function: Any = None, *, signature: str | None = None) -> Any:
     True
     """
     if function is None:
-        return lambda f: Kernel(f, signature)
+        return lambda f: Kernel(f, signature, constants)
     return Kernel(function)
 
 
@@ -582,9 +590,10 @@ def _parsed(signature: str) -> Any:
 # --- the cache on disk -----------------------------------------------------------------------
 
 
-def _dispatcher(function: Callable[..., Any], bare: bool, signature: str | None) -> Any:
+def _dispatcher(one: Kernel[..., Any], bare: bool) -> Any:
     from numba import config, njit
 
+    function = one.function
     options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
     options["no_cpython_wrapper"] = bare
     file = Path(function.__code__.co_filename)
@@ -600,8 +609,9 @@ def _dispatcher(function: Callable[..., Any], bare: bool, signature: str | None)
         config.CACHE_DIR = before
     # numba calls this for types of arguments that it has not met.
     made._compile_for_args = partial(_first_call, made._compile_for_args)
-    # And this where one kernel calls another.
-    made.get_call_template = partial(_called_by_kernels, made.get_call_template, signature)
+    if not one.constants:  # numba calls this where one kernel calls another
+        template = made.get_call_template
+        made.get_call_template = partial(_called_by_kernels, template, one.signature)
     return made
 
 

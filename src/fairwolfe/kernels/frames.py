@@ -62,27 +62,27 @@ class Frame:
             row[1 : 1 + array.ndim] = array.shape
 
 
-@kernel
+@kernel(constants=False)
 def vector(words: IntVector, place: int) -> Vector:
     """A vector of a frame."""
     out: Vector = vector_at(words[_WORDS * place], words[_WORDS * place + 1])
     return out
 
 
-@kernel
+@kernel(constants=False)
 def integers(words: IntVector, place: int) -> IntVector:
     """A vector of whole numbers of a frame."""
     out: IntVector = integers_at(words[_WORDS * place], words[_WORDS * place + 1])
     return out
 
 
-@kernel
+@kernel(constants=False)
 def address(numbers: Vector, place: int) -> int:
     """An address that is kept among numbers."""
     return int(numbers[place])
 
 
-@kernel
+@kernel(constants=False)
 def matrix(words: IntVector, place: int) -> Matrix:
     """A matrix of a frame."""
     start = _WORDS * place
@@ -90,14 +90,14 @@ def matrix(words: IntVector, place: int) -> Matrix:
     return out
 
 
-@kernel
+@kernel(constants=False)
 def row(room: Matrix, i: int, n: int) -> Vector:
     """The first n numbers of a row: an index or a slice takes the compiler ten times as long."""
     out: Vector = vector_at(data_of(room) + _NUMBER * i * room.shape[1], n)
     return out
 
 
-@kernel
+@kernel(constants=False)
 def layer(cube: Cube, i: int) -> Matrix:
     """One of the matrices of a cube."""
     rows, columns = cube.shape[1], cube.shape[2]
@@ -105,7 +105,7 @@ def layer(cube: Cube, i: int) -> Matrix:
     return out
 
 
-@kernel
+@kernel(constants=False)
 def part(values: Vector, start: int, n: int) -> Vector:
     """n numbers of a vector, from `start` on. values (start + n or more,)."""
     out: Vector = vector_at(data_of(values) + _NUMBER * start, n)
@@ -121,7 +121,7 @@ def copied(values: Vector) -> Vector:
     return out
 
 
-@kernel
+@kernel(constants=False)
 def cube(words: IntVector, place: int) -> Cube:
     """An array of a frame that has three axes."""
     start = _WORDS * place

@@ -93,7 +93,7 @@ def _end(waiting: Vector, n: int) -> int:
     return int(start + (waiting.size - start) // 3 * 2)
 
 
-@kernel
+@kernel(constants=False)
 def open_one(waiting: Vector, n: int, keep: float) -> None:
     """Count a decision among the open ones; with memory those before it fade, as rewards do.
 
@@ -110,7 +110,7 @@ def open_one(waiting: Vector, n: int, keep: float) -> None:
     waiting[ISSUED] += 1.0
 
 
-@kernel
+@kernel(constants=False)
 def sum_in(waiting: Vector, n: int, row: int, values: Vector, sign: float, weight: float) -> None:
     """Add sign * weight * values to the estimates (row -1), or to a row of Phi, which also counts
     sign * weight decisions. waiting: see the module. values (n,) or (d,).
@@ -140,7 +140,7 @@ def age_weight(waiting: Vector, keep: float, place: float) -> float:
     return float(keep ** (waiting[ISSUED] - 1.0 - place)) if keep < 1.0 else 1.0
 
 
-@kernel
+@kernel(constants=False)
 def close_one(waiting: Vector, n: int, first: int, stop: int, weight: float) -> None:
     """An open decision of this weight is open no more; its estimate has been taken out of the sums.
     Coordinates from `first` to below `stop` joined after it. waiting: see the module.

@@ -17,7 +17,7 @@ from fairwolfe.kernels.bilinear import (
     contract_user,
     turn_parameters,
 )
-from fairwolfe.kernels.compile import data_of, distinct, fma, function_at, kernel, matrix_at
+from fairwolfe.kernels.compile import data_of, fma, function_at, kernel, matrix_at
 from fairwolfe.kernels.frames import (
     AIMING,
     BASE,
@@ -138,7 +138,6 @@ def rank(
     contracted (q, d); direction (candidates + rewards,), exposed, shown, value, width,
     scores (candidates,), ranking (slots,), pinned (slots or 0,), draws (1 + slots // 2 or 0,).
     """
-    distinct()
     n, n_rewards = scores.size, theta.shape[1]
     contract_user(user, inverse[0], contracted)
     _estimate(estimates, user, items, theta, contracted, direction[n:], value, width)
@@ -364,7 +363,6 @@ def _explain(
     value, width, scores (candidates,); bonus, width: see `_worth`; ranking, own_value, own_bonus,
     fairness, plain_rank (slots,).
     """
-    distinct()
     plain = np.empty(value.size)
     for i in range(value.size):
         plain[i] = value[i] + bonus * width[i]
@@ -641,7 +639,6 @@ def take_in(
     (slots, rewards), rows (slots, q): features of the items, or (0, q) where the frame has those of
     all; items from `known` on came later.
     """
-    distinct()
     rules, inverse, theta = vector(words, RULE), cube(words, INVERSE), cube(words, THETA)
     counters = vector(words, ORACLE_COUNTERS)
     square = 0.0
