@@ -379,11 +379,11 @@ class Agent:
         """
         if not self._warm:
             self.warm()
-        if not isinstance(contexts, Iterable) or isinstance(contexts, Mapping):
+        if isinstance(contexts, Mapping):
             raise InvalidInput(f"the contexts are {contexts!r:.80}; give a list of contexts")
         if not (advance is None or isinstance(advance, bool)):
             raise InvalidInput(f"advance is {advance!r}; give None, True or False")
-        given = contexts if isinstance(contexts, np.ndarray) else list(contexts)
+        given = _many("contexts", contexts)
         options = _options(len(given), candidates=candidates, blocked=blocked, pinned=pinned)
         if len(given) == 0:
             return []
@@ -393,7 +393,7 @@ class Agent:
             self._recover()
             ledger, policy = self._ledger, self._policy
             first = self._draws.number = ledger.issued
-            if not self._batches:
+            if not self._batches or self._expires_within(stack.rows):
                 return self._each(stack, called)
             batch = policy.act_batch(self._state, stack, self._draws, advance)
             if ledger.issued != first:  # a function of the user has asked the agent meanwhile
@@ -453,7 +453,7 @@ class Agent:
         return plain, told if any(told) else [], names
 
     def _each(self, stack: Stack, called: Sequence[Any] | None = None) -> list[Decision]:
-        """For policies without batches, one by one."""
+        """One by one: for policies without batches, and where decisions expire on the way."""
         decided = []
         for i in range(stack.rows):
             self._draws.number = number = self._ledger.issued
@@ -467,10 +467,20 @@ class Agent:
                 self._young[number] = decision
             self._ledger.issued = number + 1
             self._issuing = None
+            if self._expires is not None:
+                self._expire_old()
             decided.append(decision)
-        if self._expires is not None:
-            self._expire_old()
         return decided
+
+    def _expires_within(self, rows: int) -> bool:
+        """Whether a decision expires before the last of so many is made: then it must not count for
+        those that follow.
+        """
+        if self._expires is None:
+            return False
+        issued = self._ledger.issued
+        oldest = next(filter(self._ledger.waits, self._young), issued)
+        return issued + rows - 1 > oldest + self._expires
 
     def _stack(self, contexts: Any, options: list[dict[str, Any]]) -> Stack:
         """Contexts in a row, read and judged; under the lock, since items may change."""
@@ -575,10 +585,7 @@ class Agent:
         if isinstance(decisions, Batch) and self._names:
             self._counted(lambda: self._fold(decisions, rewards, options))
             return
-        for name, many in (("decisions", decisions), ("rewards", rewards)):
-            if not isinstance(many, Iterable):
-                raise InvalidInput(f"the {name} are {many!r:.80}; give a list of them")
-        made, given = list(decisions), list(rewards)
+        made, given = list(_many("decisions", decisions)), list(_many("rewards", rewards))
         if len(made) != len(given):
             raise InvalidInput(
                 f"{len(made)} decisions have {len(given)} rewards; give one for each"
@@ -601,11 +608,12 @@ class Agent:
 
     def _fold(self, batch: Batch, rewards: Any, options: dict[str, Any]) -> None:
         """`update_many` of a batch."""
-        if not isinstance(rewards, Iterable):
+        if not isinstance(rewards, Shown):
+            rewards = _many("rewards", rewards)
+        count = np.shape(rewards[0])[:1] if isinstance(rewards, Shown) else (len(rewards),)
+        if not count:
             raise InvalidInput(f"the rewards are {rewards!r:.80}; give a list of them")
-        if not isinstance(rewards, (np.ndarray, Shown)):
-            rewards = list(rewards)
-        count = len(rewards[0]) if isinstance(rewards, Shown) else len(rewards)
+        (count,) = count
         if count != len(batch):
             raise InvalidInput(f"{len(batch)} decisions have {count} rewards; give one for each")
         if not count:
@@ -615,30 +623,36 @@ class Agent:
             ledger = self._ledger
             beyond = ledger.entries(batch)
             each_options: list[dict[str, Any]] = []
-            if isinstance(rewards, list) and (options or self._called is not None):
+            by_row = not isinstance(rewards, Shown)
+            named = self._called is not None and isinstance(rewards, list)
+            if by_row and (options or named):
                 each_options = [{**options, **self._heard_names(a)} for a in batch.actions]
             answers = self._kind.hear_many(batch.actions, rewards, each_options)
+            each = None
             if not isinstance(answers, Answers) or beyond or not self._commits:
                 each = batches_each(self._kind, batch, answers)
-                self._in_peace(lambda: self._apply_all(list(batch), each))
-                return
-            if answers.outside:
-                self._warn_outside(answers.words)
-            arrays = self._arrays()
-            before = Before(self._state, arrays, ledger.copy(), self._out_of_range, None)
+            if each is None:
+                self._fold_columns(batch, answers)
+            elif self._commits:
+                self._apply_all(list(batch), each)
+        if each is not None and not self._commits:  # in a thread of its own, which takes the lock
+            uninterrupted(lambda: self._apply_all(list(batch), each))
 
-            self._before = before
-            try:
-                self._state = self._policy.fold(self._state, batch, answers)
-                ledger.mark_batch(batch, ledger.answered + len(batch))
-                self._out_of_range += answers.outside
-                self._before = None
-            except BaseException:
-                self._recover()
-                raise
-            if self._expires is not None:
-                for number in range(batch.first, batch.first + len(batch)):
-                    self._young.pop(number, None)
+    def _fold_columns(self, batch: Batch, answers: Any) -> None:
+        """Under the lock."""
+        ledger = self._ledger
+        if answers.outside:
+            self._warn_outside(answers.words)
+        arrays = self._arrays()
+        self._before = Before(self._state, arrays, ledger.copy(), self._out_of_range, None)
+        try:
+            self._state = self._policy.fold(self._state, batch, answers)
+            ledger.mark_batch(batch, ledger.answered + len(batch))
+            self._out_of_range += answers.outside
+            self._before = None
+        except BaseException:
+            self._recover()
+            raise
 
     def _in_peace(self, work: Callable[[], None]) -> None:
         """For policies that learn in Python, where an interrupt could come between two lines."""
@@ -656,12 +670,14 @@ class Agent:
         with self._lock:
             self._recover()
             entries = [self._ledger.entry(decision) for decision in decisions]
+            known: set[Entry] = set()
             for place, entry in enumerate(entries):
-                if entry in entries[:place]:
+                if entry in known:
                     raise InvalidInput(
                         f"answer {place}: decision {decisions[place].id!r} is given twice; its "
                         "feedback counts once"
                     )
+                known.add(entry)
             if len(entries) > 1:  # one by itself is whole anyway
                 arrays = self._arrays()
                 ledger = self._ledger.copy()
@@ -708,8 +724,6 @@ class Agent:
         entry, _, answered, outside = pending
         self._ledger.mark(entry, answered)
         self._out_of_range = outside
-        if self._expires is not None:
-            self._young.pop(entry[0], None)
         self._pending = None
 
     def _recover(self) -> None:
@@ -767,7 +781,11 @@ class Agent:
     def _leave(self, entry: Entry, decision: Decision) -> None:
         """Under the lock."""
         self._leaving = leaving = (entry, decision, self._waiting(), self._ledger.expired + 1)
-        self._finish_leaving(*leaving)
+        try:
+            self._finish_leaving(*leaving)
+        except Exception:  # it was refused, and nothing has changed
+            self._leaving = None
+            raise
 
     def _waiting(self) -> int:
         """How many decisions the policy counts as open."""
@@ -778,7 +796,6 @@ class Agent:
         if self._awaits and self._waiting() == before:
             self._state = self._policy.withdraw(self._state, decision)
         self._ledger.expire(entry, expired)
-        self._young.pop(entry[0], None)
         self._leaving = None
 
     def _heard(self, decision: Decision, reward: Any, options: dict[str, Any]) -> Answer:
@@ -1049,6 +1066,8 @@ class Agent:
 
     def replace_objective(self, objective: Concave) -> None:
         """Maximise another f from now on; averages, estimates and open decisions stay."""
+        if not isinstance(objective, Concave):
+            raise InvalidInput(f"the objective is {objective!r:.80}; give one of fw.objectives")
         with self._lock:
             self._recover()
             policy, problem = self._retargeted(objective), self._kind.problem
@@ -1090,7 +1109,8 @@ class Agent:
             if isinstance(self._called, Keys):
                 kept["keys"] = self._called.saved()
             if self._young:
-                young = tuple(self._young_one(number).to_bytes() for number in self._young)
+                waiting = filter(self._ledger.waits, self._young)
+                young = tuple(self._young_one(number).to_bytes() for number in waiting)
                 kept["young"] = np.frombuffer(pack(young), dtype=np.uint8)
         return text, arrays | kept
 
@@ -1227,21 +1247,52 @@ def _node(given: Any) -> int:
     return node
 
 
+def _many(name: str, given: Any) -> Any:
+    """An array as it is, and a list of anything else that can be one."""
+    if isinstance(given, np.ndarray) and given.ndim > 0:
+        return given
+    if isinstance(given, (np.ndarray, str, bytes)) or not isinstance(given, Iterable):
+        raise InvalidInput(f"the {name} are {given!r:.80}; give a list of {name}")
+    return list(given)
+
+
 def _options(rows: int, **given: Any) -> list[dict[str, Any]]:
     """What each of the contexts was given besides; empty where none was given anything."""
     options: list[dict[str, Any]] = [{} for _ in range(rows)]
     for name, values in given.items():
         if values is None:
             continue
-        by_row = not isinstance(values, Mapping) and isinstance(values, Sequence | np.ndarray)
-        by_row = by_row and len(values) > 0 and not isinstance(values[0], (int, np.integer, str))
-        if by_row and len(values) != rows:
-            raise InvalidInput(f"{name} has {len(values)} lists for {rows} contexts; give one each")
-        for i in range(rows):
-            value = values[i] if by_row else values
+        for i, value in enumerate(_by_row(name, values, rows)):
             if value is not None and (name == "candidates" or len(value) > 0):
                 options[i][name] = value
     return options if any(options) else []
+
+
+def _by_row(name: str, values: Any, rows: int) -> list[Any]:
+    """What each context is given: one mapping or list for all of them, or one for each."""
+    if isinstance(values, Mapping):
+        return [values] * rows
+    if not _is_many(values):
+        raise InvalidInput(f"{name} is {values!r:.80}; give a list, or a list for each context")
+    listed = list(values)
+    several = [one is None or (_is_many(one) and not isinstance(one, str)) for one in listed]
+    if not any(several):
+        return [listed] * rows
+    if not all(several):
+        raise InvalidInput(
+            f"{name} holds {listed[several.index(False)]!r:.80} beside lists; give one list for "
+            "all contexts, or one for each"
+        )
+    if len(listed) != rows:
+        raise InvalidInput(f"{name} has {len(listed)} lists for {rows} contexts; give one each")
+    return [
+        one if isinstance(one, (Mapping, np.ndarray)) or one is None else list(one)
+        for one in listed
+    ]
+
+
+def _is_many(one: Any) -> bool:
+    return isinstance(one, Iterable) and (not isinstance(one, np.ndarray) or one.ndim > 0)
 
 
 def _outside() -> int:

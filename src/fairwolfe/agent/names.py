@@ -110,7 +110,8 @@ class Keys:
 
     def ids(self, what: str, given: Any, catalogue: Catalogue) -> list[Any]:
         """Numbers for keys; what is not a text stays as it is, for others to judge."""
-        if isinstance(given, str) or not isinstance(given, Iterable):
+        flat = isinstance(given, np.ndarray) and given.ndim == 0
+        if flat or isinstance(given, str) or not isinstance(given, Iterable):
             raise InvalidInput(f"{what} is {given!r:.80}; give a list of keys or ids of items")
         numbers = self.numbers(catalogue)
         listed = given.tolist() if isinstance(given, np.ndarray) else list(given)

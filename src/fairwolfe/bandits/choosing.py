@@ -769,6 +769,13 @@ class LinearBandit(ABC):
             raise self._wild(state, choice)
         return block, x
 
+    def _tame(self, state: BanditState, choice: Choice) -> tuple[int, Vector]:
+        """`_arm`, whose features are numbers that could be learnt from."""
+        block, x = self._arm(state, choice)
+        if not largest_square_norm(x[None]) <= self._limit(state.problem):
+            raise self._wild(state, choice)
+        return block, x
+
     def _limit(self, problem: Problem) -> float:
         """Of the squared norm of what is learnt from."""
         limit = row_limit(problem, self.ridge_used)
@@ -799,7 +806,7 @@ class LinearBandit(ABC):
 
     def expect(self, state: BanditState, choice: Choice, expected: Any, words: IntVector) -> None:
         """Count a decision among the open ones."""
-        block, x = self._arm(state, choice)
+        block, x = self._tame(state, choice)
         expect_rows.call(words, np.array([block]), x[None])
 
     def withdraw(
@@ -812,7 +819,7 @@ class LinearBandit(ABC):
         joined: tuple[int, int],
     ) -> None:
         """Take a decision that gets no answer out of the open ones."""
-        block, x = self._arm(state, choice)
+        block, x = self._tame(state, choice)
         withdraw.call(words, block, x, place, *joined)
 
     @cached_property

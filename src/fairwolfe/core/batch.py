@@ -129,7 +129,7 @@ class Batch(Sequence[Decision]):
         head = isinstance(token, str) and type(first) is int and type(t) is int and first >= 0
         whole = isinstance(actions, np.ndarray) and actions.dtype in (np.int64, np.int32)
         whole = whole and actions.ndim in (1, 2)
-        if not (head and whole):
+        if not (head and whole and isinstance(evidence, tuple)):
             raise InvalidInput(
                 f"the bytes hold {values[:4]!r:.80}; a batch begins with other values"
             )

@@ -150,7 +150,7 @@ class Arms(Kind):
 
     def read_many(self, contexts: Any, options: Sequence[Mapping[str, Any]] = ()) -> Stack:
         """An array of shape (contexts, arms, features), or a list of contexts."""
-        if isinstance(contexts, np.ndarray) and contexts.ndim == 3 and not options:
+        if type(contexts) is np.ndarray and contexts.ndim == 3 and not options:
             features = np.require(contexts, np.float64, ["C", "W"])
             rows, n_arms, d = features.shape
             if rows and n_arms and d == self._n_columns:
@@ -186,7 +186,7 @@ class Arms(Kind):
     ) -> Answers | list[Answer]:
         """An array (decisions, rewards), or a list of what `hear` takes."""
         n = self.low.size
-        plain = isinstance(rewards, np.ndarray) and rewards.shape == (len(actions), n)
+        plain = type(rewards) is np.ndarray and rewards.shape == (len(actions), n)
         if not plain or options or rewards.dtype.kind not in "fiub":
             return super().hear_many(actions, rewards, options)
         matrix = np.require(rewards, np.float64, ["C", "W"])

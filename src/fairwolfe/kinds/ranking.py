@@ -254,7 +254,7 @@ class Ranking(Kind):
     def read_many(self, contexts: Any, options: Sequence[Mapping[str, Any]] = ()) -> Stack:
         """An array (users, features) where items are kept, or a list of contexts."""
         items, p = self._kept, self._user_shape[0]
-        plain = isinstance(contexts, np.ndarray) and contexts.ndim == 2 and items.shape[1]
+        plain = type(contexts) is np.ndarray and contexts.ndim == 2 and items.shape[1]
         if plain and contexts.shape[1] == p and len(contexts) and not options:
             users = np.require(contexts, np.float64, ["C", "W"])
             largest = np.argmax(np.square(users).sum(axis=1))
@@ -304,8 +304,15 @@ class Ranking(Kind):
         """
         if type(rewards) is not Shown or options:
             return super().hear_many(actions, rewards, options)
-        exposed, earned = (np.require(part, np.float64, ["C", "W"]) for part in rewards)
+        exposed, earned = (
+            np.require(real_array(name, part), np.float64, ["C", "W"])
+            for name, part in zip(("the exposures", "the rewards"), rewards, strict=True)
+        )
         shape = (len(actions), self.n_slots)
+        if actions.shape != shape:
+            raise InvalidInput(
+                f"the rankings have the shape {actions.shape}; the problem has {self.n_slots} slots"
+            )
         if exposed.shape != shape or earned.shape != (*shape, self.n_rewards):
             raise InvalidInput(
                 f"the feedback has exposures of shape {exposed.shape} and rewards of shape "

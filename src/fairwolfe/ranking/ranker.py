@@ -500,7 +500,14 @@ class Ranker(Settings):
         items, slots = np.ascontiguousarray(choice.action), state.slots.shape[1]
         fits = items.dtype == np.int64 and items.shape == (slots,)
         fits = fits and items.min() >= 0 and items.max() < state.exposed.size
-        if not (fits and _is_plain(looks, (slots,)) and np.isfinite(looks).all()):
+        fits = bool(fits and np.unique(items).size == slots and _is_plain(looks, (slots,)))
+        if not fits or not np.isfinite(looks).all():
+            raise self._wild(state, choice)
+        own = rows if rows.size else np.ascontiguousarray(state.features[:, items].T)
+        limit = row_limit(state.problem, self.ridge)
+        with np.errstate(over="ignore", invalid="ignore"):
+            square = float(user @ user) * float((own * own).sum(axis=1).max())
+        if not square <= limit * limit:
             raise self._wild(state, choice)
         return items, user, rows
 

@@ -116,7 +116,8 @@ def _folds(state: State, batch: Batch) -> bool:
     trail = batch.evidence
     whole = isinstance(trail, tuple) and len(trail) == len(Trail._fields)
     # No items have come since.
-    return state.plan.folds and whole and trail[_SIZE] == state.totals.size
+    size = trail[_SIZE] if whole else None
+    return state.plan.folds and type(size) is int and size == state.totals.size
 
 
 def each(kind: Any, batch: Any, answers: Any) -> list[Answer]:
@@ -139,7 +140,7 @@ class _Columns:
         size = state.totals.size
         evidence, rho, followed, outlook, _, place, expected = batch.evidence
         self.evidence = evidence
-        if (rho is None) == plan.optimistic or (followed is None and plan.follows):
+        if (rho is None) == plan.optimistic or (followed is None and plan.extended):
             raise self._foreign()
         self.rhos = self._matrix(rho, (n, size))
         self.followed = self._matrix(followed, (n, size))

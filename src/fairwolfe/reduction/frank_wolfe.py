@@ -288,9 +288,11 @@ class FrankWolfe:
         if place is None:
             return state
         trail = decision.evidence
-        n = state.totals.size
-        joined = plan.kind.joined(trail[_OLDEST]) if trail[_OLDEST] != n else plan.none_joined
-        words = plan.frame(state).words
+        try:
+            *_, first, stop = self._recalled(state, decision, state.totals)
+        except (TypeError, ValueError, AttributeError, IndexError) as error:
+            raise _foreign(decision) from error
+        joined, words = (first, stop), plan.frame(state).words
         if plan.blocks == (0, 0):
             values = _expectation(decision, plan.optimistic)
             if not _fits(values, state.totals.shape):

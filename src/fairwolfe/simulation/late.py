@@ -136,7 +136,7 @@ class Delivery:
         self.steps = np.empty((0, 2))
         plan = state.plan
         self.settings: IntVector = np.zeros(STOP + 1, dtype=np.int64)
-        self.settings[REFRESH] = lateness.refresh
+        self.settings[REFRESH] = min(lateness.refresh, horizon + 1)  # it is renewed no more
         self.settings[OPENS], self.settings[FOLLOWS] = plan.anticipates, plan.follows
         self.settings[FIRST_REWARD] = plan.kind.problem.n_items or 0
         self.settings[FIRST:] = plan.none_joined

@@ -1,0 +1,221 @@
+"""Where features of an agent meet: batches and files, expiry and refusals, forged batches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fairwolfe as fw
+from fairwolfe.agent.file import arrays_of
+from fairwolfe.bandits import LinUCB, SquareCB
+from fairwolfe.core.packing import pack, unpack
+from fairwolfe.errors import InvalidInput
+from fairwolfe.objectives import Custom, GiniWelfare, Minimum, TwoSided
+from fairwolfe.ranking import FWLinUCBRank
+
+PROBLEM = fw.Problem.arms(2, {"clicks": (0, 1), "saves": (0, 1)})
+CONTEXT = np.array([[0.6, 0.1], [0.2, 0.7]])
+CONTEXTS = np.stack([CONTEXT] * 3)
+REWARDS = np.full((3, 2), 0.5)
+LISTS = fw.Problem.ranking(6, 2, (2, 2))
+
+
+def agent(**options: Any) -> fw.Agent:
+    return fw.Agent(fw.FrankWolfe(Minimum(), LinUCB()), PROBLEM, **options)
+
+
+def ranker() -> fw.Agent:
+    items = np.random.default_rng(0).random((6, 2)) / 2
+    return fw.Agent(FWLinUCBRank(TwoSided(GiniWelfare())), LISTS, items=items)
+
+
+def forged(decision: fw.Decision, place: int, value: Any) -> fw.Decision:
+    evidence = list(decision.evidence)
+    evidence[place] = value
+    changed = replace(decision, evidence=tuple(evidence))
+    return fw.Decision.from_bytes(changed.to_bytes())
+
+
+def forged_batch(batch: Any, place: int, value: Any) -> fw.Batch:
+    values = list(unpack(batch.to_bytes()))
+    values[place] = value(values[place]) if callable(value) else value
+    return fw.Batch.from_bytes(pack(tuple(values)))
+
+
+def everything(one: fw.Agent) -> Any:
+    arrays = [(name, array.tobytes()) for name, array in arrays_of(one._state)]
+    return arrays, str(one._ledger.saved()), list(one._young)
+
+
+def unchanged(one: fw.Agent, call: Any) -> None:
+    before = everything(one)
+    with pytest.raises(InvalidInput):
+        call()
+    assert everything(one) == before
+
+
+def test_a_batch_made_after_the_save_is_answered_once() -> None:
+    first = agent()
+    saved = first.dump()
+    batch: Any = first.act_many(CONTEXTS)
+    again = fw.Agent.restore(saved)
+    again.update_many(fw.Batch.from_bytes(batch.to_bytes()), REWARDS)
+    assert (again.t, again.open, again._state.open) == (3, 0, 0)
+    unchanged(again, lambda: again.update_many(batch, REWARDS))
+
+
+BAD = [(5, 99), (5, -1), (4, "x"), (4, 99), (4, -5), (0, ()), (0, None), (0, (0, np.zeros(3)))]
+WILD = [np.full(2, np.nan), np.full(2, np.inf), np.full(2, 1e300)]
+
+
+@pytest.mark.parametrize(("place", "value"), [*BAD, *((0, (0, x)) for x in WILD)])
+def test_a_refused_expiry_changes_nothing(place: int, value: Any) -> None:
+    one = agent()
+    for i in range(4):
+        one.update(one.act(CONTEXT), [i % 2, 1 - i % 2])
+    decision, other = one.act(CONTEXT), one.act(CONTEXT)
+    unchanged(one, lambda: one.expire(forged(decision, place, value)))
+    one.update(other, [1.0, 0.0])
+    one.expire(decision)
+    assert one.open == one._state.open == 0
+
+
+@pytest.mark.parametrize("action", [[-1, 1], [99, 1], [1], [0, 0], [1.0, 2.0]], ids=str)
+def test_a_refused_expiry_of_a_ranking_changes_nothing(action: Any) -> None:
+    one = ranker()
+    decision = one.act([0.3, 0.4])
+    unchanged(one, lambda: one.expire(replace(decision, action=np.array(action))))
+    unchanged(one, lambda: one.expire(forged(decision, 4, "x")))
+    user = (np.full(2, np.nan), decision.evidence[0].rows)
+    unchanged(one, lambda: one.expire(forged(decision, 0, user)))
+    one.expire(decision)
+    assert one.open == one._state.open == 0
+
+
+def test_what_a_refused_batch_held_expires_all_the_same() -> None:
+    one = agent(expires=2)
+    first, second = one.act(CONTEXT), one.act(CONTEXT)
+    bad = [first, forged(second, 5, 99)]
+    unchanged(one, lambda: one.update_many(bad, [[1, 0], [0, 1]]))
+    for _ in range(5):
+        one.act(CONTEXT)
+    assert one.open == one._state.open == 2
+
+
+def test_an_answer_from_beyond_a_file_is_not_that_of_a_namesake() -> None:
+    first = agent(expires=2)
+    first.act(CONTEXT)
+    saved, late = first.dump(), first.act(CONTEXT)
+    again = fw.Agent.restore(saved)
+    again.act(CONTEXT)  # the same number under another token
+    again.update(late, [1.0, 0.0])
+    for _ in range(6):
+        again.act(CONTEXT)
+    assert again.open == again._state.open == 2
+
+
+@pytest.mark.parametrize("expires", [1, 3, 5, 20, 40])
+def test_many_are_one_by_one_where_decisions_expire(expires: int) -> None:
+    rng = np.random.default_rng(0)
+    contexts, rewards = rng.uniform(0, 0.6, (40, 3, 2)), rng.random((5, 2))
+
+    def play(many: bool) -> Any:
+        policy = fw.FrankWolfe(Minimum(), SquareCB(gamma0=10.0))
+        one = fw.Agent(policy, PROBLEM, expires=expires)
+        first = one.act_many(contexts[:5])
+        for decision, reward in zip(first, rewards, strict=True):
+            if one._ledger.waits(decision.number):
+                one.update(decision, reward)
+        rest = contexts[5:]
+        made = one.act_many(rest) if many else [one.act(context) for context in rest]
+        return [(d.action, d.probability) for d in made], everything(one)[0], one.stats()
+
+    assert play(True) == play(False)
+
+
+def test_a_batch_survives_another_objective() -> None:
+    smooth = Custom(lambda z: float(np.sqrt(z + 0.1).sum()), lambda z: 0.5 / np.sqrt(z + 0.1))
+    one = agent()
+    batch = one.act_many(CONTEXTS)
+    one.replace_objective(smooth)
+    one.update_many(batch, REWARDS)
+    assert one.t == 3
+    unchanged(one, lambda: one.replace_objective(None))  # type: ignore[arg-type]
+
+
+def test_masked_numbers_are_refused_in_batches_too() -> None:
+    one = agent()
+    batch = one.act_many(CONTEXTS)
+    mask = np.zeros((3, 2), dtype=bool)
+    mask[1, 0] = True
+    unchanged(one, lambda: one.update_many(batch, np.ma.masked_array(REWARDS, mask)))
+    whole = np.ma.masked_array(CONTEXTS, np.ones(CONTEXTS.shape, dtype=bool))
+    unchanged(one, lambda: one.act_many(whole))
+
+
+def test_missing_rewards_may_come_in_an_array() -> None:
+    one = agent()
+    batch = one.act_many(CONTEXTS[:2])
+    rewards = np.array([[1.0, None], [0.3, 0.7]], dtype=object)
+    unchanged(one, lambda: one.update_many(batch, rewards))
+    one.update_many(batch, rewards, missing=0.0)
+    assert one.average.tolist() == [0.65, 0.35]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"blocked": 5},
+        {"blocked": [1.5, 2.0, 1.0]},
+        {"blocked": [[0], 5, [1]]},
+        {"pinned": [{0: 1}, 5, None]},
+        {"candidates": np.array(1)},
+        {"candidates": [[0], [1]]},
+    ],
+    ids=str,
+)
+def test_what_cannot_be_lists_for_contexts_is_refused(options: Any) -> None:
+    one = agent()
+    unchanged(one, lambda: one.act_many(CONTEXTS, **options))
+
+
+def test_lists_for_contexts_may_be_iterators() -> None:
+    made = agent().act_many(CONTEXTS, blocked=(i for i in [0]))
+    each = agent().act_many(CONTEXTS, candidates=[iter([1]), iter([0]), iter([1])])
+    assert [d.action for d in made] == [1, 1, 1]
+    assert [d.action for d in each] == [1, 0, 1]
+
+
+NOT_SHOWN: Any = fw.Shown(*[None] * 2)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("given", [np.array(5.0), 5, None, "abc", NOT_SHOWN], ids=str)
+def test_what_cannot_be_many_is_refused(given: Any) -> None:
+    one = agent()
+    batch = one.act_many(CONTEXTS)
+    unchanged(one, lambda: one.update_many(batch, given))
+    unchanged(one, lambda: one.update_many(list(batch), given))
+    unchanged(one, lambda: one.update_many(given, REWARDS))
+    if not isinstance(given, tuple):
+        unchanged(one, lambda: one.act_many(given))
+
+
+def test_forged_batches_raise_typed_errors() -> None:
+    one = agent()
+    batch: Any = one.act_many(CONTEXTS)
+
+    def with_size(evidence: Any) -> Any:
+        return tuple(np.array([2, 2]) if i == 4 else part for i, part in enumerate(evidence))
+
+    for evidence in (5, None, "abcdefg", with_size):
+        unchanged(one, lambda e=evidence: one.update_many(forged_batch(batch, 5, e), REWARDS))
+    other = ranker()
+    rankings: Any = other.act_many(np.random.default_rng(1).random((3, 2)) / 2)
+    shown = fw.Shown(np.ones((3, 2)), np.zeros((3, 2, 1)))
+    flat = forged_batch(rankings, 3, np.array([0, 1, 2]))
+    unchanged(other, lambda: other.update_many(flat, shown))
+    words = fw.Shown(np.array([["a", "b"]] * 3), shown.rewards)
+    unchanged(other, lambda: other.update_many(rankings, words))
