@@ -174,7 +174,7 @@ while hits < wanted:
 over = True
 for _ in range(40):  # those before expire, and these are taken out
     agent.expire(agent.act(context))
-left = [decision for decision in agent._young]
+left = [number for number in agent._young if agent._ledger.waits(number)]
 print(json.dumps({"wrong": wrong, "open": agent.open, "counted": agent._state.open,
                   "left": len(left), "sums": float(np.abs(agent._state.waiting[3:]).sum())}))
 """

@@ -1263,7 +1263,8 @@ def _options(rows: int, **given: Any) -> list[dict[str, Any]]:
         if values is None:
             continue
         for i, value in enumerate(_by_row(name, values, rows)):
-            if value is not None and (name == "candidates" or len(value) > 0):
+            empty = _is_many(value) and len(value) == 0
+            if value is not None and (name == "candidates" or not empty):
                 options[i][name] = value
     return options if any(options) else []
 
@@ -1275,24 +1276,17 @@ def _by_row(name: str, values: Any, rows: int) -> list[Any]:
     if not _is_many(values):
         raise InvalidInput(f"{name} is {values!r:.80}; give a list, or a list for each context")
     listed = list(values)
-    several = [one is None or (_is_many(one) and not isinstance(one, str)) for one in listed]
-    if not any(several):
+    if not any(one is None or _is_many(one) for one in listed):
         return [listed] * rows
-    if not all(several):
-        raise InvalidInput(
-            f"{name} holds {listed[several.index(False)]!r:.80} beside lists; give one list for "
-            "all contexts, or one for each"
-        )
     if len(listed) != rows:
         raise InvalidInput(f"{name} has {len(listed)} lists for {rows} contexts; give one each")
-    return [
-        one if isinstance(one, (Mapping, np.ndarray)) or one is None else list(one)
-        for one in listed
-    ]
+    plain = (str, Mapping, np.ndarray)  # and what is no list is for the kind to judge
+    return [list(one) if _is_many(one) and not isinstance(one, plain) else one for one in listed]
 
 
 def _is_many(one: Any) -> bool:
-    return isinstance(one, Iterable) and (not isinstance(one, np.ndarray) or one.ndim > 0)
+    flat = isinstance(one, str) or (isinstance(one, np.ndarray) and one.ndim == 0)
+    return isinstance(one, Iterable) and not flat
 
 
 def _outside() -> int:
