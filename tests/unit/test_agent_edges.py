@@ -136,6 +136,19 @@ def test_many_are_one_by_one_where_decisions_expire(expires: int) -> None:
     assert play(True) == play(False)
 
 
+def test_a_batch_from_one_state_is_that_whether_or_not_decisions_expire() -> None:
+    # Two arms, each good for one reward: made from one state, all decisions are alike.
+    for anticipate, advance, spread in ((True, False, 1), (False, None, 1), (False, True, 2)):
+        policy = fw.FrankWolfe(Minimum(), LinUCB(exploration=0.01), anticipate=anticipate)
+        one = fw.Agent(policy, PROBLEM, expires=5)
+        for _ in range(30):
+            decision = one.act(np.eye(2))
+            one.update(decision, np.eye(2)[int(decision.action)])
+        made = one.act_many(np.broadcast_to(np.eye(2), (20, 2, 2)), advance)
+        assert len({int(d.action) for d in made}) == spread
+        assert one.open == 5
+
+
 def test_a_batch_survives_another_objective() -> None:
     smooth = Custom(lambda z: float(np.sqrt(z + 0.1).sum()), lambda z: 0.5 / np.sqrt(z + 0.1))
     one = agent()

@@ -270,6 +270,7 @@ class Agent:
             number = self._draws.number = ledger.issued
             decision, made = self._decided(given)
             if ledger.issued != number:  # a function of the user has asked the agent meanwhile
+                self._draws.number = ledger.issued
                 decision, made = self._decided(given)
                 number = ledger.issued
             if options or called is not None:
@@ -303,7 +304,7 @@ class Agent:
                 )
             context, called = named_rows(context, self._kind.problem)
         if called is not None:
-            catalogue: Any = getattr(self._kind, "catalogue", None)
+            catalogue = self._kind.catalogue if isinstance(self._kind, Ranking) else None
             options = called.options(options, catalogue)
         return context, options, called
 
@@ -393,7 +394,8 @@ class Agent:
             self._recover()
             ledger, policy = self._ledger, self._policy
             first = self._draws.number = ledger.issued
-            if not self._batches or self._expires_within(stack.rows):
+            counted = self._batches and policy.anticipate and advance is not False
+            if not self._batches or (counted and self._expires_within(stack.rows)):
                 return self._each(stack, called)
             batch = policy.act_batch(self._state, stack, self._draws, advance)
             if ledger.issued != first:  # a function of the user has asked the agent meanwhile

@@ -94,7 +94,7 @@ class Keys:
         """With those of new items, which follow the first `total`."""
         return Keys((*self.all[:total], *keys))
 
-    def options(self, options: dict[str, Any], catalogue: Catalogue) -> dict[str, Any]:
+    def options(self, options: dict[str, Any], catalogue: Any) -> dict[str, Any]:
         """What `Kind.read` is told besides the context, with numbers for keys."""
         if not options:
             return options
