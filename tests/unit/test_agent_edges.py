@@ -195,6 +195,17 @@ def test_what_cannot_be_lists_for_contexts_is_refused(options: Any) -> None:
     unchanged(one, lambda: one.act_many(CONTEXTS, **options))
 
 
+def test_an_array_without_an_axis_is_not_a_list() -> None:
+    one, other = agent(), ranker()
+    flat: Any = np.array(1)
+    for options in ({"candidates": flat}, {"blocked": flat}):
+        unchanged(one, lambda o=options: one.act(CONTEXT, **o))
+        unchanged(other, lambda o=options: other.act([0.3, 0.4], **o))
+    unchanged(other, lambda: other.retire(flat))
+    decision = other.act([0.3, 0.4])
+    unchanged(other, lambda: other.update(decision, exposed=flat, clicked=[]))
+
+
 def test_lists_for_contexts_may_be_iterators() -> None:
     made = agent().act_many(CONTEXTS, blocked=(i for i in [0]))
     each = agent().act_many(CONTEXTS, candidates=[iter([1]), iter([0]), iter([1])])

@@ -39,7 +39,7 @@ from fairwolfe.core.feedback import Shown
 from fairwolfe.core.interrupts import uninterrupted
 from fairwolfe.core.kinds import Answer, Answers, Kind, Stack, kind_of
 from fairwolfe.core.packing import pack, unpack
-from fairwolfe.core.problem import Problem, whole_number
+from fairwolfe.core.problem import Problem, is_list, whole_number
 from fairwolfe.core.protocols import (
     ActsInBatches,
     Averages,
@@ -1251,11 +1251,9 @@ def _node(given: Any) -> int:
 
 def _many(name: str, given: Any) -> Any:
     """An array as it is, and a list of anything else that can be one."""
-    if isinstance(given, np.ndarray) and given.ndim > 0:
-        return given
-    if isinstance(given, (np.ndarray, str, bytes)) or not isinstance(given, Iterable):
+    if not is_list(given):
         raise InvalidInput(f"the {name} are {given!r:.80}; give a list of {name}")
-    return list(given)
+    return given if isinstance(given, np.ndarray) else list(given)
 
 
 def _options(rows: int, **given: Any) -> list[dict[str, Any]]:
@@ -1265,7 +1263,7 @@ def _options(rows: int, **given: Any) -> list[dict[str, Any]]:
         if values is None:
             continue
         for i, value in enumerate(_by_row(name, values, rows)):
-            empty = _is_many(value) and len(value) == 0
+            empty = is_list(value) and len(value) == 0
             if value is not None and (name == "candidates" or not empty):
                 options[i][name] = value
     return options if any(options) else []
@@ -1275,20 +1273,15 @@ def _by_row(name: str, values: Any, rows: int) -> list[Any]:
     """What each context is given: one mapping or list for all of them, or one for each."""
     if isinstance(values, Mapping):
         return [values] * rows
-    if not _is_many(values):
+    if not is_list(values):
         raise InvalidInput(f"{name} is {values!r:.80}; give a list, or a list for each context")
     listed = list(values)
-    if not any(one is None or _is_many(one) for one in listed):
+    if not any(one is None or is_list(one) for one in listed):
         return [listed] * rows
     if len(listed) != rows:
         raise InvalidInput(f"{name} has {len(listed)} lists for {rows} contexts; give one each")
     plain = (str, Mapping, np.ndarray)  # and what is no list is for the kind to judge
-    return [list(one) if _is_many(one) and not isinstance(one, plain) else one for one in listed]
-
-
-def _is_many(one: Any) -> bool:
-    flat = isinstance(one, str) or (isinstance(one, np.ndarray) and one.ndim == 0)
-    return isinstance(one, Iterable) and not flat
+    return [list(one) if is_list(one) and not isinstance(one, plain) else one for one in listed]
 
 
 def _outside() -> int:

@@ -14,7 +14,7 @@ import numpy as np
 from fairwolfe.core.arrays import IntVector, Matrix
 from fairwolfe.core.catalogue import Catalogue
 from fairwolfe.core.packing import pack, unpack
-from fairwolfe.core.problem import Problem, real_array
+from fairwolfe.core.problem import Problem, is_list, real_array
 from fairwolfe.errors import IncompatibleState, InvalidInput
 
 __all__ = ["LONGEST", "ArmNames", "Keys", "arm_names", "changes", "has_keys", "keyed", "named_rows"]
@@ -110,8 +110,7 @@ class Keys:
 
     def ids(self, what: str, given: Any, catalogue: Catalogue) -> list[Any]:
         """Numbers for keys; what is not a text stays as it is, for others to judge."""
-        flat = isinstance(given, np.ndarray) and given.ndim == 0
-        if flat or isinstance(given, str) or not isinstance(given, Iterable):
+        if not is_list(given):
             raise InvalidInput(f"{what} is {given!r:.80}; give a list of keys or ids of items")
         numbers = self.numbers(catalogue)
         listed = given.tolist() if isinstance(given, np.ndarray) else list(given)

@@ -7,14 +7,14 @@ items that are not retired, in the order of their ids.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairwolfe.core.contexts import Bilinear
-from fairwolfe.core.problem import Problem, all_finite, real_array
+from fairwolfe.core.problem import Problem, all_finite, is_list, real_array
 from fairwolfe.errors import InvalidInput
 
 __all__ = [
@@ -189,7 +189,7 @@ def _columns(given: Any, n: int, q: int) -> Array:
 
 
 def _any(values: Any) -> bool:
-    return not hasattr(values, "__len__") or len(values) > 0
+    return not (isinstance(values, Sized) and is_list(values)) or len(values) > 0
 
 
 def whole_ids(what: str, given: Iterable[int]) -> Ids:
@@ -199,7 +199,7 @@ def whole_ids(what: str, given: Iterable[int]) -> Ids:
 
 def id_list(what: str, given: Iterable[int]) -> list[int]:
     """Item ids as a list; an error names what is none."""
-    if isinstance(given, str) or not isinstance(given, Iterable):
+    if not is_list(given):
         raise InvalidInput(f"{what} is {given!r:.80}; give a list of ids of items, whole numbers")
     listed = list(given)
     if isinstance(given, np.ndarray) and given.ndim == 1:

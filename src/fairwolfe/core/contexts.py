@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairwolfe.core.problem import Problem, real_array
+from fairwolfe.core.problem import Problem, is_list, real_array
 from fairwolfe.errors import InvalidInput, did_you_mean
 
 __all__ = ["Arms", "Bilinear", "PerArm", "among", "arms", "fitting"]
@@ -102,7 +101,7 @@ def among(given: Arms, candidates: Any, blocked: Any, names: tuple[str, ...] | N
 
 def _numbers(what: str, given: Any, n: int, names: tuple[str, ...] | None) -> list[int]:
     """Arms as numbers, each once."""
-    if isinstance(given, str) or not isinstance(given, Iterable):
+    if not is_list(given):
         raise InvalidInput(f"{what} is {given!r:.80}; give a list of arms, by number or name")
     listed = []
     for one in given.tolist() if isinstance(given, np.ndarray) else given:

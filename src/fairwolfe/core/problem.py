@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from decimal import Decimal
 from functools import cached_property
@@ -20,6 +20,7 @@ __all__ = [
     "Frozen",
     "Problem",
     "all_finite",
+    "is_list",
     "is_real",
     "real_array",
     "real_number",
@@ -304,6 +305,12 @@ def real_number(name: str, value: Any) -> float:
 def is_real(value: object) -> bool:
     """Whether a value is one real number: True and False are, complex numbers and text are not."""
     return isinstance(value, (Real, Decimal, np.bool_))
+
+
+def is_list(given: Any) -> bool:
+    """Whether it can be taken for a list: neither a text nor an array without an axis."""
+    flat = isinstance(given, str) or (isinstance(given, np.ndarray) and given.ndim == 0)
+    return isinstance(given, Iterable) and not flat
 
 
 def real_array(what: str, given: Any) -> NDArray[np.float64]:
