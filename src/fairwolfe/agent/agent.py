@@ -44,6 +44,7 @@ from fairwolfe.core.protocols import (
     ActsInBatches,
     Averages,
     Compiled,
+    Constrains,
     Expects,
     HasItems,
     Mends,
@@ -974,12 +975,14 @@ class Agent:
 
     @property
     def value(self) -> float:
-        """f of `average`: what the agent maximises, as far as it has been seen."""
+        """f of `average`: what the agent maximises, as far as it has been seen. Hard constraints are
+        not part of it: see `constraints`.
+        """
         with self._lock:
             self._recover()
             if self._bound is None:
                 raise InvalidInput(f"{self._policy!r} has no objective, so there is no value")
-            return self._bound.value(self._average())
+            return self._bound.relaxed().value(self._average())
 
     def _average(self) -> Vector:
         if self._earned is None:
@@ -996,6 +999,16 @@ class Agent:
             self._recover()
             live: Live = self._policy.live(self._state, delta, trusted=self._out_of_range == 0)
             return live
+
+    @property
+    def constraints(self) -> tuple[Any, ...]:
+        """The hard constraints of f, one for each level: print them, or see `Constraint`."""
+        if not isinstance(self._policy, Constrains):
+            return ()
+        with self._lock:
+            self._recover()
+            found: tuple[Any, ...] = self._policy.constraints(self._state)
+            return found
 
     def stats(self) -> dict[str, Any]:
         """Counters for a log or a dashboard.
@@ -1073,7 +1086,10 @@ class Agent:
         with self._lock:
             self._recover()
             policy, problem = self._retargeted(objective), self._kind.problem
-            state = _refilled(policy, problem, dict(arrays_of(self._state)), self._earned)
+            arrays = dict(arrays_of(self._state))
+            for name in policy.of_objective:
+                arrays.pop(name, None)
+            state = _refilled(policy, problem, arrays, self._earned, policy.of_objective)
             self._take(policy, problem, policy.renewed(state))
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -44,7 +44,7 @@ __all__ = [
     "write_to",
 ]
 
-FORMAT, VERSION = "fairwolfe agent", 3
+FORMAT, VERSION = "fairwolfe agent", 4
 _TEXT = "agent.json"
 _REBUILT = frozenset({"plan", "problem", "params"})  # made by `init`; may hold addresses
 _MAGIC = b"PK\x03\x04"
@@ -214,7 +214,11 @@ def read_from(file: BinaryIO, path: object) -> tuple[dict[str, Any], dict[str, A
             arrays = {one.filename[: -len(".npy")]: _array(archive, one) for one in members}
             if text["version"] == 1:
                 text, arrays = _from_version_1(text, arrays)
-            return _from_version_2(text) if text["version"] < VERSION else text, arrays
+            if text["version"] < 3:
+                text = _from_version_2(text)
+            if text["version"] < VERSION:
+                text, arrays = _from_version_3(text, arrays)
+            return text, arrays
     except FairwolfeError:
         raise
     except Exception as error:  # a flipped bit can make the reader fail in any way
@@ -233,7 +237,7 @@ def _text(archive: zipfile.ZipFile, path: object) -> dict[str, Any]:
             text = json.loads(member.read(_LONGEST_TEXT))
     if not isinstance(text, dict) or text.get("format") != FORMAT:
         raise InvalidInput(f"{path} is not the file of an agent; give one that Agent.save wrote")
-    if text.get("version") not in (1, 2, VERSION) or isinstance(text["version"], bool):
+    if text.get("version") not in (1, 2, 3, VERSION) or isinstance(text["version"], bool):
         raise IncompatibleState(
             f"{path} has format version {text.get('version')!r:.80} (written by fairwolfe "
             f"{text.get('library')!s:.80}); this fairwolfe reads versions 1 to {VERSION}"
@@ -309,6 +313,20 @@ def _from_version_2(text: dict[str, Any]) -> dict[str, Any]:
         "arms": None,
         "lacks": ["state.waiting"],
     }
+
+
+def _from_version_3(
+    text: dict[str, Any], arrays: dict[str, Array]
+) -> tuple[dict[str, Any], dict[str, Array]]:
+    """What version 4 has made of a file of version 3, whose f had no hard constraints: no prices,
+    and no floors of certificates.
+    """
+    arrays = dict(arrays)
+    for name, place in (("now.numbers", 16), ("before.numbers", 16), ("gathered", 2)):
+        old = arrays.get(f"state.live.{name}")
+        if old is not None and old.ndim == 1 and old.size >= place:
+            arrays[f"state.live.{name}"] = np.insert(old, place, 0.0)
+    return {**text, "lacks": [*text.get("lacks", ()), "state.prices"]}, arrays
 
 
 @contextmanager

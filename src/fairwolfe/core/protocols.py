@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from inspect import signature
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -441,8 +441,19 @@ class Retargets(Protocol):
     def with_objective(self, objective: Any) -> Any:
         """The same policy for another f."""
 
+    of_objective: ClassVar[tuple[str, ...]]
+    """Arrays of a state, by the names that they are saved under, that belong to one f."""
+
     def renewed(self, state: Any) -> Any:
         """The state, without what was certified of the old f."""
+
+
+@runtime_checkable
+class Constrains(Protocol):
+    """A policy that knows how its hard constraints are kept."""
+
+    def constraints(self, state: Any) -> tuple[Any, ...]:
+        """One `Constraint` for each level."""
 
 
 @runtime_checkable

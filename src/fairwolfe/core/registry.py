@@ -63,6 +63,7 @@ KINDS: dict[str, dict[str, str]] = {
         "sum": "fairwolfe.objectives:Sum",
         "two-sided": "fairwolfe.objectives:TwoSided",
         "welfare": "fairwolfe.objectives:Welfare",
+        "within": "fairwolfe.objectives:Within",
     },
     "oracles": {
         "online-gradient": "fairwolfe.oracles:OnlineGradient",
@@ -80,6 +81,7 @@ KINDS: dict[str, dict[str, str]] = {
         "vowpal-wabbit": "fairwolfe.bandits:VowpalWabbit",
     },
     "smoothings": {
+        "augmented": "fairwolfe.smoothing:Augmented",
         "identity": "fairwolfe.smoothing:Identity",
         "moreau": "fairwolfe.smoothing:Moreau",
         "randomized": "fairwolfe.smoothing:Randomized",

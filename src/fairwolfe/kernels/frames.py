@@ -32,15 +32,20 @@ __all__ = [
 
 F_PARAMS, TOTALS, EARNED, CLOCKS, RUNNING, COUNTERS = 0, 1, 2, 3, 4, 5
 WAITING, RANGES, SEEN, NOW, SLOPE, SUMS, NUMBERS = 6, 7, 8, 9, 10, 11, 12
-BASE = 13
+PRICES, MOVING, SPARE = 13, 14, 15
+BASE = 16
 """F_PARAMS: of the gradient of f. TOTALS, EARNED, CLOCKS, RUNNING (n,), COUNTERS, WAITING: of the
 state. RANGES (2, n): of the rewards. SEEN: the coordinates that f sees, none where it sees all.
-NOW, SLOPE, SUMS: the window of live numbers. NUMBERS: see below."""
+NOW, SLOPE, SUMS: the window of live numbers. NUMBERS: see below. PRICES: of leaves of f; MOVING,
+SPARE: params and scratch of what moves them."""
 
-GRADIENT, FORGET, CORRECTS, AIMING, SAMPLING, SETTLING = range(6)
+OWN = frozenset({F_PARAMS, MOVING, SPARE})
+"""Arrays that belong to one state and are not to be copied to another: they hold addresses."""
+
+GRADIENT, FORGET, CORRECTS, AIMING, SAMPLING, SETTLING, REPRICING = range(7)
 """Places in NUMBERS: the address of the gradient of f; what averages forget; whether estimates are
 corrected as they were made; addresses: of `aim`, 0 where the direction is given, as RUNNING; of
-`sample`, 0 where smoothing does not draw; of `settle`."""
+`sample`, 0 where smoothing does not draw; of `settle`; of what moves prices, 0 without any."""
 
 _NUMBER = 8  # bytes
 _WORDS = 4  # of an array: its address and up to three sizes

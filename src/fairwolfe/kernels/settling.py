@@ -16,22 +16,26 @@ from fairwolfe.kernels.frames import (
     FORGET,
     NOW,
     NUMBERS,
+    REPRICING,
     RUNNING,
     SLOPE,
     SUMS,
     TOTALS,
     WAITING,
+    address,
     vector,
 )
 from fairwolfe.kernels.waiting import OPEN, age_weight, close_one, correct, sum_in
 
 __all__ = [
     "REFUSED",
+    "REPRICE",
     "SETTLE",
     "UNSOUND",
     "WILD",
     "average_in",
     "averages",
+    "call_reprice",
     "call_settle",
     "count_tally",
     "settle",
@@ -47,7 +51,8 @@ TOP, Y, SPARE = 3, 4, 5  # sums: upper bounds, estimates, what the directions mi
 BATCH, BATCH_N, BATCHES, MEAN, SQUARES = 6, 7, 8, 9, 10  # estimates, batch by batch
 INTERCEPT, CAP, RANGE = 11, 12, 13  # a; the largest and the range of <b, z>, z a reward vector
 FIRST, LAST = 14, 15  # smallest and largest number of its decisions
-SIZE = 16
+FLOOR = 16  # the least of the certificate without its hard constraints, over the reward vectors
+SIZE = 17
 
 SPLIT = 32  # batches in a window; a power of 2, as the lengths of the windows
 GRID = 32  # certificates gathered in a window: they change slowly, and cost as much as a decision
@@ -129,6 +134,11 @@ SETTLE = f"{_V}, {_V}, {_V}, {_V}, {_V}, int64, int64, float64, float64, {_V}"
 """The types of what `settle` takes after the frame."""
 
 
+REPRICE = "void(int64[::1])"
+call_reprice = function_at(REPRICE)
+"""Move the prices of leaves of f, for the words of a frame: see smoothing/prices.py."""
+
+
 call_settle = function_at(f"int64(int64[::1], {SETTLE})", only=False)
 
 
@@ -163,6 +173,9 @@ def settle(
         close_one(waiting, n, first, stop, weight)
         if vector(words, NUMBERS)[CORRECTS] > 0.0:
             correct(waiting, n, reward, expected)
+    repricing = address(vector(words, NUMBERS), REPRICING)
+    if repricing != 0:
+        call_reprice(repricing, words)
     average_in(
         reward,
         rho,

@@ -3,7 +3,7 @@
 Add them, multiply them by numbers >= 0, aim them with ``.on(...)``:
 
 >>> from fairwolfe.objectives import AtMost, Linear
->>> f = Linear({"clicks": 1.0, "minutes": 0.5}) + 20 * AtMost({"cost": 0.01}, penalty=1.0)
+>>> f = Linear({"clicks": 1.0, "minutes": 0.5}) + AtMost({"cost": 0.01})
 >>> f.terms[0]
 Linear(weights={'clicks': 1.0, 'minutes': 0.5})
 """
@@ -20,7 +20,7 @@ from fairwolfe.objectives.generalized_gini import (
 )
 from fairwolfe.objectives.linear import Linear
 from fairwolfe.objectives.mapped import ByGroup, Mapped, PerMerit
-from fairwolfe.objectives.threshold import AtLeast, AtMost
+from fairwolfe.objectives.threshold import AtLeast, AtMost, Within
 from fairwolfe.objectives.two_sided import TwoSided
 from fairwolfe.objectives.welfare import Nash, Welfare
 
@@ -44,4 +44,5 @@ __all__ = [
     "Sum",
     "TwoSided",
     "Welfare",
+    "Within",
 ]

@@ -28,7 +28,7 @@ from fairwolfe.objectives.concave import (
     require_objective,
 )
 
-__all__ = ["Combination", "On", "Part", "Scaled", "Sum"]
+__all__ = ["Combination", "On", "Part", "Scaled", "Sum", "is_zero"]
 
 _HEADER = 8  # numbers per part in `params`: see Combination._params
 
@@ -163,6 +163,14 @@ class Combination(Concave):
     def everywhere(self) -> bool:
         return all(member.everywhere for member in self.members)
 
+    @property
+    def constrained(self) -> bool:
+        return any(member.constrained for member in self.members)
+
+    def _violation(self, z: Vector) -> float:
+        parts = self.parts(z.size)
+        return max((p.objective._violation(z[p.where]) for p in parts), default=0.0)
+
     def _params(self, n: int) -> Vector:
         """The number of parts; for each: address, multiple, start, size, place of its list of
         coordinates (0: consecutive ones), first and one past the last of its own params, place of
@@ -259,6 +267,12 @@ class Sum(Combination):
     def _bound(self, scope: Scope) -> Concave:
         return Sum(tuple(term._bind(scope) for term in self.terms))
 
+    def relaxed(self) -> Concave:
+        rest = tuple(rest for rest in (t.relaxed() for t in self.terms) if not is_zero(rest))
+        if len(rest) < 2:
+            return rest[0] if rest else Scaled(0.0, self)
+        return Sum(rest)
+
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
         from fairwolfe.objectives.generalized_gini import GiniWelfare, Minimum
@@ -269,6 +283,11 @@ class Sum(Combination):
             cls((GiniWelfare(), Linear((1.0, 0.0, -0.5, 2.0)))),
             cls((Minimum().on(0, 2), 3.0 * AtMost(0.4, penalty=2.0).on(1))),
         )
+
+
+def is_zero(f: Concave) -> bool:
+    """Whether an expression is written as 0 times something."""
+    return isinstance(f, Scaled) and f.multiple == 0.0
 
 
 def _least_size(term: Concave) -> int:
@@ -330,6 +349,10 @@ class Scaled(Combination):
             self.multiple, self.objective._bind(scope if self.multiple else scope.ignored())
         )
 
+    def relaxed(self) -> Concave:
+        rest = self.objective.relaxed()
+        return Scaled(0.0, self) if is_zero(rest) else Scaled(self.multiple, rest)
+
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
         from fairwolfe.objectives.generalized_gini import GiniEquality
@@ -390,6 +413,10 @@ class On(Combination):
         listed = ", ".join(str(c) for c in self.coordinates)
         part = scope.part(places, f".on(...) names {len(places)} ({listed})")
         return On(self.objective._bind(part), tuple(places))
+
+    def relaxed(self) -> Concave:
+        rest = self.objective.relaxed()
+        return Scaled(0.0, self) if is_zero(rest) else On(rest, self.coordinates)
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import numpy as np
 from scipy import sparse
 
-from fairwolfe.core.arrays import Vector
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.kinds import kind_of
 from fairwolfe.core.problem import Problem, all_finite, real_number
 from fairwolfe.errors import InvalidInput, NoProx, did_you_mean
 from fairwolfe.kernels.compile import Kernel, function_at, kernel
@@ -90,6 +91,21 @@ class Reach:
         lowest = np.minimum(up @ low + down @ high, 0.0)
         return lowest, _ROUNDING * (up @ abs(low) - down @ abs(high))
 
+    def rows(self) -> Matrix:
+        """The smallest and the largest value of each coordinate, (n, 2), by the reward vectors
+        that there are.
+        """
+        dense = self.matrix.toarray()
+        return np.array([(-self.most_of(-row), self.most_of(row)) for row in dense])
+
+    def most(self, weights: Vector) -> float:
+        """The largest <weights, M z> of a reward vector z."""
+        return self.most_of((self.matrix.T @ weights).ravel())
+
+    def most_of(self, slope: Vector) -> float:
+        """The largest <slope, z> of a reward vector z."""
+        return kind_of(self.problem).extent(slope)[0]
+
     def blame(self, row: int) -> str:
         """Which reward brings a coordinate furthest down, with its range and its weight."""
         only = self.matrix[[row]]
@@ -114,6 +130,7 @@ class Scope:
     n_users: int | None = None  # of a ranking problem: user-side rewards, the last coordinates
     box: tuple[Vector, Vector] | None = None  # smallest and largest values
     reach: Reach | None = None  # None where the values do not matter
+    labels: tuple[str, ...] = ()  # what messages call the coordinates, where they have no name
 
     @classmethod
     def of(cls, problem: Problem) -> Scope:
@@ -122,8 +139,9 @@ class Scope:
         items = f"{problem.n_items} items and " if problem.n_items else ""
         what = f"the problem has {items}{len(names)} rewards ({listed})"
         users = len(names) if problem.n_items else None
-        box = problem.low, problem.high
-        return cls(problem.n_objectives, names, what, users, box, Reach.of(problem))
+        box, reach = (problem.low, problem.high), Reach.of(problem)
+        labels = tuple(f"item {i}" for i in range(problem.n_items or 0)) + tuple(names)
+        return cls(problem.n_objectives, names, what, users, box, reach, labels)
 
     def part(self, where: slice | list[int], what: str) -> Scope:
         """The scope of some of the coordinates, counted anew."""
@@ -132,11 +150,19 @@ class Scope:
         names = {found[old]: new for new, old in enumerate(places) if old in found}
         box = (self.box[0][places], self.box[1][places]) if self.box else None
         reach = replace(self.reach, matrix=self.reach.matrix[places]) if self.reach else None
-        return Scope(len(places), names, what, None, box, reach)
+        labels = tuple(self.label(old) for old in places)
+        return Scope(len(places), names, what, None, box, reach, labels)
 
     def through(self, matrix: sparse.csr_array[Any]) -> Reach | None:
         """The reach of M times these coordinates."""
         return replace(self.reach, matrix=matrix @ self.reach.matrix) if self.reach else None
+
+    def label(self, i: int) -> str:
+        """What messages call a coordinate."""
+        named = next((name for name, place in self.names.items() if place == i), None)
+        if named is not None:
+            return named
+        return self.labels[i] if self.labels else f"coordinate {i}"
 
     def ignored(self) -> Scope:
         """The same coordinates for a function that counts 0 times, so that its domain is free."""
@@ -167,6 +193,8 @@ class Concave(ABC):
     """
 
     kernel: ClassVar[Kernel[..., None]]
+    hard: ClassVar[bool] = False
+    """Whether a leaf is a constraint: 0 where it is kept, -inf elsewhere."""
 
     # --- what a leaf gives --------------------------------------------------------------------
 
@@ -238,6 +266,33 @@ class Concave(ABC):
         """
         return np.inf
 
+    def scale(self, spans: Vector, usual: Vector) -> float:
+        """How much a leaf is worth: what it can change by, where coordinates change by `spans` and
+        are usually about `usual`. It gives constraints their default widths.
+        """
+        slope = self.lipschitz(spans.size)
+        return float(slope * np.linalg.norm(spans)) if np.isfinite(slope) else 0.0
+
+    @property
+    def constrained(self) -> bool:
+        """Whether there are hard constraints in the expression."""
+        return self.hard
+
+    def relaxed(self) -> Concave:
+        """The other parts: the expression without its hard constraints."""
+        return self
+
+    def _violation(self, z: Vector) -> float:
+        """`violation` at a trusted z."""
+        return 0.0
+
+    @property
+    def curved(self) -> bool:
+        """Whether a leaf is a sum of functions of one coordinate each without kinks, though some
+        have no Lipschitz gradient.
+        """
+        return False
+
     def curvature(self, n: int) -> Vector:
         """A diagonal bound, in units of 1/step, on the curvature of the smoothing with `step`.
 
@@ -260,6 +315,10 @@ class Concave(ABC):
     def value(self, z: Vector) -> float:
         """f(z); -inf outside the domain, never NaN."""
         return float(self._value(self._checked(z)))
+
+    def violation(self, z: Vector) -> float:
+        """How far z is beyond the levels of hard constraints, at most; 0 where all are kept."""
+        return float(self._violation(self._checked(z)))
 
     def gradient(self, z: Vector) -> Vector:
         """A supergradient g at z: f(y) <= f(z) + <g, y - z> for every y."""

@@ -57,6 +57,9 @@ class _Gini(Concave):
         weights = self.weights_for(n)
         return 0.0 if weights[0] == weights[-1] else np.inf
 
+    def scale(self, spans: Vector, usual: Vector) -> float:
+        return float(np.abs(self.weights_for(spans.size)).sum() * spans.max())
+
     def _params(self, n: int) -> Vector:
         return np.concatenate([[0.0], np.cumsum(self.weights_for(n))])
 

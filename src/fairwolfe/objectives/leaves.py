@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from fairwolfe.core.arrays import Vector
 from fairwolfe.kernels.compile import Kernel, kernel
+from fairwolfe.objectives.bounds import WIDTHS
 from fairwolfe.objectives.concave import GRADIENT, Concave, Program, call_gradient, gradient_at
 from fairwolfe.objectives.linear import Linear
 
@@ -57,13 +59,15 @@ class Leaves:
     (0.75, 0.0, [0.75, 0.25])
     """
 
-    def __init__(self, objective: Concave, n: int) -> None:
-        pieces = [piece for piece in objective.split(n) if piece[0] > 0.0]
+    def __init__(self, objective: Concave, n: int, pieces: list[Any] | None = None) -> None:
+        if pieces is None:
+            pieces = [piece for piece in objective.split(n) if piece[0] > 0.0]
         if not pieces:
             pieces = list(Linear((0.0,) * n).split(n))
         self.matrix = sparse.csr_array(sparse.vstack([matrix for _, _, matrix in pieces]))
         self.turned = sparse.csr_array(self.matrix.T)
-        self.scales = [scale for scale, _, _ in pieces]
+        # A multiple of a constraint is that constraint.
+        self.scales = [1.0 if leaf.hard else scale for scale, leaf, _ in pieces]
         self.leaves = [leaf for _, leaf, _ in pieces]
         ends = np.cumsum([0, *(matrix.shape[0] for _, _, matrix in pieces)]).tolist()
         self.blocks = [slice(a, b) for a, b in pairwise(ends)]
@@ -106,6 +110,17 @@ class Leaves:
             self.program.params[1 + _HEADER * k + 2] = widths[k]
             self.reach[block] = widths[k] if leaf.has_prox else 0.0
 
+    def widen_rows(self, k: int, widths: Vector) -> None:
+        """Set the width of each row of a constraint, besides that of its leaf."""
+        self.part(self.program.params, k).reshape(4, -1)[WIDTHS] = widths
+        self.reach[self.blocks[k]] = self.program.params[1 + _HEADER * k + 2] * widths
+
+    @staticmethod
+    def part(params: Vector, k: int) -> Vector:
+        """The params of a leaf, among those of all."""
+        head = 1 + _HEADER * k
+        return params[int(params[head + 5]) : int(params[head + 6])]
+
     def value(self, y: Vector) -> float:
         """F(y)."""
         parts = zip(self.scales, self.leaves, self.blocks, strict=True)
@@ -121,19 +136,18 @@ class Leaves:
 
     def majorant(self, g: Vector, p: Vector) -> tuple[float, float, Vector]:
         """F(p), and a and b with f(s) <= a + <b, s> for all s, for a supergradient g of F at p."""
-        touched = self.value(p)
+        touched = sum(self._softly(p), 0.0)  # constraints are kept where they are touched
         return touched, touched - float(g @ p), self.turned @ g
 
     def costs(self, y: Vector, g: Vector, p: Vector) -> Vector:
         """What the envelope of each leaf adds to it at y, where `touch` gave g and p."""
+        pairs = zip(self._softly(p), self._softly(y), self.blocks, strict=True)
+        return np.array([there - here + float(g[b] @ (y[b] - p[b])) for there, here, b in pairs])
+
+    def _softly(self, y: Vector) -> list[float]:
+        """The value of each leaf; 0 for constraints, whether or not they are kept."""
         parts = zip(self.scales, self.leaves, self.blocks, strict=True)
-        return np.array(
-            [
-                scale * (leaf._value(p[block]) - leaf._value(y[block]))
-                + float(g[block] @ (y[block] - p[block]))
-                for scale, leaf, block in parts
-            ]
-        )
+        return [0.0 if leaf.hard else scale * leaf._value(y[block]) for scale, leaf, block in parts]
 
     def norms(self, vector: Vector) -> list[float]:
         """The 2-norm of each block."""

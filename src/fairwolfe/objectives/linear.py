@@ -78,6 +78,9 @@ class Linear(Concave):
     def smoothness(self, n: int) -> float:
         return 0.0
 
+    def scale(self, spans: Vector, usual: Vector) -> float:
+        return float(np.abs(self._vector()) @ spans)
+
     def curvature(self, n: int) -> Vector:
         return np.zeros(n)
 

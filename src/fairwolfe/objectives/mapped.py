@@ -14,6 +14,8 @@ from scipy import sparse
 from fairwolfe.core.arrays import Vector
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import Kernel, kernel
+from fairwolfe.kernels.sparse import times, turned_times
+from fairwolfe.objectives.combine import Scaled, is_zero
 from fairwolfe.objectives.concave import (
     GRADIENT,
     Concave,
@@ -42,17 +44,9 @@ def mapped(z: Vector, step: float, params: Vector, work: Vector, out: Vector) ->
     values = params[3 + rows + entries : 3 + rows + 2 * entries]
     own = params[3 + rows + 2 * entries :]
     x, g = work[:rows], work[rows : 2 * rows]
-    for r in range(rows):
-        total = 0.0
-        for k in range(np.int64(begins[r]), np.int64(begins[r + 1])):
-            total += values[k] * z[np.int64(columns[k])]
-        x[r] = total
+    times(begins, columns, values, z, x)
     call_gradient(address, x, step, own, work[2 * rows :], g)
-    for i in range(out.size):
-        out[i] = 0.0
-    for r in range(rows):
-        for k in range(np.int64(begins[r]), np.int64(begins[r + 1])):
-            out[np.int64(columns[k])] += values[k] * g[r]
+    turned_times(begins, columns, values, g, out)
 
 
 class _OfMap(Concave):
@@ -106,6 +100,17 @@ class _OfMap(Concave):
     @property
     def everywhere(self) -> bool:
         return self.objective.everywhere
+
+    @property
+    def constrained(self) -> bool:
+        return self.objective.constrained
+
+    def relaxed(self) -> Concave:
+        rest = self.objective.relaxed()
+        return Scaled(0.0, self) if is_zero(rest) else replace(self, objective=rest)  # type: ignore[type-var]
+
+    def _violation(self, z: Vector) -> float:
+        return self.objective._violation(self.map @ z)
 
     def kernels(self, n: int) -> Iterator[Kernel[..., None]]:
         yield from super().kernels(n)
@@ -184,7 +189,8 @@ class Mapped(_OfMap):
         self._fit(scope)
         rows = len(self.matrix)
         what = f"the matrix has {rows} rows"
-        inner = Scope(rows, {}, what, reach=scope.through(self.map))
+        labels = tuple(f"row {i} of the matrix" for i in range(rows))
+        inner = Scope(rows, {}, what, reach=scope.through(self.map), labels=labels)
         return Mapped(self.objective._bind(inner), self.matrix)
 
     @classmethod
@@ -248,7 +254,8 @@ class ByGroup(_OfMap):
         groups = self.groups
         names = {label: i for i, label in enumerate(groups) if isinstance(label, str)}
         what = f"there are {len(groups)} groups"
-        inner = Scope(len(groups), names, what, reach=scope.through(self.map))
+        reach, labels = scope.through(self.map), tuple(map(str, groups))
+        inner = Scope(len(groups), names, what, reach=reach, labels=labels)
         return ByGroup(self.objective._bind(inner), self.labels)
 
     @classmethod

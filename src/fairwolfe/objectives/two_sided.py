@@ -89,6 +89,10 @@ class TwoSided(Combination):
             scope.n_users,
         )
 
+    def relaxed(self) -> Concave:
+        users = None if self.users is None else self.users.relaxed()
+        return TwoSided(self.items.relaxed(), self.beta, users, self.n_users)
+
     def _sized(self, n_users: int) -> Concave:
         return Linear((1.0,) * n_users) if self.users is None else self.users
 

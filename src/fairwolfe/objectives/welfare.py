@@ -213,6 +213,14 @@ class _Additive(Concave):
     def smoothness(self, n: int) -> float:
         return max(self._bend_at(x) for x in self._room())
 
+    def scale(self, spans: Vector, usual: Vector) -> float:
+        inside = np.maximum(usual + self.offset, 1e-300).tolist()
+        return float(sum(self._slope_at(x) * x for x in inside))  # of Nash the number of its terms
+
+    @property
+    def curved(self) -> bool:
+        return True
+
     def bend(self, z: Vector) -> float:
         inside = {x for x in (z + self.offset).tolist() if x > 0.0}
         return max(map(self._bend_at, inside), default=np.inf)

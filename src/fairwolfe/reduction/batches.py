@@ -107,7 +107,7 @@ def fold(policy: FrankWolfe, state: State, batch: Batch | list[Decision], answer
         code = columns.settle(answers.observation, start)
         start, due = divmod(code, 2)
         if due:
-            plan.watch.gather(state.live, state.iterate, plan.age(state.t))
+            plan.watch.gather(state.live, state.iterate, state.prices, plan.age(state.t))
     return state
 
 

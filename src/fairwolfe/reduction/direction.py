@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -29,7 +28,7 @@ class Compass:
         self.plan = plan
         self.kind = plan.kind
         self.n = plan.kind.seen.n_objectives
-        self.program = plan.objective.program(self.n)
+        self.program = plan.prices.program if plan.prices else plan.objective.program(self.n)
         self.sampled = isinstance(plan.smoothing, Randomized)
         # Scratch, and the numbers of a single step, are lent: two threads never share any.
         self.idle: list[tuple[Vector, Matrix]] = []
@@ -41,22 +40,19 @@ class Compass:
         rng: a generator, or `Numbered` draws.
         """
         plan = self.plan
-        smoothing, objective, t = plan.smoothing, plan.objective, state.ahead
+        smoothing, t = plan.smoothing, state.ahead
         try:
             work, steps = self.idle.pop()
         except IndexError:
             work, steps = self.program.work(), np.empty((1, 2))
         if rows == 1:
-            age = plan.age(t)
-            steps[0, 0] = smoothing.step(objective, self.n, age)
-            ages, normals = [age], self._no_normals
+            steps[0, 0] = plan.step(t)
+            ages, normals = [plan.age(t)], self._no_normals
         else:
             steps = np.empty((rows, 2))
             times = np.arange(t, t + rows) if advance else np.full(rows, t)
-            if plan.forget > 0.0:
-                times = np.minimum(times, plan.age(1 << 62))
-            steps[:, 0] = smoothing.widths(objective, self.n, times)
-            ages, normals = times.tolist(), np.empty((rows, 0, 0))
+            steps[:, 0] = plan.steps(times)
+            ages, normals = [plan.age(one) for one in times.tolist()], np.empty((rows, 0, 0))
         if self.sampled:
             normals = self._normals(rng, rows)
             steps[:, 1] = [smoothing.mix(age) for age in ages]
@@ -98,11 +94,18 @@ class Compass:
             return g
         z, age = state.iterate, plan.age(state.ahead)
         drawn = rng.generator(0, _LANE) if type(rng) is Numbered else rng
-        follow_at: Callable[..., Vector] = plan.smoothing.direction
+
+        def follow_at(point: Vector) -> Vector:
+            if plan.prices is not None:
+                direction: Vector = plan.prices.direction(point, state.prices, age)
+            else:
+                direction = plan.smoothing.direction(plan.objective, point, age, drawn)
+            return direction
+
         try:
-            return follow_at(plan.objective, z, age, drawn)
+            return follow_at(z)
         except InvalidInput:
             inside = np.clip(z, seen.low, seen.high)
             if np.array_equal(inside, z):
                 raise
-            return follow_at(plan.objective, inside, age, drawn)
+            return follow_at(inside)

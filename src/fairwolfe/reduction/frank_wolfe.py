@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -41,12 +41,14 @@ from fairwolfe.kernels.waiting import ISSUED, OPEN, expect_rows, withdraw
 from fairwolfe.objectives import Concave, GiniWelfare, Linear
 from fairwolfe.objectives.leaves import Leaves
 from fairwolfe.reduction import batches, items
+from fairwolfe.reduction.constraints import Constraint, constraints
 from fairwolfe.reduction.direction import Course
 from fairwolfe.reduction.live import Live
-from fairwolfe.reduction.state import Plan, State, Trail, nothing_open
+from fairwolfe.reduction.state import Plan, State, Trail, first_prices, nothing_open
 from fairwolfe.reduction.windows import Windows, turn_over
-from fairwolfe.smoothing import Identity, Moreau, Randomized, default_smoothing
+from fairwolfe.smoothing import Augmented, Identity, Moreau, Randomized, default_smoothing
 from fairwolfe.smoothing.following import aim, aim_once, sample
+from fairwolfe.smoothing.prices import Prices, typical_slope
 
 __all__ = ["FrankWolfe"]
 
@@ -89,7 +91,7 @@ class FrankWolfe:
 
     objective: Concave
     base: Any
-    smoothing: Identity | Moreau | Randomized | None = None
+    smoothing: Identity | Moreau | Augmented | Randomized | None = None
     memory: float | None = field(default=None, kw_only=True)
     iterate: Literal["observed", "optimistic", "expected"] = field(default="observed", kw_only=True)
     anticipate: bool = field(default=True, kw_only=True)
@@ -140,14 +142,15 @@ class FrankWolfe:
         require_kind(self.decides, kind.problem, type(named).__name__)
         seen = kind.seen
         objective = self.followed.bind(seen)
-        smoothing = self.smoothing or default_smoothing(objective, seen.n_objectives)
+        rest = objective.relaxed()  # constraints have widths of their own
+        smoothing = self.smoothing or default_smoothing(rest, seen.n_objectives)
         base = self.base
         if isinstance(base, Tuned):
-            base = base.tuned(objective.lipschitz(seen.n_objectives))
+            base = base.tuned(typical_slope(objective, kind))
         plan = Plan(
             kind.fitted(base),
             objective,
-            smoothing.bind(seen, objective),
+            smoothing.bind(seen, rest),
             base,
             0.0 if self.memory is None else 1.0 - 0.5 ** (1.0 / self.memory),
             self.iterate,
@@ -169,7 +172,8 @@ class FrankWolfe:
         totals, earned, clocks, direction = np.zeros((4, plan.kind.problem.n_objectives))
         live = Windows.start(plan.kind.seen.n_objectives)
         open_ = nothing_open(plan)
-        return State(plan, totals, earned, clocks, direction, np.zeros(1), base, live, open_)
+        averages = (totals, earned, clocks, direction, np.zeros(1))
+        return State(plan, *averages, base, live, open_, first_prices(plan))
 
     def direction(self, state: State, rng: np.random.Generator) -> Vector:
         """grad f_t(z); for Randomized smoothing, its running average."""
@@ -408,7 +412,7 @@ class FrankWolfe:
                 expected,
             )
         if due:
-            plan.watch.gather(state.live, state.iterate, plan.age(state.t))
+            plan.watch.gather(state.live, state.iterate, state.prices, plan.age(state.t))
         return state if base is state.base else state._replace(base=base)
 
     @staticmethod
@@ -527,6 +531,8 @@ class FrankWolfe:
         own.extend(plan.kind.kernels())
         if isinstance(plan.base, Compiled):
             own.extend(plan.base.kernels(plan.kind.problem))
+        if plan.prices is not None:
+            own.extend(Prices.kernels(plan.objective, n))
         return [*plan.objective.kernels(n), *Leaves.kernels(plan.objective, n), *own]
 
     def repair(self, state: State) -> float:
@@ -551,6 +557,13 @@ class FrankWolfe:
     def live(self, state: State, delta: float = 0.05, trusted: bool = True) -> Live:
         """How far from the best reachable value; see `Live` and docs/live.md."""
         return state.plan.watch.report(state.live, state.average, state.t, delta, trusted)
+
+    def constraints(self, state: State, delta: float = 0.05) -> tuple[Constraint, ...]:
+        """The hard constraints of f, one for each level; see `Constraint`."""
+        return constraints(state, delta)
+
+    of_objective: ClassVar[tuple[str, ...]] = ("state.prices",)
+    """Arrays of a state that belong to one f."""
 
     def with_objective(self, objective: Concave) -> Self:
         """The same policy for another f; a state carries over, since f is not part of it."""

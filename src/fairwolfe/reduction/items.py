@@ -18,7 +18,7 @@ from fairwolfe.core.protocols import HoldsItems
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.waiting import grown as grown_waiting
 from fairwolfe.kinds import Ranking
-from fairwolfe.reduction.state import State
+from fairwolfe.reduction.state import State, carried_prices
 
 if TYPE_CHECKING:
     from fairwolfe.reduction.frank_wolfe import FrankWolfe
@@ -52,6 +52,7 @@ def add_items(
         longer,
         state.live.anew(plan.kind.seen.n_objectives),
         grown_waiting(state.waiting, state.totals.size, old, count),
+        carried_prices(state, plan),
     )
 
 
@@ -90,7 +91,8 @@ def resume(policy: FrankWolfe, problem: Problem, arrays: Mapping[str, Any]) -> S
 def _rebound(policy: FrankWolfe, state: State, base: Any) -> State:
     """The state with its plan made anew for the items that its base has."""
     ranking, holder = _holding(state.plan.kind, state.plan.base)
-    return state._replace(plan=policy.plan(ranking.holding(holder.catalogue(base))), base=base)
+    plan = policy.plan(ranking.holding(holder.catalogue(base)))
+    return state._replace(plan=plan, base=base, prices=carried_prices(state, plan))
 
 
 def _holding(kind: Kind, base: Any) -> tuple[Ranking, HoldsItems]:

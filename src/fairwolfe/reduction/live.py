@@ -87,11 +87,11 @@ class Watch:
     def __init__(self, plan: Any) -> None:
         self.plan = plan
         self.kind: Kind = plan.kind
-        self.objective: Concave = plan.objective
+        self.objective: Concave = plan.relaxed
 
     @cached_property
     def leaves(self) -> Leaves:
-        """f, leaf by leaf."""
+        """f without its hard constraints, leaf by leaf."""
         return Leaves(self.objective, self.kind.seen.n_objectives)
 
     @cached_property
@@ -136,15 +136,30 @@ class Watch:
                 return numbers
         raise InvalidInput(f"the evidence of decision {what!r} is of another policy: {seen!r:.60}")
 
-    def gather(self, windows: Windows, z: Vector, age: int) -> None:
+    def gather(self, windows: Windows, z: Vector, prices: Vector, age: int) -> None:
         """Take the certificate at z to the others; begin the next window if this is complete."""
         # A function of the user may raise. The next decision asks it again and says so; here the
         # feedback is half applied, and continues without the certificate.
         with suppress(Exception):
-            windows.gather(*self.certificate(z, self._step(age)))
+            windows.gather(*self.priced_certificate(z, prices, age))
         forget = self.plan.forget
         with suppress(Exception):  # a kind of somebody else may raise too
             windows.advance(self.kind.extent, 1.0 / forget if forget > 0.0 else np.inf)
+
+    def priced_certificate(
+        self, z: Vector, prices: Vector, age: int
+    ) -> tuple[float, Vector, float]:
+        """`certificate` of the direction that is followed after so many rewards, and the least that
+        its part without hard constraints has over the reward vectors.
+        """
+        priced = self.plan.prices
+        if priced is None:
+            return *self.certificate(z, self._step(age)), 0.0
+        with np.errstate(all="ignore"):
+            g, p = priced.touch(z, prices, age)
+            _, intercept, slope = priced.leaves.majorant(g, p)
+            _, height, soft = priced.leaves.majorant(*priced.without_constraints(g, p))
+        return intercept, slope, height - self.kind.extent(-soft)[0]
 
     def certificate(self, z: Vector, step: float) -> tuple[float, Vector]:
         """a and b with f(s) <= a + <b, s> for every s; with Moreau smoothing b is grad f_t(z)."""
@@ -183,13 +198,22 @@ class Watch:
             why = why or ("" if trusted else "rewards were outside the ranges of the problem")
             why = why or windows.refusal
             at_most = windows.bound(delta) if not why else None
-            if at_most is not None and at_most < value:
+            kept = self.plan.objective._violation(average) == 0.0
+            if at_most is not None and at_most < value and kept:
                 # With answers that come as promptly from every context this is rare.
                 at_most, why = None, f"f is above what the last decisions would say, {at_most:.4g}"
             if at_most is not None and not at_most < reached:
                 at_most, why = None, "the ranges of the rewards alone say as much so far"
         numbers = (value, t, windows.decisions, delta, confidence, why)
         return Live(at_most, about, low, high, *numbers)
+
+    def impossible(self, windows: Windows, delta: float) -> bool:
+        """Whether it is certain, up to `delta` and that of the widths, that no policy keeps the hard
+        constraints.
+        """
+        if windows.decisions == 0 or self.refusal or windows.refusal:
+            return False
+        return windows.bound(delta, above_floor=True) < 0.0
 
     def survey(self, windows: Windows) -> None:
         """What `report` needs and no feedback changes."""

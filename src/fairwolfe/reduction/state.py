@@ -31,10 +31,11 @@ from fairwolfe.objectives import Concave
 from fairwolfe.reduction.direction import Compass, Course
 from fairwolfe.reduction.live import Watch
 from fairwolfe.reduction.windows import Windows
-from fairwolfe.smoothing import Identity, Moreau, Randomized
+from fairwolfe.smoothing import Augmented, Identity, Moreau, Randomized
 from fairwolfe.smoothing.following import aim, sample
+from fairwolfe.smoothing.prices import Prices, reprice
 
-__all__ = ["Plan", "State", "Trail", "nothing_open"]
+__all__ = ["Plan", "State", "Trail", "carried_prices", "first_prices", "nothing_open"]
 
 _NO_PARAMETERS = np.empty((0, 0, 0))
 
@@ -48,7 +49,7 @@ class Plan:
 
     kind: Kind
     objective: Concave  # bound
-    smoothing: Identity | Moreau | Randomized  # bound
+    smoothing: Identity | Moreau | Augmented | Randomized  # bound
     base: Any  # tuned
     forget: float  # of the averages, at each reward
     iterate: str  # what is averaged
@@ -67,6 +68,38 @@ class Plan:
         """What gives the direction; None for a base that does not use it."""
         base = self.base
         return None if isinstance(base, Undirected) and not base.needs_direction else Compass(self)
+
+    @cached_property
+    def prices(self) -> Prices | None:
+        """What gives the direction where leaves of f have prices; None where none has."""
+        return Prices.of(self.objective, self.smoothing, self.kind)
+
+    @cached_property
+    def relaxed(self) -> Concave:
+        """f without its hard constraints: what is reported as its value."""
+        return self.objective.relaxed()
+
+    def step(self, t: int) -> float:
+        """The width of the smoothing after t rewards."""
+        age, n = self.age(t), self.kind.seen.n_objectives
+        return self.prices.step(age) if self.prices else self.smoothing.step(self.objective, n, age)
+
+    def steps(self, times: IntVector) -> Vector:
+        """`step` at many times at once."""
+        if self.forget > 0.0:
+            times = np.minimum(times, self.age(1 << 62))
+        n = self.kind.seen.n_objectives
+        return (
+            self.prices.steps(times)
+            if self.prices
+            else self.smoothing.widths(self.objective, n, times)
+        )
+
+    def params(self, state: State) -> Vector:
+        """Of the gradient of f, in a state."""
+        if self.compass is None:
+            return np.empty(0)
+        return self.prices.params(state.prices) if self.prices else self.compass.program.params
 
     @cached_property
     def keep(self) -> float:
@@ -95,17 +128,22 @@ class Plan:
     def _arrays(self, state: State) -> list[Any]:
         compass = self.compass
         address = 0 if compass is None else compass.program.address
-        params = np.empty(0) if compass is None else compass.program.params
         averages = (state.totals, state.earned, state.clocks, state.direction, state.counters)
         corrects = not self.optimistic and self.blocks == (0, 0)
         aiming = 0 if compass is None else aim.address
         sampling = sample.address if compass is not None and compass.sampled else 0
+        repricing, moving, spare = 0, np.empty(0), np.empty(0)
+        if self.prices is not None:
+            repricing, moving = reprice.address, self.prices.moving_params(state.prices)
+            spare = np.zeros(self.prices.work_size)
         numbers = np.array(
-            [address, self.forget, corrects, aiming, sampling, settle.address], dtype=np.float64
+            [address, self.forget, corrects, aiming, sampling, settle.address, repricing],
+            dtype=np.float64,
         )
         live = state.live.now
         waiting = (state.waiting, self.ranges, self.coordinates)
-        return [params, *averages, *waiting, *live, numbers]
+        prices = (state.prices, moving, spare)
+        return [self.params(state), *averages, *waiting, *live, numbers, *prices]
 
     def _base_arrays(self, state: State) -> list[Any]:
         if not self.commits:
@@ -233,6 +271,18 @@ class Plan:
         return row_limit(self.kind.problem, ridge)
 
 
+def first_prices(plan: Plan) -> Vector:
+    """The prices of a plan before the first reward; none where no leaf of f has one."""
+    return plan.prices.fresh() if plan.prices else np.empty(0)
+
+
+def carried_prices(state: State, plan: Plan) -> Vector:
+    """The prices of a state in another plan."""
+    if plan.prices is None:
+        return np.empty(0)
+    return plan.prices.carried(state.prices, state.plan.prices)
+
+
 def nothing_open(plan: Plan) -> Vector:
     """The open decisions of a plan: none."""
     if not plan.waits:
@@ -254,6 +304,7 @@ class State(NamedTuple):
     base: Any
     live: Windows
     waiting: Vector
+    prices: Vector  # of leaves of f: smoothing/prices.py
 
     def restored(self) -> None:
         """After arrays have been read from a file: refuse times that cannot be."""

@@ -28,6 +28,7 @@ from fairwolfe.kernels.settling import (
     BATCHES,
     CAP,
     FIRST,
+    FLOOR,
     INTERCEPT,
     LAST,
     PLANNED,
@@ -48,10 +49,11 @@ __all__ = ["Window", "Windows", "turn_over"]
 _FIRST = 64  # decisions of the first window, which has no certificate and gathers the first
 _TINY = 1e-9  # a range below which a certificate is as good as constant
 _MISSING = 0.1  # share of unanswered decisions beyond which nothing is guaranteed
+_SLOPE = 3  # where b begins in what is gathered
 _V = "float64[::1]"
 
 
-@kernel(signature=f"void({', '.join([_V] * 7)}, {', '.join(['float64'] * 5)})")
+@kernel(signature=f"void({', '.join([_V] * 7)}, {', '.join(['float64'] * 6)})")
 def turn_over(
     now: Vector,
     slope: Vector,
@@ -63,13 +65,14 @@ def turn_over(
     planned: float,
     serial: float,
     intercept: float,
+    floor: float,
     cap: float,
     extent: float,
 ) -> None:
     """A complete window becomes the one before; the next has the mean of the certificates gathered,
     if there are any.
 
-    now, before (SIZE,), slope, rewards, before_slope, before_rewards (n,), gathered (2 + n,).
+    now, before (SIZE,), slope, rewards, before_slope, before_rewards (n,), gathered (3 + n,).
     """
     if now[PLANNED] > _FIRST:
         for i in range(now.size):
@@ -78,7 +81,7 @@ def turn_over(
             before_slope[i], before_rewards[i] = slope[i], rewards[i]
     if gathered[0] > 0.0:
         for i in range(slope.size):
-            slope[i] = gathered[2 + i] / gathered[0]
+            slope[i] = gathered[_SLOPE + i] / gathered[0]
     for i in range(now.size):
         now[i] = 0.0
     for i in range(rewards.size):
@@ -86,7 +89,7 @@ def turn_over(
     for i in range(gathered.size):
         gathered[i] = 0.0
     now[SERIAL], now[PLANNED], now[INTERCEPT] = serial, planned, intercept
-    now[CAP], now[RANGE] = cap, extent
+    now[FLOOR], now[CAP], now[RANGE] = floor, cap, extent
 
 
 class Window(NamedTuple):
@@ -102,14 +105,14 @@ class Windows(NamedTuple):
 
     now: Window
     before: Window
-    gathered: Vector  # how many; the sums of a and of b
+    gathered: Vector  # how many; the sums of a, of floors and of b
 
     @classmethod
     def start(cls, n: int) -> Windows:
         """Nothing seen yet, for n rewards."""
         now, before = (Window(np.zeros(SIZE), np.zeros(n), np.zeros(n)) for _ in range(2))
         now.numbers[PLANNED] = _FIRST
-        return cls(now, before, np.zeros(2 + n))
+        return cls(now, before, np.zeros(_SLOPE + n))
 
     def restart(self) -> None:
         """Forget all, in place; decisions that are open are unknown to what follows."""
@@ -151,9 +154,11 @@ class Windows(NamedTuple):
         numbers, slope, _ = self.now
         return slope if numbers.item(PLANNED) > _FIRST else None
 
-    def gather(self, intercept: float, slope: Vector) -> None:
-        """Another certificate for the next window, unless it is none."""
-        found = np.concatenate([[1.0, intercept], slope])
+    def gather(self, intercept: float, slope: Vector, floor: float = 0.0) -> None:
+        """Another certificate for the next window, unless it is none; floor: the least that the
+        part of it without hard constraints has over the reward vectors.
+        """
+        found = np.concatenate([[1.0, intercept, floor], slope])
         if all_finite(found):
             np.add(self.gathered, found, out=self.gathered)
 
@@ -165,15 +170,14 @@ class Windows(NamedTuple):
         numbers, slope, _ = self.now
         if numbers[N] < numbers[PLANNED]:
             return
-        planned, intercept = numbers[PLANNED], numbers[INTERCEPT]
+        planned, intercept, floor = numbers[PLANNED], numbers[INTERCEPT], numbers[FLOOR]
         if self.gathered[0] > 0.0:  # else the old certificate continues, or the first is waited for
-            slope = self.gathered[2:] / self.gathered[0]
-            intercept = self.gathered[1] / self.gathered[0]
+            slope = self.gathered[_SLOPE:] / self.gathered[0]
+            intercept, floor = (self.gathered[1:_SLOPE] / self.gathered[0]).tolist()
             planned = planned if _FIRST < planned >= longest else 2.0 * planned
         serial = _fingerprint(numbers[SERIAL], intercept, slope)
-        turn_over(
-            *self.now, *self.before, self.gathered, planned, serial, intercept, *extent(slope)
-        )
+        begin = (planned, serial, intercept, floor, *extent(slope))
+        turn_over(*self.now, *self.before, self.gathered, *begin)
 
     # --- what they say ------------------------------------------------------------------------
 
@@ -195,8 +199,10 @@ class Windows(NamedTuple):
             return ""
         return f"{share:.0%} of the decisions that it would be about have no answer yet"
 
-    def bound(self, delta: float) -> float:
-        """U with f* <= U with probability 1 - delta, if no optimistic value was too small.
+    def bound(self, delta: float, above_floor: bool = False) -> float:
+        """U with f* <= U with probability 1 - delta, if no optimistic value was too small;
+        above_floor: with the floors subtracted, so that it is negative only if no policy keeps the
+        hard constraints (a certificate is at least its floor wherever they are kept).
 
         A decision that has no answer yet is taken to have had the largest value there is.
 
@@ -205,14 +211,15 @@ class Windows(NamedTuple):
         for lambda_t fixed in advance: by Ville's inequality the sum stays below ln(1/delta) all
         along both windows, whenever one looks. lambda is the best one for the middle of the way.
         """
-        level = math.log(1.0 / delta)
-        scaled = math.sqrt(8.0 * level / (2.0 * self.before.numbers[PLANNED]))  # lambda w
-        total, weight = level, 0.0
+        odds = math.log(1.0 / delta)
+        scaled = math.sqrt(8.0 * odds / (2.0 * self.before.numbers[PLANNED]))  # lambda w
+        total, weight = odds, 0.0
         for numbers, _, _ in (self.before, self.now):
             pull = scaled / max(numbers[RANGE], _TINY)
             missing = _missing(numbers)
             made = numbers[N] + missing
-            total += pull * (made * numbers[INTERCEPT] + numbers[TOP] + missing * numbers[CAP])
+            level = numbers[INTERCEPT] - (numbers[FLOOR] if above_floor else 0.0)
+            total += pull * (made * level + numbers[TOP] + missing * numbers[CAP])
             total += made * scaled**2 / 8.0
             weight += pull * made
         return float(total / weight)

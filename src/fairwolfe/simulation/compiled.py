@@ -22,7 +22,7 @@ from fairwolfe.environments.world import (
 )
 from fairwolfe.kernels.compile import Kernel, kernel, ready
 from fairwolfe.kernels.linalg import STATUS
-from fairwolfe.kernels.settling import average_in
+from fairwolfe.kernels.settling import average_in, call_reprice
 from fairwolfe.oracles.linear_state import LinearState, call_learn
 from fairwolfe.reduction import FrankWolfe
 from fairwolfe.reduction.state import State
@@ -61,6 +61,8 @@ def advance(
     running: Vector,
     counters: Vector,
     forget: float,
+    repricing: int,
+    words: IntVector,
     optimistic: bool,
     choose: int,
     choose_params: Vector,
@@ -155,6 +157,8 @@ def advance(
         if learn_counters[STATUS] != 0.0:
             return s
         rho = report[1:] if optimistic else reward
+        if repricing != 0:
+            call_reprice(repricing, words)
         average_in(reward, rho, forget, 0, 0, totals, earned, clocks, counters)
         if normals.shape[1] > 0:
             for i in range(n):

@@ -24,7 +24,7 @@ from fairwolfe.environments.rankings import (
 from fairwolfe.kernels.bilinear import absorb_items, call_absorb, estimates_of
 from fairwolfe.kernels.compile import Kernel, kernel, ready
 from fairwolfe.kernels.linalg import STATUS
-from fairwolfe.kernels.settling import average_in
+from fairwolfe.kernels.settling import average_in, call_reprice
 from fairwolfe.kinds.exposures import EXPOSURES, count_exposed
 from fairwolfe.ranking import Ranker
 from fairwolfe.ranking.kernels import count_ranking, exposed_rows, rank
@@ -65,6 +65,8 @@ def advance_rankings(
     running: Vector,
     counters: Vector,
     forget: float,
+    repricing: int,
+    words: IntVector,
     rule: int,
     estimates: int,
     absorb: int,
@@ -188,6 +190,8 @@ def advance_rankings(
         if learn_counters[STATUS] != 0.0:
             return s
         count_ranking(ranking, seen, m, 0.0, exposed, shown, slots)
+        if repricing != 0:
+            call_reprice(repricing, words)
         average_in(reward, reward, forget, 0, 0, totals, earned, clocks, counters)
         for j in range(k + n_rewards):
             reward[ranking[j] if j < k else m + j - k] = 0.0

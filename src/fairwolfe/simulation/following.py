@@ -13,11 +13,15 @@ from fairwolfe.kernels.compile import Kernel
 from fairwolfe.objectives.concave import Program
 from fairwolfe.reduction.state import State
 from fairwolfe.smoothing import Randomized
+from fairwolfe.smoothing.prices import Prices, reprice
 
 __all__ = ["FOLLOWING", "Following", "Rounds"]
 
 _V = "float64[::1]"
-FOLLOWING = ("int64", _V, _V, _V, _V, "float64[:, :, ::1]", _V, _V, _V, _V, _V, "float64")
+FOLLOWING = (
+    *("int64", _V, _V, _V, _V, "float64[:, :, ::1]", _V, _V, _V, _V, _V, "float64"),
+    *("int64", "int64[::1]"),
+)
 """The types of `Rounds`, with which the arguments of both loops begin."""
 
 
@@ -36,6 +40,8 @@ class Rounds(NamedTuple):
     running: Vector
     counters: Vector
     forget: float
+    repricing: int  # the address of what moves prices, or 0
+    words: IntVector  # of the frame of the state
 
 
 class Following:
@@ -59,7 +65,10 @@ class Following:
     def kernels(state: State) -> Iterator[Kernel[..., None]]:
         """What gives the direction."""
         if state.plan.compass is not None:
-            yield from state.plan.objective.kernels(state.plan.kind.problem.n_objectives)
+            n = state.plan.kind.problem.n_objectives
+            yield from state.plan.objective.kernels(n)
+            if state.plan.prices is not None:
+                yield from Prices.kernels(state.plan.objective, n)
 
     def draws(self, rng: np.random.Generator, n: int) -> tuple[Cube, Matrix]:
         """What the policy draws in n rounds: for the direction first, then for the action."""
@@ -77,7 +86,7 @@ class Following:
         plan = state.plan
         ages = np.minimum(times, plan.age(1 << 62))
         steps = np.ones((len(times), 2))
-        steps[:, 0] = plan.smoothing.widths(plan.objective, self.size, ages)
+        steps[:, 0] = plan.steps(times)
         if self.samples:
             steps[:, 1] = [plan.smoothing.mix(t) for t in ages.tolist()]
         return steps
@@ -88,7 +97,7 @@ class Following:
         steps = self.schedule(state, np.arange(state.t, state.t + len(normals)))
         return Rounds(
             gradient=gradient.address if gradient else 0,
-            params=gradient.params if gradient else np.empty(0),
+            params=state.plan.params(state),
             work=self.work,
             steps=np.ascontiguousarray(steps[:, 0]),
             mixes=np.ascontiguousarray(steps[:, 1]),
@@ -99,6 +108,8 @@ class Following:
             running=state.direction,
             counters=state.counters,
             forget=state.plan.forget,
+            repricing=reprice.address if gradient and state.plan.prices else 0,
+            words=state.plan.frame(state).words,
         )
 
     def raise_failures(self, state: State, whole: bool) -> None:
@@ -108,5 +119,5 @@ class Following:
         state.base.oracle.raise_failure()
         if not whole:
             objective = state.plan.objective
-            objective.gradient(state.iterate)  # says where, as in the plain loop
+            state.plan.relaxed.gradient(state.iterate)  # says where, as in the plain loop
             raise NumericalFailure(f"the direction of {objective} is not a number")

@@ -13,7 +13,7 @@ import numpy as np
 from fairwolfe.core.arrays import Cube, IntMatrix, IntVector, Matrix, Vector
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import kernel, vector_at
-from fairwolfe.kernels.frames import BASE, COUNTERS, WAITING, Frame, vector
+from fairwolfe.kernels.frames import BASE, COUNTERS, OWN, WAITING, Frame, vector
 from fairwolfe.kernels.settling import REFUSED
 from fairwolfe.kernels.waiting import OPEN
 from fairwolfe.oracles.linear_state import refuse
@@ -130,8 +130,8 @@ class Delivery:
         if lateness.refresh > 1:
             self.decider = copied(state)
             self.deciding = _keeping(self.decider, keeps)
-            pairs = zip(self.frame.arrays, self.deciding.arrays, strict=True)
-            moves = [(a.ctypes.data, b.ctypes.data, a.size) for a, b in pairs]
+            pairs = enumerate(zip(self.frame.arrays, self.deciding.arrays, strict=True))
+            moves = [(a.ctypes.data, b.ctypes.data, a.size) for i, (a, b) in pairs if i not in OWN]
             self.copies = np.array([one for one in moves if one[0] != one[1] and one[2]])
         self.steps = np.empty((0, 2))
         plan = state.plan

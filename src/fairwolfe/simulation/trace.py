@@ -32,8 +32,10 @@ class Trace(Brief):
     """One run: averages and regrets at the checkpoints `t`.
 
     `average` is of the *expected* rewards of the actions taken (the paper's measure), and `value`
-    is f of it; `average_observed` and `observed` are of the rewards seen. `scalar_regret` is the
-    sum over rounds of max_a <g, mu a> - <g, r>, `scalar_pseudo_regret` the same with mu a_t for r.
+    is f of it; `average_observed` and `observed` are of the rewards seen. Hard constraints are no
+    part of these values: how far they were missed is `violation`, of the rewards seen, and
+    `objective_value`, another name of `observed`, belongs beside it. `scalar_regret` is the sum
+    over rounds of max_a <g, mu a> - <g, r>, `scalar_pseudo_regret` the same with mu a_t for r.
 
     Runs with rankings also have measures of fairness, all of the expected rewards: `utility`,
     `gini`, `bottom_half` and `top_decile`.
@@ -55,12 +57,28 @@ class Trace(Brief):
     @property
     def value(self) -> Vector:
         """f of the average expected reward at every checkpoint."""
-        return np.array([self.objective.value(z) for z in self.average])
+        return self._of(self.average)
 
     @property
     def observed(self) -> Vector:
         """f of the average observed reward at every checkpoint."""
-        return np.array([self.objective.value(z) for z in self.average_observed])
+        return self._of(self.average_observed)
+
+    def _of(self, averages: Matrix) -> Vector:
+        relaxed = self.objective.relaxed()
+        return np.array([relaxed.value(z) for z in averages])
+
+    @property
+    def objective_value(self) -> Vector:
+        """f of the rewards earned, without its hard constraints: `observed`."""
+        return self.observed
+
+    @property
+    def violation(self) -> Vector:
+        """How far the average observed reward was beyond the levels of hard constraints, at most;
+        for shares, as a share of the whole.
+        """
+        return np.array([self.objective.violation(z) for z in self.average_observed])
 
     @property
     def utility(self) -> Vector:
@@ -99,7 +117,7 @@ class Trace(Brief):
     @property
     def final(self) -> float:
         """f of the average expected reward at the end; NaN where nothing was played."""
-        return self.objective.value(self.average[-1]) if self.t.size else float("nan")
+        return float(self._of(self.average[-1:])[0]) if self.t.size else float("nan")
 
     def summary(self, most: int) -> Summary:
         """How it ended."""
@@ -108,13 +126,16 @@ class Trace(Brief):
         title = f"{count(rounds, 'round')}, seed {self.seed}{stopped}"
         rows = [("f", str(self.objective))]
         if rounds:
-            seen = self.objective.value(self.average_observed[-1])
+            seen = self._of(self.average_observed[-1:])[0]
             m = self.problem.n_items or 0
             ends = zip(self.problem.rewards, self.average[-1, m:], strict=True)
             rows += [
                 ("value", f"{self.final:.4g} (of the rewards observed: {seen:.4g})"),
                 ("average", few((f"{name} {x:.4g}" for name, x in ends))),
             ]
+            if self.objective.constrained:
+                beyond = self.objective.violation(self.average_observed[-1])
+                rows.append(("constraints", f"violated by {beyond:.2g}" if beyond else "kept"))
             if m:
                 gini = gini_index(self.average[-1, :m])
                 rows.append(("exposure", f"{count(m, 'item')}, Gini index {gini:.3g}"))

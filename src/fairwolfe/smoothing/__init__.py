@@ -8,11 +8,12 @@
 from __future__ import annotations
 
 from fairwolfe.objectives import Concave
+from fairwolfe.smoothing.augmented import Augmented
 from fairwolfe.smoothing.identity import Identity
 from fairwolfe.smoothing.moreau import Moreau
 from fairwolfe.smoothing.randomized import Randomized
 
-__all__ = ["Identity", "Moreau", "Randomized", "default_smoothing"]
+__all__ = ["Augmented", "Identity", "Moreau", "Randomized", "default_smoothing"]
 
 
 def default_smoothing(objective: Concave, n: int | None = None) -> Identity | Moreau | Randomized:

@@ -12,7 +12,7 @@ from fairwolfe.core.problem import Problem
 from fairwolfe.objectives import Concave
 from fairwolfe.smoothing.schedule import checked_horizon, checked_width, shrink, shrunk
 
-__all__ = ["Moreau"]
+__all__ = ["Moreau", "usual"]
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Moreau:
             return self
         curvature = objective.curvature(problem.n_objectives)
         diameter = problem.diameter_of(curvature > 0.0)
-        width = self.best(objective, problem.n_objectives, diameter, _usual(problem))
+        width = self.best(objective, problem.n_objectives, diameter, usual(problem))
         return replace(self, beta0=width)
 
     @staticmethod
@@ -151,7 +151,7 @@ class Moreau:
         return cls(), cls(beta0=0.01), cls(beta0=1.0, horizon=1000)
 
 
-def _usual(problem: Problem) -> Vector:
+def usual(problem: Problem) -> Vector:
     """The mean exposure of an item, if all slots are exposed; the middle of other ranges."""
     middle: Vector = 0.5 * (problem.low + problem.high)
     if problem.n_items and problem.n_slots:

@@ -1,0 +1,307 @@
+"""`Prices`: the direction where leaves of f have running prices.
+
+f(z) = sum_i c_i f_i(M_i z), leaf by leaf, is F(A z). With prices y of the leaves, in the units of
+their gradients, and widths b_t, the direction is that of the envelope shifted by them,
+
+    A' g with g = grad F_b(A z - b y),        y <- y + rate/(t + 1) (g - y) when a reward comes.
+
+This is the method of multipliers, one step a reward. A hard constraint low <= x <= high has the
+gradient y + (p - x)/b, with p the projection of x - b y: once y is its price in the long run, no
+violation has to remain to express it. `Augmented` smoothing does the same for other leaves.
+
+Widths of constraints: b_t = B^2/Delta/sqrt(t + 1), with B the range of the row and Delta the scale
+of the other leaves. Both change with the units of a reward as the price does, so that a run in
+cents decides as one in euros. Prices stay within 100 Delta/B.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from fairwolfe.core.arrays import IntVector, Vector
+from fairwolfe.core.kinds import Kind
+from fairwolfe.core.problem import Problem
+from fairwolfe.errors import InvalidInput
+from fairwolfe.kernels.compile import Kernel, kernel, vector_at
+from fairwolfe.kernels.frames import (
+    CLOCKS,
+    COUNTERS,
+    FORGET,
+    MOVING,
+    NUMBERS,
+    SEEN,
+    SPARE,
+    TOTALS,
+    integers,
+    vector,
+)
+from fairwolfe.kernels.settling import REPRICE, averages
+from fairwolfe.kernels.sparse import times, turned_times
+from fairwolfe.objectives import Concave
+from fairwolfe.objectives.bounds import MARGINS, Bounds
+from fairwolfe.objectives.concave import GRADIENT, Program, call_gradient
+from fairwolfe.objectives.leaves import Leaves
+from fairwolfe.smoothing.augmented import Augmented
+from fairwolfe.smoothing.identity import Identity
+from fairwolfe.smoothing.moreau import Moreau, usual
+from fairwolfe.smoothing.randomized import Randomized
+from fairwolfe.smoothing.schedule import shrink, shrunk
+
+__all__ = ["Prices", "priced", "reprice", "scale_of", "typical_slope"]
+
+_HEAD = 5  # numbers before the matrix in the params of `priced`
+_CAP = 100.0  # the largest price, in units of Delta/B
+
+
+@kernel
+def _by_leaf(z: Vector, step: float, params: Vector, work: Vector) -> None:
+    """The gradient of every leaf at its shifted point. params: see `Prices.params`.
+
+    z (n,). work: A z - b y (rows,), the gradient (rows,), the work of the leaves.
+    """
+    rows, entries, n = np.int64(params[1]), np.int64(params[2]), np.int64(params[3])
+    at = _HEAD + rows + 1
+    x = work[:rows]
+    times(
+        params[_HEAD:at],
+        params[at : at + entries],
+        params[at + entries : at + 2 * entries],
+        z,
+        x,
+    )
+    at += 2 * entries
+    prices = vector_at(np.int64(params[0]), n)
+    for i in range(n):
+        x[i] -= step * params[at + i] * prices[i]
+    own, rest = params[at + 3 * n :], work[2 * rows :]
+    call_gradient(np.int64(params[4]), x, step, own, rest, work[rows : 2 * rows])
+
+
+@kernel(signature=GRADIENT)
+def priced(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -> None:
+    """The direction A' g. z, out (n,). params: see `Prices.params`; work: see `_by_leaf`."""
+    _by_leaf(z, step, params, work)
+    rows, entries = np.int64(params[1]), np.int64(params[2])
+    at = _HEAD + rows + 1
+    turned_times(
+        params[_HEAD:at],
+        params[at : at + entries],
+        params[at + entries : at + 2 * entries],
+        work[rows : 2 * rows],
+        out,
+    )
+
+
+@kernel(signature=REPRICE)
+def reprice(words: IntVector) -> None:
+    """Move the prices of a state, before a reward is averaged in. words: of its `Frame`."""
+    totals, clocks, seen = vector(words, TOTALS), vector(words, CLOCKS), integers(words, SEEN)
+    forget, t = vector(words, NUMBERS)[FORGET], vector(words, COUNTERS)[0]
+    if forget > 0.0:
+        t = min(t, np.floor(1.0 / forget))
+    params, work = vector(words, MOVING), vector(words, SPARE)
+    whole = np.empty(totals.size)
+    averages(totals, clocks, whole)
+    z = whole
+    if seen.size > 0:
+        z = np.empty(seen.size)
+        for i in range(seen.size):
+            z[i] = whole[seen[i]]
+    step = 1.0 / np.sqrt(t + 1.0)
+    _by_leaf(z, step, params, work)
+    rows, entries, n = np.int64(params[1]), np.int64(params[2]), np.int64(params[3])
+    at = _HEAD + rows + 1 + 2 * entries + n
+    prices = vector_at(np.int64(params[0]), n)
+    for i in range(n):
+        cap = params[at + n + i]
+        moved = prices[i] + params[at + i] / (t + 1.0) * (work[rows + i] - prices[i])
+        prices[i] = min(max(moved, -cap), cap)
+
+
+class Prices:
+    """What gives the direction of a plan whose leaves have prices, and moves them.
+
+    Rows of the leaves that have prices come first in A. A state holds the prices.
+    """
+
+    def __init__(self, objective: Concave, smoothing: Any, kind: Kind) -> None:
+        if objective.constrained:
+            _require_widths(objective, smoothing)
+        n = kind.seen.n_objectives
+        pieces = [piece for piece in objective.split(n) if piece[0] > 0.0]
+        having = [piece for piece in pieces if _has_price(piece[1], smoothing)]
+        others = [piece for piece in pieces if not _has_price(piece[1], smoothing)]
+        self.size = sum(matrix.shape[0] for _, _, matrix in having)
+        self.delta = scale_of(others + having, kind.seen)
+        self.leaves = Leaves(objective, n, having + others)
+        self.moving = Leaves(objective, n, having)
+        self.spreads, self.widths, self.rates, self.caps = np.ones((4, self.size))
+        self._set_widths(smoothing, kind)
+        self.program = Program(
+            priced.address,
+            self._params(self.leaves, margins=True),
+            2 * self.leaves.matrix.shape[0] + self.leaves.program.work_size,
+            self.leaves.program.failures,
+        )
+        self.work_size = 2 * self.size + self.moving.program.work_size
+
+    @staticmethod
+    def of(objective: Concave, smoothing: Any, kind: Kind) -> Prices | None:
+        """None where no leaf has a price."""
+        leaves = objective.leaves(kind.seen.n_objectives)
+        if not any(c > 0.0 and _has_price(leaf, smoothing) for c, leaf, _ in leaves):
+            return None
+        return Prices(objective, smoothing, kind)
+
+    @staticmethod
+    def kernels(objective: Concave, n: int) -> list[Kernel[..., Any]]:
+        """What directions and prices call."""
+        return [priced, reprice, *Leaves.kernels(objective, n)]
+
+    def _set_widths(self, smoothing: Any, kind: Kind) -> None:
+        soft = 0.0 if isinstance(smoothing, Identity) else float(smoothing.beta0)
+        for leaves in (self.leaves, self.moving):
+            leaves.widen([1.0 if leaf.hard else soft for leaf in leaves.leaves])
+        for k, (leaf, block) in enumerate(zip(self.moving.leaves, self.moving.blocks, strict=True)):
+            if isinstance(leaf, Bounds):
+                rows = self.moving.matrix[block].toarray()
+                spread = np.array([kind.extent(row)[0] + kind.extent(-row)[0] for row in rows])
+                self.spreads[block] = spread = np.where(spread > 0.0, spread, 1.0)
+                self.widths[block] = spread**2 / self.delta
+                self.rates[block], self.caps[block] = leaf.multiplier, _CAP * self.delta / spread
+                for leaves in (self.leaves, self.moving):
+                    leaves.widen_rows(k, self.widths[block])
+            else:
+                self.widths[block], self.rates[block] = soft, smoothing.weight
+                self.caps[block] = np.inf
+
+    def _params(self, leaves: Leaves, margins: bool) -> Vector:
+        """Where the prices are, rows and entries of A, how many prices, the address of the leaves;
+        A by rows: where each begins (rows + 1), columns, values; of each price its width, rate and
+        cap; the params of the leaves.
+        """
+        matrix = sparse.csr_array(leaves.matrix)
+        head = [0.0, matrix.shape[0], matrix.nnz, self.size, leaves.program.address]
+        own = leaves.program.params.copy()
+        if margins:
+            for k, leaf in enumerate(leaves.leaves):
+                if isinstance(leaf, Bounds):
+                    leaves.part(own, k).reshape(4, -1)[MARGINS] = leaf.margin
+        by_rows = (matrix.indptr, matrix.indices, matrix.data)
+        each = (self.widths, self.rates, self.caps)
+        return np.concatenate([head, *by_rows, *each, own], dtype=np.float64)
+
+    def fresh(self) -> Vector:
+        """Prices before the first reward."""
+        return np.zeros(self.size)
+
+    def params(self, prices: Vector) -> Vector:
+        """Of `priced`, for the prices of a state."""
+        return _pointing(self.program.params, prices)
+
+    def moving_params(self, prices: Vector) -> Vector:
+        """Of `reprice`, for the prices of a state."""
+        return _pointing(self._params(self.moving, margins=True), prices)
+
+    @staticmethod
+    def step(t: int) -> float:
+        """1/sqrt(t + 1): widths are kept apart, since every leaf has its own."""
+        return shrink(1.0, t, None)
+
+    @staticmethod
+    def steps(times: IntVector) -> Vector:
+        """`step` at many times at once."""
+        return shrunk(1.0, times, None)
+
+    def direction(self, z: Vector, prices: Vector, t: int) -> Vector:
+        """The direction at z."""
+        program = self.program._replace(params=self.params(prices))
+        return program.gradient(z, self.step(t), program.work())
+
+    def touch(self, z: Vector, prices: Vector, t: int) -> tuple[Vector, Vector]:
+        """The gradients of the leaves, without margins, and the points where they touch."""
+        step, f = self.step(t), self.leaves
+        x = f.matrix @ z
+        x[: self.size] -= step * self.widths * prices
+        return f.touch(x, step)
+
+    def without_constraints(self, g: Vector, p: Vector) -> tuple[Vector, Vector]:
+        """What `touch` gave, with nothing of the hard constraints in it."""
+        soft = g.copy()
+        for leaf, block in zip(self.leaves.leaves, self.leaves.blocks, strict=True):
+            if leaf.hard:
+                soft[block] = 0.0
+        return soft, p
+
+    def carried(self, prices: Vector, old: Prices | None) -> Vector:
+        """The prices of another plan in this one, leaf by leaf: by the names of constraints, else
+        where a leaf has as many rows.
+        """
+        fresh = self.fresh()
+        if old is None:
+            return fresh
+        pairs = zip(self.moving.leaves, self.moving.blocks, strict=True)
+        before = list(zip(old.moving.leaves, old.moving.blocks, strict=True))
+        for (leaf, block), (was, there) in zip(pairs, before, strict=False):
+            if isinstance(leaf, Bounds) and isinstance(was, Bounds):
+                known = dict(zip(was.names, prices[there].tolist(), strict=False))
+                found = [known.get(name, 0.0) for name in leaf.names]
+                fresh[block.start : block.start + len(found)] = found
+            elif type(leaf) is type(was) and block == there:
+                fresh[block] = prices[there]
+        return fresh
+
+
+def typical_slope(objective: Concave, kind: Kind) -> float:
+    """How long directions are: the Lipschitz constant, with Delta/B as the price of each row of a
+    constraint, which has none.
+    """
+    n = kind.seen.n_objectives
+    slope = objective.relaxed().lipschitz(n)
+    if not objective.constrained:
+        return slope
+    prices = Prices(objective, Identity(), kind)
+    lengths = sparse.linalg.norm(prices.moving.matrix, axis=1)
+    return float(slope + np.linalg.norm(prices.delta / prices.spreads * lengths))
+
+
+def _pointing(params: Vector, prices: Vector) -> Vector:
+    own = params.copy()
+    own[0] = prices.ctypes.data
+    return own
+
+
+def _has_price(leaf: Concave, smoothing: Any) -> bool:
+    """Constraints have one; other leaves by `Augmented` smoothing, where they have kinks."""
+    return leaf.hard or (isinstance(smoothing, Augmented) and smoothing.shifts(leaf))
+
+
+def _require_widths(objective: Concave, smoothing: Any) -> None:
+    if isinstance(smoothing, Randomized):
+        raise InvalidInput(
+            f"{objective} has hard constraints, and Randomized smoothing looks all around z, also "
+            "outside of them; use Moreau(), or Identity() with a function that has no proximal map"
+        )
+    if isinstance(smoothing, Moreau) and smoothing.horizon is not None:
+        raise InvalidInput(
+            f"{smoothing} keeps one width, and the widths of hard constraints have to shrink; use "
+            "Moreau() without a horizon"
+        )
+
+
+def scale_of(pieces: list[Any], problem: Problem) -> float:
+    """Delta: how much the leaves that are not constraints are worth together; 1 where there is
+    none.
+    """
+    middle = usual(problem)
+    spans = problem.high - problem.low
+    if problem.n_items:
+        spans[: problem.n_items] = np.minimum(2.0 * middle[: problem.n_items], 1.0)
+    total = 0.0
+    for c, leaf, matrix in pieces:
+        if not leaf.hard:
+            total += c * leaf.scale(abs(matrix) @ spans, matrix @ middle)
+    return total if total > 0.0 else 1.0
