@@ -58,7 +58,10 @@ from fairwolfe.objectives import (
     PerMerit,
     TwoSided,
     Welfare,
+    Within,
 )
+from fairwolfe.objectives.bounds import Bounds
+from fairwolfe.objectives.threshold import Penalised
 from fairwolfe.smoothing import Moreau
 from tests.capabilities import marks_of
 from tests.conformance.broken import OBJECTIVE_FAULTS, SMOOTHING_FAULTS, TooFlat, WrongProx
@@ -107,6 +110,7 @@ NOT_ASKED: dict[str, set[str]] = {
     },
     "draws_many_users_like_one": {"finite", "mehrotra", "nonlinear"},
     "has_prox_or_says_no": {"by-group", "custom", "mapped", "per-merit"},
+    "is_lipschitz": {"within"},
     "is_smooth_if_it_says_so": {
         "at-least",
         "at-most",
@@ -119,6 +123,7 @@ NOT_ASKED: dict[str, set[str]] = {
         "on",
         "per-merit",
         "sum",
+        "within",
     },
     "keeps_blocks_apart": {"sklearn"},
     "keeps_its_regret_bound": {"sklearn"},
@@ -242,7 +247,14 @@ def test_every_leaf_of_the_package_is_reached_by_the_checks() -> None:
         return inspect.isabstract(cls) or shared or not ours
 
     concrete = {cls for cls in below(Concave) if not hidden(cls)}
-    assert concrete == {load("objectives", name) for name in KINDS["objectives"]}
+    listed = [load("objectives", name) for name in KINDS["objectives"]]
+    examples = [example for cls in listed for example in examples_of(cls)]
+    inside = {type(leaf) for f in examples for _, leaf, _ in f.leaves(length(f))}
+    assert concrete == {*listed, *inside}
+    assert inside - set(listed) == {
+        Bounds,
+        Penalised,
+    }  # what AtLeast, AtMost and Within are made of
 
 
 # --- constants are checked where they matter ---------------------------------------------------
@@ -263,18 +275,20 @@ CURVED = [
 ]
 FLAT = {GeneralizedGini, Linear}  # smooth with C = 0, or not smooth
 KINKED = {AtLeast, AtMost, EqualExposure, GiniEquality, GiniWelfare, Minimum}  # never smooth
+HARD = {Within}  # without any constant
 UNKNOWN = {Custom}  # whoever promises that it is smooth names no constant
 
 
 def test_every_class_that_bends_is_among_the_curved() -> None:
     listed = {load("objectives", name) for name in KINDS["objectives"]}
-    assert {type(f) for f in CURVED} == listed - FLAT - KINKED - UNKNOWN
+    assert {type(f) for f in CURVED} == listed - FLAT - KINKED - UNKNOWN - HARD
     for kind in listed:
         constants = {f.smoothness(length(f)) for f in examples_of(kind) if f.smooth}
         assert (math.inf in constants) == (kind in UNKNOWN)
-        if kind in FLAT | KINKED:
+        if kind in FLAT | KINKED | HARD:
             assert constants == ({0.0} if kind in FLAT else set())
-        assert any(math.isfinite(f.lipschitz(length(f))) for f in examples_of(kind))
+        finite = any(math.isfinite(f.lipschitz(length(f))) for f in examples_of(kind))
+        assert finite == (kind not in HARD)
 
 
 @pytest.mark.parametrize("constant", ["smoothness", "lipschitz"])
@@ -293,7 +307,7 @@ def test_half_of_a_constant_is_too_small(
 
 @pytest.mark.parametrize("name", KINDS["smoothings"])
 def test_smoothings_are_checked_with_what_they_accept(name: str) -> None:
-    refused = {Nash} if name == "randomized" else set()  # its points may be outside the domain
+    refused = {Within} if name != "randomized" else {Nash, Within}  # points outside the domain
     for smoothing in examples_of(load("smoothings", name)):
         accepted = {type(f) for f in smoothable(smoothing)}
         assert accepted == {load("objectives", one) for one in KINDS["objectives"]} - refused

@@ -326,9 +326,9 @@ CHANGES: dict[str, tuple[Any, type[FairwolfeError], str]] = {
         "not the file of an agent",
     ),
     "another version": (
-        lambda t, m: t.update(version=4, library="9.0"),
+        lambda t, m: t.update(version=5, library="9.0"),
         IncompatibleState,
-        r"format version 4 \(written by fairwolfe 9\.0\); this fairwolfe reads versions 1 to 3",
+        r"format version 5 \(written by fairwolfe 9\.0\); this fairwolfe reads versions 1 to 4",
     ),
     "another problem": (
         lambda t, m: t["problem"].update(n_features=4),

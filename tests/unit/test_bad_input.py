@@ -75,9 +75,10 @@ BAD: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "negative penalty": (
         lambda: AtMost(0.5, penalty=-1.0),
         NotConcave,
-        r"penalty of AtMost is -1\.0; .*at least 0",
+        r"penalty of AtMost is -1\.0; give a positive number",
     ),
-    "penalty inf": (lambda: AtLeast(0.5, inf), InvalidInput, r"penalty of AtLeast is inf;"),
+    "penalty nan": (lambda: AtLeast(0.5, nan), InvalidInput, r"penalty of AtLeast is nan;"),
+    "penalty 0": (lambda: AtMost(0.5, 0.0), InvalidInput, r"penalty of AtMost is 0, so that"),
     # Parameters out of range.
     "negative offset": (lambda: Nash(offset=-0.1), InvalidInput, r"offset of Nash is -0\.1; .* 0"),
     "offset nan": (lambda: Welfare(0.5, nan), InvalidInput, r"offset of Welfare is nan;"),
@@ -330,7 +331,7 @@ BAD: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "alpha a word": (lambda: Welfare(bad("half")), InvalidInput, r"alpha is 'half';"),
     "alpha None": (lambda: Welfare(bad(None)), InvalidInput, r"alpha is None;"),
     "beta a word": (lambda: TwoSided(Minimum(), bad("much")), InvalidInput, r"beta is 'much';"),
-    "penalty None": (lambda: AtMost(0.5, bad(None)), InvalidInput, r"penalty of AtMost is None;"),
+    "penalty text": (lambda: AtMost(0.5, bad("1")), InvalidInput, r"penalty of AtMost is '1';"),
     "offset a word": (lambda: Nash(bad("some")), InvalidInput, r"offset of Nash is 'some';"),
     "step a word": (lambda: Minimum().prox(vector(1.0), bad("x")), InvalidInput, r"step is 'x';"),
     "matrix a number": (lambda: Mapped(Minimum(), bad(3.0)), InvalidInput, r"matrix .*3\.0"),

@@ -59,10 +59,10 @@ def expression(f: Concave, y: Any) -> Any:
             return cp.sum(cp.power(y + f.offset, f.alpha))
         case Nash():
             return cp.sum(cp.log(y + f.offset))
-        case AtLeast():
-            return -f.penalty * cp.sum(cp.pos(np.array(f.level) - y))
-        case AtMost():
-            return -f.penalty * cp.sum(cp.pos(y - np.array(f.level)))
+        case AtLeast(penalty=float()):
+            return -(f.penalty or 0.0) * cp.sum(cp.pos(np.array(f.level) - y))
+        case AtMost(penalty=float()):
+            return -(f.penalty or 0.0) * cp.sum(cp.pos(y - np.array(f.level)))
         case Scaled():
             return f.multiple * expression(f.objective, y)
         case Sum():

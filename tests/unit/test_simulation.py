@@ -38,7 +38,7 @@ from fairwolfe.reduction import FrankWolfe, MOLinCB
 from fairwolfe.simulation import Trace, compare, simulate
 from fairwolfe.simulation import compiled as compiled_loop
 from fairwolfe.simulation.trace import checkpoint_grid
-from fairwolfe.smoothing import Identity, Moreau, Randomized
+from fairwolfe.smoothing import Augmented, Identity, Moreau, Randomized
 from tests.unit.points import CASES, SIZE
 
 MUSIC = Mehrotra(n_arms=7, n_objectives=SIZE, n_features=4)
@@ -111,6 +111,7 @@ def smoothings(objective: Concave) -> Iterator[Any]:
     """Others than the default; some refuse some objectives."""
     yield Moreau(0.01)
     yield Moreau(0.3, horizon=40)
+    yield Augmented(0.3)
     yield Randomized(radius=0.2, n_samples=3)
     if objective.smooth:
         yield Identity()
@@ -159,7 +160,11 @@ def test_interpreted_is_compiled(name: str, world: str) -> None:
     if objective.everywhere:
         assert_alike(MOLinCB(objective, steps=3), environment, 60)
     without_prox = isinstance(objective, Custom) and not objective.smooth
-    expected = {Moreau} if without_prox else set() if objective.everywhere else {Randomized}
+    expected: set[type] = {Moreau, Augmented} if without_prox else set()
+    if objective.constrained:
+        expected = {Moreau, Randomized}  # one width for ever, and points outside
+    elif not objective.everywhere:
+        expected = {Randomized}
     assert turned_away == expected
 
 

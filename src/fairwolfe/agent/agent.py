@@ -47,6 +47,7 @@ from fairwolfe.core.protocols import (
     Constrains,
     Expects,
     HasItems,
+    KeepsPrices,
     Mends,
     Pursues,
     Reads,
@@ -975,8 +976,8 @@ class Agent:
 
     @property
     def value(self) -> float:
-        """f of `average`: what the agent maximises, as far as it has been seen. Hard constraints are
-        not part of it: see `constraints`.
+        """f of `average`: what the agent maximises, as far as it has been seen. Hard constraints
+        are not part of it: see `constraints`.
         """
         with self._lock:
             self._recover()
@@ -1087,9 +1088,10 @@ class Agent:
             self._recover()
             policy, problem = self._retargeted(objective), self._kind.problem
             arrays = dict(arrays_of(self._state))
-            for name in policy.of_objective:
+            anew = policy.of_objective if isinstance(policy, KeepsPrices) else ()
+            for name in anew:
                 arrays.pop(name, None)
-            state = _refilled(policy, problem, arrays, self._earned, policy.of_objective)
+            state = _refilled(policy, problem, arrays, self._earned, anew)
             self._take(policy, problem, policy.renewed(state))
 
     def save(self, path: str | os.PathLike[str]) -> None:

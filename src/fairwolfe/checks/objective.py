@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -11,18 +12,40 @@ import numpy as np
 from fairwolfe.checks.promise import Check, has, is_a_value, is_refused, length, require, steepest
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.problem import Problem
-from fairwolfe.core.protocols import Bends, Mixed, Sized
+from fairwolfe.core.protocols import Bends, Constrained, Mixed, Sized
 from fairwolfe.errors import ConformanceError, NoProx
 
 __all__ = ["OBJECTIVE_CHECKS"]
 
 _TRIES = 40
+_DRAWS = 1000  # for a point that keeps hard constraints
 _ROUNDING = 1e-9
 _JUMP = 1e-3  # of a gradient over a length of 1e-6
 
 
 def _points(objective: Any, rng: np.random.Generator) -> Iterator[tuple[Vector, Vector]]:
-    """Pairs of points of the open unit box, where every objective is finite; some with ties."""
+    """Pairs of points of the open unit box, where every objective is finite; some with ties. Where
+    there are hard constraints, points that keep them.
+    """
+    for x, y in _anywhere(objective, rng):
+        yield _kept(objective, x, rng), _kept(objective, y, rng)
+
+
+def _kept(objective: Any, z: Vector, rng: np.random.Generator) -> Vector:
+    """A point near z, or another one, that keeps the hard constraints of an objective."""
+    constrained = isinstance(objective, Constrained) and objective.constrained
+    if not constrained:
+        return z
+    for _ in range(_DRAWS):
+        if math.isfinite(objective.value(z)):
+            return z
+        with suppress(NoProx):
+            return np.array(objective.prox(z, 1.0))  # the projection
+        z = rng.uniform(0.05, 1.0, z.size)
+    raise ConformanceError(f"no point of the unit box was found where {objective} is finite")
+
+
+def _anywhere(objective: Any, rng: np.random.Generator) -> Iterator[tuple[Vector, Vector]]:
     n = length(objective)
     for i in range(_TRIES):
         x, y = rng.uniform(0.05, 1.0, (2, n))
@@ -93,7 +116,8 @@ def is_lipschitz(objective: Any, rng: np.random.Generator) -> None:
 
 def has_prox_or_says_no(objective: Any, rng: np.random.Generator) -> None:
     """p = prox(z) is optimal: (p - z)/step is a supergradient at p. Otherwise NoProx."""
-    for i, (z, y) in enumerate(_points(objective, rng)):
+    for i, (z, far) in enumerate(_anywhere(objective, rng)):
+        y = _kept(objective, far, rng)
         step = float(10.0 ** rng.uniform(-3, 1))
         try:
             p = objective.prox(z, step)

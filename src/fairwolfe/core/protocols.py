@@ -114,6 +114,15 @@ class Bends(Protocol):
 
 
 @runtime_checkable
+class Constrained(Protocol):
+    """An objective that says whether it has hard constraints."""
+
+    @property
+    def constrained(self) -> bool:
+        """Whether there are any."""
+
+
+@runtime_checkable
 class Aimed(Protocol):
     """A smoothing for a fixed number of rounds."""
 
@@ -441,11 +450,16 @@ class Retargets(Protocol):
     def with_objective(self, objective: Any) -> Any:
         """The same policy for another f."""
 
-    of_objective: ClassVar[tuple[str, ...]]
-    """Arrays of a state, by the names that they are saved under, that belong to one f."""
-
     def renewed(self, state: Any) -> Any:
         """The state, without what was certified of the old f."""
+
+
+@runtime_checkable
+class KeepsPrices(Protocol):
+    """A policy whose state has arrays that belong to one f, and start anew with another."""
+
+    of_objective: ClassVar[tuple[str, ...]]
+    """The names that these arrays are saved under."""
 
 
 @runtime_checkable

@@ -99,6 +99,9 @@ class Bounds(Concave):
     def lipschitz(self, n: int) -> float:
         return np.inf
 
+    def _prox_point(self, z: Vector, step: float, g: Vector) -> Vector:
+        return np.clip(z, self.low, self.high)  # without the rounding of z + step g
+
     def _params(self, n: int) -> Vector:
         return np.concatenate([self.low, self.high, np.ones(n), np.zeros(n)])
 

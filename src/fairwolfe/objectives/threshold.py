@@ -241,7 +241,7 @@ class _OneSided(_Limits):
             cls((0.2, 0.6, 0.4), penalty=0.5),
             cls(0.4),
             cls((0.2, 0.6, 0.4), margin=0.1, multiplier=0.0),
-            cls(0.3, share=True) if cls._sign > 0.0 else cls(0.6, share=True),
+            cls(0.15 if cls._sign > 0.0 else 0.6, share=True),
         )
 
 

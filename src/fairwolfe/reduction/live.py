@@ -208,8 +208,8 @@ class Watch:
         return Live(at_most, about, low, high, *numbers)
 
     def impossible(self, windows: Windows, delta: float) -> bool:
-        """Whether it is certain, up to `delta` and that of the widths, that no policy keeps the hard
-        constraints.
+        """Whether it is certain, up to `delta` and that of the widths, that no policy keeps the
+        hard constraints.
         """
         if windows.decisions == 0 or self.refusal or windows.refusal:
             return False

@@ -141,6 +141,11 @@ class MOLinCB(FrankWolfe):
         rule = _MixtureAscent(self.objective, self.ridge, self.steps, self.rate)
         object.__setattr__(self, "base", rule)
         super().__post_init__()
+        if self.objective.constrained:
+            raise InvalidInput(
+                f"MOLinCB follows supergradients of {self.objective}, which has none beyond its "
+                "hard constraints; give these a penalty, or use FrankWolfe"
+            )
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
