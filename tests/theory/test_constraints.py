@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB
-from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.decision import Choice
 from fairwolfe.core.problem import Problem
 from fairwolfe.environments import Finite
@@ -39,7 +39,7 @@ from fairwolfe.objectives import (
 from fairwolfe.objectives.bounds import Bounds
 from fairwolfe.reduction import FrankWolfe
 from fairwolfe.simulation import simulate
-from fairwolfe.smoothing import Identity
+from fairwolfe.smoothing import Moreau
 from fairwolfe.truth import known
 
 N_WORLDS, HORIZON = 60, 300
@@ -55,7 +55,7 @@ SOFT: dict[str, Concave] = {
 class World(NamedTuple):
     """Means (contexts, arms, rewards), what is wanted of them, and the best that can be had."""
 
-    means: Matrix
+    means: Cube
     soft: Concave
     rows: Matrix  # of the constraints
     low: Vector
@@ -116,7 +116,7 @@ def world(seed: int, multiplier: float) -> World:
 class Erratic:
     """A base that knows the means, follows its direction mostly, and may be told another one."""
 
-    means: Matrix
+    means: Cube
     instead: list[Vector] = field(default_factory=list)
 
     def init(self, problem: Problem) -> None:
@@ -156,7 +156,7 @@ def played(one: World, seed: int, mirrored: bool = False) -> Run:
     plan = state.plan
     prices, soft, smoothing = plan.prices, plan.relaxed, plan.smoothing
     assert prices is not None
-    beta0 = 0.0 if isinstance(smoothing, Identity) else float(smoothing.beta0 or 0.0)
+    beta0 = float(smoothing.beta0 or 0.0) if isinstance(smoothing, Moreau) else 0.0
     leaves = [leaf for leaf in prices.moving.leaves if isinstance(leaf, Bounds)]
     low, high = (
         np.concatenate([getattr(leaf, side) for leaf in leaves]) for side in ("low", "high")
@@ -200,8 +200,11 @@ def played(one: World, seed: int, mirrored: bool = False) -> Run:
         row = (soft.value(z), beyond, regret, envelope(z, state.prices, t + 1)[0], allowed)
         found.append(row)
     np.testing.assert_allclose(state.iterate, z, atol=1e-12)
-    columns = [np.array(column)[PREFIXES - 1] for column in zip(*found, strict=True)]
-    return Run(*columns, prices.widths, prices.spreads, beta0)
+    values, distances, regrets, envelopes, allowances = (
+        np.array(column)[PREFIXES - 1] for column in zip(*found, strict=True)
+    )
+    numbers = (values, distances, regrets, envelopes, allowances)
+    return Run(*numbers, prices.widths, prices.spreads, beta0)
 
 
 def pathwise(one: World, run: Run) -> Vector:
@@ -317,7 +320,7 @@ def truth(name: str) -> tuple[float, float]:
     return float(problem.value), float(budget.dual_value)
 
 
-def missed(name: str, multiplier: float, horizon: int, seeds: int) -> tuple[Matrix, Matrix]:
+def missed(name: str, multiplier: float, horizon: int, seeds: int) -> tuple[Vector, Vector]:
     """Mean regret and violation of what was earned, at every power of ten from 10^3 on."""
     times = [10**k for k in range(3, round(math.log10(horizon)) + 1)]
     regrets, violations = [], []
