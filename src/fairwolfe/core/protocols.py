@@ -32,6 +32,7 @@ __all__ = [
     "Certifies",
     "Commits",
     "Compiled",
+    "Counts",
     "CountsExposure",
     "Decides",
     "Directs",
@@ -55,6 +56,7 @@ __all__ = [
     "Prepares",
     "Pursues",
     "Reads",
+    "Recounts",
     "Recovers",
     "Reduces",
     "Regresses",
@@ -469,6 +471,25 @@ class Expects(Protocol):
 
     def withdraw(self, state: Any, decision: Decision) -> Any:
         """The state in which a decision that was open gets no answer any more."""
+
+
+@runtime_checkable
+class Recounts(Protocol):
+    """A policy that can correct its count of open decisions; its state has their number, `open`."""
+
+    def unawaited(self, decision: Decision) -> Decision:
+        """The same decision, as one that this state has never counted as open."""
+
+    def take_back(self, state: Any, decision: Decision) -> None:
+        """Forget a decision that may or may not have been counted, and that nobody has received."""
+
+
+@runtime_checkable
+class Counts(Protocol):
+    """A policy that counts something of its own, for `agent.stats()`."""
+
+    def counts(self, state: Any) -> Mapping[str, int]:
+        """Name -> number."""
 
 
 @runtime_checkable
