@@ -31,6 +31,7 @@ from fairwolfe.core.protocols import (
     Pursues,
     Reads,
     Recounts,
+    Recovers,
     Retargets,
     keeps,
 )
@@ -46,7 +47,8 @@ from fairwolfe.reduction.margin import Known, Margin
 
 __all__ = ["Guarded"]
 
-_MADE, _OPEN, _ANSWERED, _HELD = range(4)  # decisions: the last are left to the baseline
+_MADE, _OPEN, _ANSWERED, _HELD = range(4)  # of the books: decisions, the last the baseline's
+_COUNTS = 4
 _FLOAT = np.dtype(np.float64)
 
 
@@ -136,16 +138,13 @@ class Guarded:
         f = self.objective.bind(problem)
         margin = Margin(f, problem, float(self.share), float(self.delta), float(self.floor))
         plan = Plan(kind_of(problem), margin, Player(self.policy), Player(self.baseline))
-        blocks, d = problem.n_arms or 1, problem.dimension
-        need(2, blocks, d)
+        need(plan.size)
         return State(
             plan,
             self.policy.init(problem),
             self.baseline.init(problem),
             margin.regression.init(problem),
-            np.zeros((2, blocks, d)),
-            np.zeros(problem.n_objectives),
-            np.zeros(4),
+            np.zeros(plan.size),
         )
 
     def act(self, state: State, context: Any, rng: np.random.Generator) -> Decision:
@@ -169,7 +168,7 @@ class Guarded:
             given.row(arm).copy(),
             _place(given, others),
             given.row(others).copy(),
-            int(state.counters[_MADE]),
+            int(state.books[_MADE]),
         )
         reasons = Reasons(played.info.reasons, arm, held, margin, self.share)
         info = Info(reasons)
@@ -182,18 +181,18 @@ class Guarded:
         trail = self._trail(state, decision)
         own, other = _parts(decision, trail)
         policy = plan.policy.update(state.policy, own, answer)
+        # Whatever an interrupt leaves undone from here on, the decision counts as unanswered.
+        learn(plan.margin.regression, state.regression, trail.block, trail.x, answer.reward)
+        awaited = state.awaits(trail)
+        entry = np.zeros(plan.size) if awaited else plan.entry(trail)
+        entry[_OPEN] = -1.0 if awaited else 0.0
+        entry[_ANSWERED] = 1.0
+        plan.earned(entry)[:] = answer.reward
+        plan.features(entry)[1, trail.block] -= trail.x
+        state.write(entry)
         baseline = state.baseline
         if trail.held:
             baseline = plan.baseline.update(baseline, other, answer)
-        ridge = plan.margin.regression
-        learn(ridge, state.regression, trail.block, trail.x, answer.reward)
-        if state.awaits(trail):
-            state.counters[_OPEN] -= 1.0
-        else:
-            state.note(trail, 1.0)
-        state.sums[1, trail.block] -= trail.x
-        state.earned[:] += answer.reward
-        state.counters[_ANSWERED] += 1.0
         if policy is state.policy and baseline is state.baseline:
             return state
         return state._replace(policy=policy, baseline=baseline)
@@ -208,8 +207,7 @@ class Guarded:
         baseline = state.baseline
         if trail.held:
             baseline = state.plan.baseline.expect(baseline, other)
-        state.note(trail, 1.0)
-        state.counters[_OPEN] += 1.0
+        state.write(state.plan.entry(trail))
         return state._replace(policy=policy, baseline=baseline)
 
     def withdraw(self, state: State, decision: Decision) -> State:
@@ -221,7 +219,7 @@ class Guarded:
         if trail.held:
             baseline = state.plan.baseline.withdraw(baseline, other)
         if state.awaits(trail):
-            state.counters[_OPEN] -= 1.0
+            state.books[_OPEN] -= 1.0
         return state._replace(policy=policy, baseline=baseline)
 
     def unawaited(self, decision: Decision) -> Decision:
@@ -246,8 +244,7 @@ class Guarded:
         if trail.held and isinstance(self.baseline, Recounts):
             self.baseline.take_back(state.baseline, other)
         if state.awaits(trail):
-            state.note(trail, -1.0)
-            state.counters[_OPEN] -= 1.0
+            state.write(-state.plan.entry(trail))
 
     # --- powers -------------------------------------------------------------------------------
 
@@ -255,9 +252,15 @@ class Guarded:
         """Arms."""
         return state.plan.kind
 
+    def commits(self, state: State) -> bool:
+        """Whether an answer is learnt whole or not at all by the policy, and `state.t` tells which;
+        what the guard itself misses of it then counts as not answered.
+        """
+        return isinstance(self.policy, Recovers) and self.policy.commits(state.policy)
+
     def counts(self, state: State) -> dict[str, int]:
         """How many decisions the guard left to the baseline, of those that were made."""
-        return {"baseline_played": int(state.counters[_HELD])}
+        return {"baseline_played": int(state.books[_HELD])}
 
     def with_objective(self, objective: Concave) -> Self:
         """The same guard for another f; what it promises of it begins with the next decision."""
@@ -315,7 +318,7 @@ class Guarded:
             raise _foreign(decision)
         trail = Trail(*decision.evidence)
         plan = state.plan
-        blocks, d = plan.kind.problem.n_arms or 1, plan.kind.problem.dimension
+        blocks, d = plan.shape
         for block, x in ((trail.block, trail.x), (trail.other_block, trail.other_x)):
             fits = type(block) is int and 0 <= block < blocks and isinstance(x, np.ndarray)
             fits = fits and x.dtype == _FLOAT and x.shape == (d,) and x.flags.carray
@@ -373,40 +376,31 @@ class Reasons(NamedTuple):
 
 
 class State(NamedTuple):
-    """The states of policy, baseline and the guard's regression; sums of features over decisions
-    made: of the arms played less those of the baseline, and of the arms played without an answer;
-    the sum of the rewards; counters.
+    """The states of policy, baseline and the guard's regression; and the books, one vector, so that
+    an entry is made whole: see `Plan`.
     """
 
     plan: Plan
     policy: Any
     baseline: Any
     regression: LinearState
-    sums: Cube  # (2, blocks, features)
-    earned: Vector  # (rewards,)
-    counters: Vector  # (4,)
+    books: Vector
 
     def margin(self) -> float:
         """See `Margin.at`."""
-        made, answered = self.counters[_MADE], self.counters[_ANSWERED]
-        apart, unanswered = self.sums
-        known = Known(made, answered, self.earned, apart, unanswered, self.regression)
-        return self.plan.margin.at(known)
+        plan, books = self.plan, self.books
+        apart, unanswered = plan.features(books)
+        made, answered, earned = books.item(_MADE), books.item(_ANSWERED), plan.earned(books)
+        return plan.margin.at(Known(made, answered, earned, apart, unanswered, self.regression))
 
     def awaits(self, trail: Trail) -> bool:
         """Whether a decision is counted as open."""
-        made, open_ = self.counters[_MADE], self.counters[_OPEN]
+        made, open_ = self.books.item(_MADE), self.books.item(_OPEN)
         return trail.place is not None and trail.place < made and open_ > 0.0
 
-    def note(self, trail: Trail, times: float) -> None:
-        """Count a decision as made; with -1 take it back."""
-        apart, unanswered = self.sums
-        if not trail.held:
-            apart[trail.block] += times * trail.x
-            apart[trail.other_block] -= times * trail.other_x
-        unanswered[trail.block] += times * trail.x
-        self.counters[_MADE] += times
-        self.counters[_HELD] += times * trail.held
+    def write(self, entry: Vector) -> None:
+        """Add an entry to the books, in one call."""
+        np.add(self.books, entry, out=self.books)
 
     @property
     def average(self) -> Vector:
@@ -423,13 +417,13 @@ class State(NamedTuple):
     @property
     def open(self) -> int:
         """The number of decisions that are counted as open."""
-        return int(self.counters[_OPEN])
+        return int(self.books[_OPEN])
 
     def restored(self) -> None:
         """After arrays have been read from a file: refuse counts that cannot be."""
-        require_counts("counters", self.counters)
-        most = self.counters <= self.counters[_MADE]
-        require("counters", self.counters, most, "no more decisions count than were made")
+        counts = self.books[:_COUNTS]
+        require_counts("books", counts)
+        require("books", counts, counts <= counts[_MADE], "no more decisions count than were made")
 
 
 @dataclass(frozen=True, eq=False)
@@ -495,12 +489,48 @@ class Player:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What `init` makes of a guard and a problem; it never changes and is not saved."""
+    """What `init` makes of a guard and a problem; it never changes and is not saved.
+
+    The books hold, over the decisions made: how many were made, are open, were answered, were left
+    to the baseline; the sum of the rewards; and two sums of features, of the arms played less those
+    of the baseline, and of the arms played that have no answer.
+    """
 
     kind: Kind
     margin: Margin
     policy: Player
     baseline: Player
+
+    @cached_property
+    def size(self) -> int:
+        """Of the books."""
+        blocks, d = self.shape
+        return _COUNTS + self.kind.problem.n_objectives + 2 * blocks * d
+
+    @cached_property
+    def shape(self) -> tuple[int, int]:
+        """Blocks and features."""
+        return self.kind.problem.n_arms or 1, self.kind.problem.dimension
+
+    def earned(self, books: Vector) -> Vector:
+        """The sum of the rewards in the books, (rewards,)."""
+        return books[_COUNTS : _COUNTS + self.kind.problem.n_objectives]
+
+    def features(self, books: Vector) -> Cube:
+        """The sums of features in the books, (2, blocks, features)."""
+        return books[_COUNTS + self.kind.problem.n_objectives :].reshape(2, *self.shape)
+
+    def entry(self, trail: Trail) -> Vector:
+        """What a decision that is made, and open, adds to the books."""
+        entry = np.zeros(self.size)
+        entry[_MADE] = entry[_OPEN] = 1.0
+        entry[_HELD] = trail.held
+        apart, unanswered = self.features(entry)
+        if not trail.held:
+            apart[trail.block] += trail.x
+            apart[trail.other_block] -= trail.other_x
+        unanswered[trail.block] += trail.x
+        return entry
 
     @cached_property
     def limit(self) -> float:
