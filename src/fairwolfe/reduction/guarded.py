@@ -201,7 +201,8 @@ class Guarded:
 
     def expect(self, state: State, decision: Decision) -> State:
         """Count a decision as made, and as open."""
-        trail = self._trail(state, decision)
+        fresh = type(decision.evidence) is Trail  # just made, and not read from bytes
+        trail = decision.evidence if fresh else self._trail(state, decision)
         own, other = _parts(decision, trail)
         policy = state.plan.policy.expect(state.policy, own)
         baseline = state.baseline

@@ -177,9 +177,11 @@ class Margin:
         apart, unanswered = known.apart, known.unanswered
         w = _earned(theta, apart) / t
         w_half = (alpha * _norm(inverse, apart) + span) / t
-        z = (known.earned + _earned(theta, unanswered) + 0.5 * (low + high)) / t
-        z_half = self.noise(known.answered) + alpha * _norm(inverse, unanswered)
-        z_half = (z_half + 0.5 * span) / t + self.wander(t) * span
+        z, z_half = known.earned + 0.5 * (low + high), self.noise(known.answered) + 0.5 * span
+        if known.made > known.answered:
+            z = z + _earned(theta, unanswered)
+            z_half = z_half + alpha * _norm(inverse, unanswered)
+        z, z_half = z / t, z_half / t + self.wander(t) * span
         bottom, top = np.maximum(low, z - z_half), np.minimum(high, z + z_half)
         return (0.5 * (bottom + top), 0.5 * (top - bottom)), (w, w_half)
 
