@@ -325,7 +325,7 @@ def test_a_forged_or_foreign_decision_is_refused_and_nothing_changes() -> None:
         trail._replace(x=np.full(4, 0.1)),
         trail._replace(other_x=np.full(3, 1e9)),
         trail._replace(block=3),
-        trail._replace(held=1),
+        trail._replace(held=1),  # type: ignore[arg-type]
         trail._replace(place=-1),
         trail._replace(policy=None),
     ]

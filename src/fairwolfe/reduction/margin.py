@@ -166,8 +166,8 @@ class Margin:
         return max(float(outright), (1.0 - share) * cautious)
 
     def _boxes(self, known: Known) -> tuple[Box, Box]:
-        """Of z, and of w, after one more round; that of z also for all later baseline's averages in
-        the place of y.
+        """Of z = s + w and of w after one more round, for s the baseline's average then or at any
+        later time.
         """
         low, high = self.low, self.high
         span, t = high - low, known.made + 1.0
@@ -182,7 +182,9 @@ class Margin:
             z = z + _earned(theta, unanswered)
             z_half = z_half + alpha * _norm(inverse, unanswered)
         z, z_half = z / t, z_half / t + self.wander(t) * span
-        bottom, top = np.maximum(low, z - z_half), np.minimum(high, z + z_half)
+        # An average of the baseline is in the ranges; with w added it need not be.
+        bottom = np.maximum(low + w - w_half, z - z_half)
+        top = np.minimum(high + w + w_half, z + z_half)
         return (0.5 * (bottom + top), 0.5 * (top - bottom)), (w, w_half)
 
     def _lowest(self, g: Vector, z: Vector, half: Vector) -> float:
@@ -196,14 +198,15 @@ class Margin:
             points = z + half * self._corners
             values = np.array([value(p) for p in points])
             return float((values - points @ g).min() - self.floor)
-        middle = value(z) - g @ z
-        down = 0.0
+        middle, down = float(value(z) - g @ z), 0.0
+        if not math.isfinite(middle):
+            return -math.inf
         for i in np.flatnonzero(half):
             ends = z[None].repeat(2, axis=0)
             ends[:, i] += wide, -wide
             lowest = min(float(value(p) - g @ p) for p in ends)
             down += half[i] / wide * min(lowest - middle, 0.0)
-        return float(middle + down - self.floor)
+        return middle + down - self.floor
 
     def _tangent(self, s: Vector, half: Vector) -> tuple[float, Vector]:
         """a and g with phi <= a + <g, .> everywhere, close to phi in a box around s: the gradient
