@@ -14,6 +14,8 @@ from fairwolfe.bandits import EpsilonGreedy, Fixed, LinUCB, SquareCB, Thompson, 
 from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.environments import Finite
 from fairwolfe.errors import IncompatibleState, InvalidInput, OutsideAssumptions
+from fairwolfe.lab.build import build
+from fairwolfe.lab.grid import Settings
 from fairwolfe.objectives import AtMost, GiniWelfare, Linear, Minimum, Nash
 from fairwolfe.oracles import OnlineGradient
 from fairwolfe.ranking import FWLinUCBRank
@@ -399,3 +401,14 @@ def test_a_guard_can_be_guarded() -> None:
     served(agent, contexts(100))
     again = fw.Agent.restore(agent.dump())
     assert again.stats() == agent.stats()
+
+
+def test_a_spec_names_it_and_gives_its_parts_the_objective() -> None:
+    inner = {"name": "frank-wolfe", "base": {"name": "linucb"}}
+    fixed = {"name": "frank-wolfe", "base": {"name": "fixed", "arm": 1}}
+    table = {"name": "guarded", "share": 0.9, "policy": inner, "baseline": fixed}
+    settings = Settings(
+        environment={"name": "mehrotra"}, objective={"name": "minimum"}, policy=table, horizon=10
+    )
+    built = build(settings).policy
+    assert built == Guarded(FrankWolfe(F, LinUCB()), FrankWolfe(F, Fixed(1)), 0.9)
