@@ -88,7 +88,7 @@ def test_two_hundred_guarded_runs_are_never_below(share: float) -> None:
     lows, tops = below(Guarded(POLICY, BASELINE, share), share, 200, 2000)
     assert lows == 0
     assert tops >= 190
-    assert below(POLICY, share, 200, 200)[0] >= 100
+    assert below(POLICY, share, 200, 200)[0] >= 60  # 101 at .8, all at .95
 
 
 @pytest.mark.parametrize(
