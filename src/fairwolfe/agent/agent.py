@@ -45,12 +45,14 @@ from fairwolfe.core.protocols import (
     Averages,
     Compiled,
     Constrains,
+    Counts,
     Expects,
     HasItems,
     KeepsPrices,
     Mends,
     Pursues,
     Reads,
+    Recounts,
     Recovers,
     Reports,
     Retargets,
@@ -161,6 +163,7 @@ class Agent:
     _pending: Pending | None
     _policy: Any
     _reads: bool
+    _recounts: bool
     _refused: int
     _state: Any
     _usual_norm: float
@@ -224,6 +227,8 @@ class Agent:
         # `decide` is `act` under an id, unless a subclass has an `act` of its own.
         self._names = isinstance(policy, FrankWolfe) and type(policy).act is FrankWolfe.act
         self._awaits = isinstance(policy, Expects)
+        others = self._awaits and not isinstance(policy, FrankWolfe)
+        self._recounts = self._names or (others and isinstance(policy, Recounts))
         self._batches = self._names and isinstance(policy, ActsInBatches)
         self._usual_norm = kind.problem.feature_norm * _ROUNDING
         self._warm = False
@@ -711,7 +716,7 @@ class Agent:
         self._pending = pending = (entry, t, ledger.answered + 1, outside)
         try:
             given = answer if self._reads else answer.observation
-            if entry[1] is not None and self._names:
+            if entry[1] is not None and self._recounts:
                 # It was made after the file was written: this state has never expected it.
                 decision = self._policy.unawaited(decision)
             self._state = self._policy.update(state, decision, given)
@@ -736,7 +741,7 @@ class Agent:
         """
         before, pending, issuing = self._before, self._pending, self._issuing
         if issuing is not None:
-            if self._names and issuing[0].number == self._ledger.issued:
+            if self._recounts and issuing[0].number == self._ledger.issued:
                 for decision in issuing:
                     self._policy.take_back(self._state, decision)
                     self._young.pop(decision.number, None)
@@ -793,7 +798,7 @@ class Agent:
 
     def _waiting(self) -> int:
         """How many decisions the policy counts as open."""
-        return self._state.open if self._names else 0
+        return self._state.open if self._recounts else 0
 
     def _finish_leaving(self, entry: Entry, decision: Decision, before: int, expired: int) -> None:
         """Once more does no harm."""
@@ -1019,7 +1024,8 @@ class Agent:
         refused: calls of update that were;
         out_of_range: rewards outside their ranges; features_over_norm: contexts with features
         beyond `feature_norm`; value: f of the average (None where there is no f); drift: how far
-        the regression's kept inverse was off when it was last computed afresh (0 where none is).
+        the regression's kept inverse was off when it was last computed afresh (0 where none is);
+        and what the policy counts itself, as Guarded does (baseline_played).
         """
         with self._lock:
             self._recover()
@@ -1033,6 +1039,7 @@ class Agent:
                 "features_over_norm": self._over_norm,
                 "value": None if self._bound is None else self.value,
                 "drift": self._policy.drift(self._state) if self._mends else None,
+                **(self._policy.counts(self._state) if isinstance(self._policy, Counts) else {}),
             }
 
     def __repr__(self) -> str:

@@ -171,7 +171,7 @@ def _object(table: dict[str, Any], path: str, kinds: tuple[str, ...], **default:
     for key, hint in _plain_hints(kind).items():
         if key in given:
             _require(given[key], hint, f"{path}.{key}", name)
-    built = {key: _value(value, f"{path}.{key}") for key, value in given.items()}
+    built = {key: _value(value, f"{path}.{key}", **default) for key, value in given.items()}
     for key, value in default.items():
         if key in known and value is not None:
             built.setdefault(key, value)
@@ -233,12 +233,15 @@ def _require(value: Any, options: tuple[Any, ...], path: str, name: str) -> None
 _INNER = tuple(kind for kind in KINDS if kind != "environments")
 
 
-def _value(value: Any, path: str) -> Any:
+def _value(value: Any, path: str, **default: Any) -> Any:
+    """What a key holds; a policy inside a policy has the same defaults."""
     if isinstance(value, list):
         return tuple(_value(one, f"{path}.{i}") for i, one in enumerate(value))
     if isinstance(value, dict):
-        if isinstance(value.get("name"), str):
-            return _object(value, path, _INNER)
+        name = value.get("name")
+        if isinstance(name, str):
+            inherited = default if name in names("policies") else {}
+            return _object(value, path, _INNER, **inherited)
         return {key: _value(one, f"{path}.{key}") for key, one in value.items()}
     return value
 
