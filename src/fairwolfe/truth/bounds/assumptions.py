@@ -76,6 +76,12 @@ def setting(problem: Any, objective: Concave, lipschitz: float | None = None) ->
     found = the_problem(problem)
     if not isinstance(objective, Concave):
         raise InvalidInput(f"the objective is {objective!r}; give one of fw.objectives")
+    if objective.constrained:
+        raise OutsideAssumptions(
+            f"Assumption 1 asks for a Lipschitz f, and {objective} has hard constraints: it is -inf "
+            "where they are violated; give them a penalty, or ask for the bound of the other parts, "
+            "objective.relaxed()"
+        )
     bound = objective.bind(found)
     slope = bound.lipschitz(found.n_objectives)
     if lipschitz is not None:
