@@ -69,7 +69,11 @@ def best(world: str) -> float:
 
 
 def states(
-    world: Any, policy: FrankWolfe, seed: int, times: tuple[int, ...], problem: Problem | None = None
+    world: Any,
+    policy: FrankWolfe,
+    seed: int,
+    times: tuple[int, ...],
+    problem: Problem | None = None,
 ) -> Iterator[Any]:
     """The states of a run at some times."""
     problem = world.problem() if problem is None else problem
@@ -219,8 +223,7 @@ def test_a_negative_value_is_not_impossible() -> None:
 LISTS = FactorModel(6, 8, dcg(3), n_factors=2)
 LABELS = ("a", "b", "c", "d") * 2
 RANKED: dict[str, Concave] = {
-    "shares": Linear({"clicks": 1.0})
-    + ByGroup(AtLeast(0.2, share=True), LABELS).on(*range(8)),
+    "shares": Linear({"clicks": 1.0}) + ByGroup(AtLeast(0.2, share=True), LABELS).on(*range(8)),
     "two sides": TwoSided(GiniWelfare(), 0.5) + AtLeast(0.1).on(*range(8)),
 }
 
