@@ -1013,7 +1013,8 @@ class Agent:
             return ()
         with self._lock:
             self._recover()
-            found: tuple[Any, ...] = self._policy.constraints(self._state)
+            trusted = self._out_of_range == 0
+            found: tuple[Any, ...] = self._policy.constraints(self._state, trusted=trusted)
             return found
 
     def stats(self) -> dict[str, Any]:

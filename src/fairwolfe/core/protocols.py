@@ -469,8 +469,8 @@ class KeepsPrices(Protocol):
 class Constrains(Protocol):
     """A policy that knows how its hard constraints are kept."""
 
-    def constraints(self, state: Any) -> tuple[Any, ...]:
-        """One `Constraint` for each level."""
+    def constraints(self, state: Any, delta: float = 0.05, trusted: bool = True) -> tuple[Any, ...]:
+        """One `Constraint` for each level; `trusted`: all rewards were inside their ranges."""
 
 
 @runtime_checkable

@@ -558,9 +558,11 @@ class FrankWolfe:
         """How far from the best reachable value; see `Live` and docs/live.md."""
         return state.plan.watch.report(state.live, state.average, state.t, delta, trusted)
 
-    def constraints(self, state: State, delta: float = 0.05) -> tuple[Constraint, ...]:
+    def constraints(
+        self, state: State, delta: float = 0.05, trusted: bool = True
+    ) -> tuple[Constraint, ...]:
         """The hard constraints of f, one for each level; see `Constraint`."""
-        return constraints(state, delta)
+        return constraints(state, delta, trusted)
 
     of_objective: ClassVar[tuple[str, ...]] = ("state.prices",)
     """Arrays of a state that belong to one f."""
