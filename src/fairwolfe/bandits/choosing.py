@@ -48,7 +48,6 @@ from fairwolfe.kernels.frames import (
     SLOPE,
     WAITING,
     address,
-    copied,
     cube,
     layer,
     part,
@@ -169,7 +168,9 @@ def choose_rows(
     parameters = parameters_of(theta, n)
     waits = waiting
     if advance:
-        waits = copied(waiting)
+        waits = np.empty(waiting.size)
+        for i in range(waiting.size):
+            waits[i] = waiting[i]
     frozen = waiting.size == size_without_features(n)
     summed = cube_at(0, 0, 0, 0) if frozen else parameters
     g, room = np.empty(n), np.empty((N_ROOM, n))

@@ -30,7 +30,6 @@ from fairwolfe.kernels.frames import (
     TOTALS,
     WAITING,
     address,
-    copied,
     cube,
     integers,
     matrix,
@@ -523,7 +522,9 @@ def rank_rows(
         n_seen = n
     waits = waiting
     if advance:
-        waits = copied(waiting)
+        waits = np.empty(waiting.size)
+        for i in range(waiting.size):
+            waits[i] = waiting[i]
     look_rates(slots, vector(words, WEIGHTS), looks)
     g, room = np.empty(n_seen), np.empty((N_ROOM, n))
     aiming, given = address(vector(words, NUMBERS), AIMING), vector(words, RUNNING)
