@@ -222,7 +222,12 @@ def ready(kernels: Iterable[Kernel[..., Any]]) -> int:
 
 def compilations() -> int:
     """How many functions this process has compiled itself rather than loaded from the cache."""
-    made = {id(d): d for k in list(_KERNELS) for d in (k._part, k._dispatcher, k._called) if d is not None}
+    made = {
+        id(d): d
+        for k in list(_KERNELS)
+        for d in (k._part, k._dispatcher, k._called)
+        if d is not None
+    }
     return sum(sum(list(d.stats.cache_misses.values())) for d in made.values())
 
 
@@ -544,7 +549,7 @@ def _typed(takes: tuple[str, ...], signature: Any, generate: Callable[..., Any])
 
     # numba reads the number of arguments from the function.
     source = f"lambda typing, {', '.join(takes)}: made"
-    return intrinsic(eval(source, {"made": (signature, generate)}))  # noqa: S307 - of constants
+    return intrinsic(eval(source, {"made": (signature, generate)}))
 
 
 def _build_view(kind: str, axes: int) -> Any:

@@ -46,11 +46,10 @@ BASE = 13
 state. RANGES (2, n): of the rewards. SEEN: the coordinates that f sees, none where it sees all.
 NOW, SLOPE, SUMS: the window of live numbers. NUMBERS: see below."""
 
-GRADIENT, FORGET, CORRECTS, AIMING, SAMPLING, SETTLING = range(6)
+GRADIENT, FORGET, CORRECTS, AIMING, SAMPLING = range(5)
 """Places in NUMBERS: the address of the gradient of f; what averages forget; whether estimates are
 corrected as they were made; addresses: of `aim`, 0 where the direction is given, as RUNNING; of
-`sample`, 0 where smoothing does not draw; of `settle`."""
-
+`sample`, 0 where smoothing does not draw."""
 
 
 class Frame:

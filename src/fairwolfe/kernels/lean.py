@@ -16,21 +16,37 @@ import operator
 from typing import Any
 
 from llvmlite import binding
-from numba.core import caching, cgutils, compiler, lowering, typed_passes, types
+from numba.core import caching, cgutils, compiler, ir, lowering, typed_passes, types, untyped_passes
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler_machinery import AnalysisPass, register_pass
+from numba.core.compiler_machinery import AnalysisPass, FunctionPass, register_pass
 from numba.core.cpu import CPUContext
-from numba.core.extending import _Intrinsic
+from numba.core.extending import _Intrinsic, intrinsic
+from numba.cpython.builtins import do_minmax
 
 __all__ = ["Flags", "PartCache", "PartCompiler", "WholeCompiler", "field"]
 
+_types: Any = types  # what numba's stubs do not know
 _WHOLE = types.int64
 _NUMBERS = (types.Number, types.Boolean)
 _STORED = (types.float64, types.int64, types.uint64)  # as they are in memory
 _PLAIN = frozenset(
     getattr(operator, name)
-    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "lt", "le", "gt", "ge", "eq", "ne")
+    for name in (
+        "add",
+        "sub",
+        "mul",
+        "truediv",
+        "floordiv",
+        "mod",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "eq",
+        "ne",
+    )
 )
+_OFTEN_MISSING = ("static_getitem", "static_setitem", "__array__")
 _LEFT_OUT = frozenset(
     {
         "WithLifting",
@@ -47,22 +63,75 @@ _LEFT_OUT = frozenset(
         "DumpParforDiagnostics",
     }
 )
-"""Passes that change nothing in a kernel: they are for closures, `with`, literals and expressions of
-whole arrays. A kernel that has such things, and does not compile without them, is compiled with."""
+"""Passes that change nothing in a kernel: they are for closures, `with`, literals and expressions
+of whole arrays. A kernel that does not compile without them is compiled with them."""
 
 
 class Flags(compiler.Flags):  # type: ignore[misc]
-    """numba's settings of a compilation. They are the key of many dictionaries, and numba compares
-    them one by one, with their defaults.
+    """numba's settings of a compilation. They are a key of many dictionaries, and numba's own
+    collect all their values again for each look into one. Whether Python can call a kernel makes no
+    difference to what numba compiles for it: `np.empty` is compiled once for all kernels.
     """
 
     __slots__ = ()
 
+    def __init__(self, copy_from: Any = None) -> None:
+        super().__init__(copy_from)
+        for name, option in self.options.items():
+            self._values.setdefault(name, option.default)
+
     def __hash__(self) -> int:
-        return hash(frozenset(self._values))
+        return len(self._values)
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (type(other) is Flags and self._values == other._values)
+        if type(other) is not Flags:
+            return False
+        mine, others = self._values, other._values
+        return mine == others or all(
+            mine[name] == others[name] for name in mine if name != "no_cpython_wrapper"
+        )
+
+
+# --- operations ------------------------------------------------------------------------------
+
+
+def _extreme(better: Any) -> Any:
+    """max or min of two numbers, by numba's code, which numba compiles as functions of their own."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return do_minmax(context, builder, signature.args, args, better)
+
+    def typed(typing: Any, a: Any, b: Any) -> Any:
+        given = _types.unliteral(a), _types.unliteral(b)
+        return typing.unify_types(*given)(*given), generate
+
+    return typed
+
+
+@intrinsic
+def _larger(typing: Any, a: Any, b: Any) -> Any:
+    """max(a, b)."""
+    return _extreme(operator.gt)(typing, a, b)
+
+
+@intrinsic
+def _smaller(typing: Any, a: Any, b: Any) -> Any:
+    """min(a, b)."""
+    return _extreme(operator.lt)(typing, a, b)
+
+
+@intrinsic
+def _whole(typing: Any, x: Any) -> Any:
+    """int(x)."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return context.cast(builder, args[0], signature.args[0], _WHOLE)
+
+    given = _types.unliteral(x)
+    return (_WHOLE(given), generate) if given in (types.float64, types.int64) else None
+
+
+_BUILTINS = {max: _larger, min: _smaller, int: _whole}
 
 
 # --- instructions ----------------------------------------------------------------------------
@@ -85,7 +154,7 @@ def _struct(context: Any, builder: Any, kind: Any, fields: dict[str, Any]) -> An
 
 def _is_number(array: Any, index: Any) -> bool:
     """Whether an index of an array gives a number of it."""
-    given = tuple(index) if isinstance(index, types.BaseTuple) else (index,)
+    given = tuple(index) if isinstance(index, _types.BaseTuple) else (index,)
     return (
         isinstance(array, types.Array)
         and array.layout == "C"
@@ -98,7 +167,7 @@ def _is_number(array: Any, index: Any) -> bool:
 
 def _place(context: Any, builder: Any, array: Any, index: Any, value: Any, at: Any) -> Any:
     """The address of a number of an array; an index below 0 counts from the end."""
-    several = isinstance(index, types.BaseTuple)
+    several = isinstance(index, _types.BaseTuple)
     kinds = tuple(index) if several else (index,)
     indices = cgutils.unpack_tuple(builder, at) if several else [at]
     shape = field(context, builder, array, value, "shape")
@@ -169,19 +238,13 @@ def _short(function: Any, args: Any) -> Any:
 class _Context(CPUContext):  # type: ignore[misc]
     """What numba asks for the code of an operation."""
 
-    missing: set[Any] = set()  # noqa: RUF012 - of all; numba would load its registries again for each
-
     def get_function(self, fn: Any, sig: Any, _firstcall: bool = True) -> Any:
         short = _short(fn, sig.args)
         if short is not None:
             return lambda builder, args, loc=None: short(self, builder, sig, args)
-        if (fn, sig.args) in self.missing:
-            raise NotImplementedError(f"{fn}{sig}")
-        try:
-            general = super().get_function(fn, sig, _firstcall)
-        except NotImplementedError:
-            self.missing.add((fn, sig.args))
-            raise
+        # Where it finds nothing, numba loads all its registries and looks again.
+        rare = not isinstance(fn, type) and fn not in _OFTEN_MISSING
+        general = super().get_function(fn, sig, _firstcall and rare)
         if fn != "getiter" or sig.args[0] != types.range_state64_type:
             return general
 
@@ -315,18 +378,50 @@ class PartCache(caching.FunctionCache):  # type: ignore[misc]
 # --- passes ----------------------------------------------------------------------------------
 
 
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _Builtins(FunctionPass):  # type: ignore[misc]
+    """max, min and int become operations."""
+
+    _name = "fairwolfe_builtins"
+
+    def __init__(self) -> None:
+        FunctionPass.__init__(self)
+
+    def run_pass(self, state: Any) -> bool:
+        for block in state.func_ir.blocks.values():
+            for named in block.find_insts(ir.Assign):
+                value = named.value
+                if isinstance(value, ir.Global) and type(value.value).__hash__ is not None:
+                    value.value = _BUILTINS.get(value.value, value.value)
+        return True
+
+
 def _owns(state: Any) -> bool:
-    """Whether a function has arrays that are made in it, or for it, and not only views of those
-    that it is given: then it counts who uses them.
+    """Whether a function has arrays that are made in it or for it, or gives any away, and not only
+    views of those that it is given: then it counts who uses them.
     """
-    for block in state.func_ir.blocks.values():
-        for call in block.find_exprs(op="call"):
-            made = state.calltypes[call].return_type
-            key = getattr(state.typemap[call.func.name], "typing_key", None)
-            number = isinstance(made, (*_NUMBERS, types.NoneType, types.RangeType))
-            if not number and not isinstance(key, _Intrinsic):  # those of kernels own nothing
-                return True
-    return False
+
+    def counted(kind: Any) -> bool:
+        return bool(state.targetctx.data_model_manager[kind].contains_nrt_meminfo())
+
+    def basic(kind: Any) -> bool:
+        parts = tuple(kind) if isinstance(kind, _types.BaseTuple) else (kind,)
+        return all(isinstance(part, (types.Integer, _types.SliceType)) for part in parts)
+
+    def is_view(made: Any) -> bool:
+        if not isinstance(made, ir.Expr):
+            return True  # another variable, an argument
+        if made.op == "call":  # operations of kernels own nothing
+            return isinstance(getattr(state.typemap[made.func.name], "typing_key", 0), _Intrinsic)
+        if made.op == "getitem":
+            return basic(state.typemap[made.index.name])
+        return made.op in ("static_getitem", "cast", "phi", "build_tuple", "exhaust_iter")
+
+    return counted(state.return_type) or any(
+        counted(state.typemap[named.target.name]) and not is_view(named.value)
+        for block in state.func_ir.blocks.values()
+        for named in block.find_insts(ir.Assign)
+    )
 
 
 class _Prepare(AnalysisPass):  # type: ignore[misc]
@@ -370,7 +465,10 @@ class WholeCompiler(compiler.CompilerBase):  # type: ignore[misc]
 
     def define_pipelines(self) -> list[Any]:
         """The short one, and numba's own with the same code, for what the short one cannot do."""
-        return [self._passes(_LEFT_OUT), self._passes(frozenset())]
+        short, long = self._passes(_LEFT_OUT), self._passes(frozenset())
+        short.add_pass_after(_Builtins, untyped_passes.IRProcessing)
+        short.finalize()
+        return [short, long]
 
     def _passes(self, left_out: frozenset[str]) -> Any:
         made = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)

@@ -7,7 +7,7 @@ is learnt, averaged and counted, or nothing of it is, whenever an interrupt come
 from __future__ import annotations
 
 from fairwolfe.core.arrays import IntVector, Vector
-from fairwolfe.kernels.compile import distinct, function_at, kernel
+from fairwolfe.kernels.compile import distinct, kernel
 from fairwolfe.kernels.frames import (
     CLOCKS,
     CORRECTS,
@@ -32,7 +32,6 @@ __all__ = [
     "WILD",
     "average_in",
     "averages",
-    "call_settle",
     "count_tally",
     "settle",
 ]
@@ -127,9 +126,6 @@ def count_tally(
 
 SETTLE = f"{_V}, {_V}, {_V}, {_V}, {_V}, int64, int64, float64, float64, {_V}"
 """The types of what `settle` takes after the frame."""
-
-
-call_settle = function_at(f"int64(int64[::1], {SETTLE})", only=False)
 
 
 @kernel(signature=f"int64(int64[::1], {SETTLE})")

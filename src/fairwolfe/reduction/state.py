@@ -25,7 +25,7 @@ from fairwolfe.core.protocols import (
 from fairwolfe.core.restoring import require, require_counts
 from fairwolfe.kernels.frames import Frame
 from fairwolfe.kernels.limits import row_limit
-from fairwolfe.kernels.settling import averages, settle
+from fairwolfe.kernels.settling import averages
 from fairwolfe.kernels.waiting import ISSUED, OPEN, size
 from fairwolfe.objectives import Concave
 from fairwolfe.reduction.direction import Compass, Course
@@ -100,9 +100,7 @@ class Plan:
         corrects = not self.optimistic and self.blocks == (0, 0)
         aiming = 0 if compass is None else aim.address
         sampling = sample.address if compass is not None and compass.sampled else 0
-        numbers = np.array(
-            [address, self.forget, corrects, aiming, sampling, settle.address], dtype=np.float64
-        )
+        numbers = np.array([address, self.forget, corrects, aiming, sampling], dtype=np.float64)
         live = state.live.now
         waiting = (state.waiting, self.ranges, self.coordinates)
         return [params, *averages, *waiting, *live, numbers]

@@ -22,7 +22,6 @@ from fairwolfe.kernels.frames import (
     RUNNING,
     SAMPLING,
     SEEN,
-    SETTLING,
     TOTALS,
     WAITING,
     Frame,
@@ -247,7 +246,7 @@ def alone(direction: Vector, slope: Vector, base: list[Any]) -> Frame:
     """The frame of one decision whose direction is given: with the arrays of a base, without a
     state of the reduction.
     """
-    nothing, none, numbers = np.empty(0), np.empty(0, dtype=np.int64), np.zeros(SETTLING + 1)
+    nothing, none, numbers = np.empty(0), np.empty(0, dtype=np.int64), np.zeros(SAMPLING + 1)
     averages = (nothing, direction, direction, direction, direction, nothing)
     return Frame(
         [*averages, nothing, np.empty((2, 0)), none, nothing, slope, nothing, numbers, *base]
