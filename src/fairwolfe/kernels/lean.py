@@ -96,7 +96,7 @@ class Flags(compiler.Flags):  # type: ignore[misc]
 
 
 def _extreme(better: Any) -> Any:
-    """max or min of two numbers, by numba's code, which numba compiles as functions of their own."""
+    """max or min of two numbers, by numba's code, which it compiles as functions of their own."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return do_minmax(context, builder, signature.args, args, better)
@@ -131,7 +131,7 @@ def _whole(typing: Any, x: Any) -> Any:
     return (_WHOLE(given), generate) if given in (types.float64, types.int64) else None
 
 
-_BUILTINS = {max: _larger, min: _smaller, int: _whole}
+_BUILTINS: dict[Any, Any] = {(max, 2): _larger, (min, 2): _smaller, (int, 1): _whole}
 
 
 # --- instructions ----------------------------------------------------------------------------
@@ -388,11 +388,19 @@ class _Builtins(FunctionPass):  # type: ignore[misc]
         FunctionPass.__init__(self)
 
     def run_pass(self, state: Any) -> bool:
-        for block in state.func_ir.blocks.values():
+        blocks = state.func_ir.blocks.values()
+        taken = {
+            call.func.name: len(call.args)
+            for block in blocks
+            for call in block.find_exprs(op="call")
+            if not call.kws and call.vararg is None
+        }
+        for block in blocks:
             for named in block.find_insts(ir.Assign):
                 value = named.value
-                if isinstance(value, ir.Global) and type(value.value).__hash__ is not None:
-                    value.value = _BUILTINS.get(value.value, value.value)
+                if isinstance(value, ir.Global) and value.value in (max, min, int):
+                    key = value.value, taken.get(named.target.name)
+                    value.value = _BUILTINS.get(key, value.value)
         return True
 
 
@@ -435,6 +443,7 @@ class _Prepare(AnalysisPass):  # type: ignore[misc]
     def run_pass(self, state: Any) -> bool:
         state.library = self.library(state.targetctx.codegen(), state.func_id.func_qualname)
         state.library.enable_object_caching()
+        state.status.fail_reason = None  # of the short way, if this is the long one
         state.targetctx = state.targetctx.subtarget(enable_nrt=_owns(state))  # a copy
         state.targetctx.__class__ = _Context
         return False
