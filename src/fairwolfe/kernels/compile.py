@@ -1,4 +1,4 @@
-"""The kernel pattern: the only module that knows numba, and imports it at the first kernel call.
+"""The kernel pattern: all that knows numba, with `lean`, and imports it at the first kernel call.
 
 Every hot formula of the library is a *kernel*: a plain function over plain arrays, compiled without
 fastmath, cached on disk, free of the interpreter lock. Five small things make the pattern:
@@ -516,31 +516,30 @@ def _view(context: Any, builder: Any, array: Any, where: Any, shape: list[Any]) 
     """An array of numbers that stand in a row from an address on."""
     from numba.core import cgutils, types
 
-    model = context.data_model_manager[array]
-    kind = context.get_value_type(types.intp)
-    strides, count = [kind(_NUMBER)], shape[0]
+    from fairwolfe.kernels.lean import struct
+
+    size = context.get_value_type(types.intp)(_NUMBER)
+    strides, count = [size], shape[0]
     for length in reversed(shape[1:]):
         strides.insert(0, builder.mul(strides[0], length))
     for length in shape[1:]:
         count = builder.mul(count, length)
-    value = cgutils.get_null_value(context.get_value_type(array))
-    data = where
-    if not data.type.is_pointer:
-        data = builder.inttoptr(where, context.get_data_type(array.dtype).as_pointer())
-    for name, field in (
-        ("nitems", count),
-        ("itemsize", kind(_NUMBER)),
-        ("data", data),
-        ("shape", cgutils.pack_array(builder, shape)),
-        ("strides", cgutils.pack_array(builder, strides)),
-    ):
-        value = builder.insert_value(value, field, model.get_field_position(name))
-    return value
+    if not where.type.is_pointer:
+        where = builder.inttoptr(where, context.get_data_type(array.dtype).as_pointer())
+    fields = {
+        "nitems": count,
+        "itemsize": size,
+        "data": where,
+        "shape": cgutils.pack_array(builder, shape),
+        "strides": cgutils.pack_array(builder, strides),
+    }
+    return struct(context, builder, array, fields)
 
 
 def _field(context: Any, builder: Any, array: Any, value: Any, name: str) -> Any:
-    model = context.data_model_manager[array]
-    return builder.extract_value(value, model.get_field_position(name))
+    from fairwolfe.kernels.lean import field
+
+    return field(context, builder, array, value, name)
 
 
 def _typed(takes: tuple[str, ...], signature: Any, generate: Callable[..., Any]) -> Any:

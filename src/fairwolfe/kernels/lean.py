@@ -1,11 +1,11 @@
 """How numba compiles kernels in less time: the same machine code from a shorter way to it.
 
-numba compiles a function three times as long as it has to, for a kernel: a callee is optimised and
-made machine code of, and then optimised again inside each of its callers; an index, a loop over
-`range` and an array that is only a view become ten times as many instructions as they need, which
-the optimiser takes away again; and passes look for what no kernel has. What is here leaves that
-out, by numba's own means: a pipeline of passes, a context and a lowering of its own. Whatever the
-short way cannot do, numba's own does.
+Half of what numba does for a kernel is done for nothing: a callee is optimised and made machine
+code of, and then both again inside each of its callers; an index, a loop over `range` and an array
+that is only a view become several times as many instructions as they need, which the optimiser
+takes away again; and passes look for what no kernel has. What is here leaves that out, by numba's
+own means: a pipeline of passes, a code library, a lowering and a context. Whatever the short way
+cannot do, numba's own does.
 
 Only `kernels.compile` imports this, and only when the first kernel is compiled or loaded.
 """
@@ -23,7 +23,7 @@ from numba.core.cpu import CPUContext
 from numba.core.extending import _Intrinsic, intrinsic
 from numba.cpython.builtins import do_minmax
 
-__all__ = ["Flags", "PartCache", "PartCompiler", "WholeCompiler", "field"]
+__all__ = ["Flags", "PartCache", "PartCompiler", "WholeCompiler", "field", "struct"]
 
 _types: Any = types  # what numba's stubs do not know
 _WHOLE = types.int64
@@ -143,7 +143,7 @@ def field(context: Any, builder: Any, kind: Any, value: Any, name: str) -> Any:
     return builder.extract_value(value, position)
 
 
-def _struct(context: Any, builder: Any, kind: Any, fields: dict[str, Any]) -> Any:
+def struct(context: Any, builder: Any, kind: Any, fields: dict[str, Any]) -> Any:
     """A value that is a struct with these fields; others are 0."""
     model = context.data_model_manager[kind]
     value = cgutils.get_null_value(context.get_value_type(kind))
@@ -191,7 +191,7 @@ def _range(context: Any, builder: Any, signature: Any, args: Any) -> Any:
     zero, one = context.get_constant(_WHOLE, 0), context.get_constant(_WHOLE, 1)
     start, stop = (zero, *args)[-2:]
     fields = {"start": start, "stop": stop, "step": one}
-    value = _struct(context, builder, types.range_state64_type, fields)
+    value = struct(context, builder, types.range_state64_type, fields)
     value.ends = start, stop
     return value
 
@@ -208,7 +208,7 @@ def _begin(context: Any, builder: Any, ends: Any) -> Any:
         builder.store(first, places[-1])
     step = context.get_constant(_WHOLE, 1)
     fields = {"iter": places[0], "stop": stop, "step": step, "count": places[1]}
-    return _struct(context, builder, types.range_iter64_type, fields)
+    return struct(context, builder, types.range_iter64_type, fields)
 
 
 def _next(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -222,7 +222,7 @@ def _next(context: Any, builder: Any, signature: Any, args: Any) -> Any:
     builder.store(builder.sub(count, count.type(1), flags=["nsw"]), left)
     builder.store(builder.add(number, step, flags=["nsw"]), now)
     fields = {"first": number, "second": valid}
-    return _struct(context, builder, signature.return_type, fields)
+    return struct(context, builder, signature.return_type, fields)
 
 
 def _short(function: Any, args: Any) -> Any:
