@@ -30,7 +30,6 @@ from fairwolfe.errors import IncompatibleState, InvalidInput
 from fairwolfe.kernels.bilinear import absorb_items, estimates_of
 from fairwolfe.kernels.compile import Kernel
 from fairwolfe.kernels.limits import row_limit
-from fairwolfe.kernels.linalg import refresh
 from fairwolfe.kernels.philox import uniforms, uniforms_by_number
 from fairwolfe.kernels.settling import REFUSED
 from fairwolfe.kinds import Ranking
@@ -346,7 +345,7 @@ class Ranker(Settings):
         """What `act` and `update` call."""
         ranking = (rank_rows, type(self).rule, estimates_of(sizes(problem)[1]), look_along)
         opening = (uniforms_by_number, expect_rankings, withdraw_ranking)
-        learning = (tally_slots, take_in_and_settle, take_in_rows, absorb_items, refresh)
+        learning = (tally_slots, take_in_and_settle, take_in_rows, absorb_items)
         return *ranking, *opening, *learning
 
     def act(
@@ -684,7 +683,8 @@ class Ranker(Settings):
 
     def repair(self, state: RankState) -> float:
         """Compute the inverse and the estimates from the design afresh; how far off they were."""
-        return repair(state.oracle, self.ridge)
+        nothing, none = np.empty(0), np.empty((0, 0))
+        return repair(state.oracle, lambda: absorb_items(nothing, none, none, none, *state.oracle))
 
     def drift(self, state: RankState) -> float:
         """How far off the inverse was when it was last computed afresh."""

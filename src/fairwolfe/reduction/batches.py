@@ -86,8 +86,7 @@ def expect_batch(policy: FrankWolfe, state: State, batch: Batch | list[Decision]
             state = policy.expect(state, decision)
     elif plan.blocks == (0, 0):
         values = made.expectations().values
-        blocks = np.full(len(values), -1)
-        expect_rows.call(plan.frame(state).words, blocks, values)
+        expect_rows.call(plan.frame(state).words, values, -1, -1, 0, values.shape[1])
     else:
         plan.base.expect_rows(state.base, made, plan.frame(state).words)
     return state

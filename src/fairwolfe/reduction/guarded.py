@@ -39,7 +39,6 @@ from fairwolfe.core.protocols import (
 from fairwolfe.core.restoring import need, require, require_counts
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
 from fairwolfe.kernels.limits import row_limit
-from fairwolfe.kernels.linalg import refresh
 from fairwolfe.objectives import Concave, GiniWelfare, Minimum
 from fairwolfe.oracles import LinearState
 from fairwolfe.oracles.linear_state import learn, repair
@@ -283,7 +282,7 @@ class Guarded:
     def kernels(self, state: State) -> Iterable[Any]:
         """What the other methods can call."""
         plan = state.plan
-        own = [*plan.kind.kernels(), plan.margin.regression.learn, refresh]
+        own = [*plan.kind.kernels(), plan.margin.regression.learn]
         leaves = plan.margin.objective.kernels(plan.kind.problem.n_objectives)
         players = ((plan.policy, state.policy), (plan.baseline, state.baseline))
         inner = [kernel for player, one in players for kernel in player.kernels(one)]
@@ -294,7 +293,9 @@ class Guarded:
         plan = state.plan
         players = ((plan.policy, state.policy), (plan.baseline, state.baseline))
         drifts = [player.repair(one) for player, one in players]
-        return max(repair(state.regression, plan.margin.regression.ridge), *drifts)
+        learner, nothing = plan.margin.regression.learn, np.empty(0)
+        own = repair(state.regression, lambda: learner(-1, nothing, nothing, *state.regression))
+        return max(own, *drifts)
 
     def drift(self, state: State) -> float:
         """How far the kept inverses were off when they were last computed afresh."""

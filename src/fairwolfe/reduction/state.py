@@ -25,7 +25,7 @@ from fairwolfe.core.protocols import (
 from fairwolfe.core.restoring import require, require_counts
 from fairwolfe.kernels.frames import Frame
 from fairwolfe.kernels.limits import row_limit
-from fairwolfe.kernels.settling import averages, settle
+from fairwolfe.kernels.settling import averages
 from fairwolfe.kernels.waiting import ISSUED, OPEN, size
 from fairwolfe.objectives import Concave
 from fairwolfe.reduction.direction import Compass, Course
@@ -137,8 +137,7 @@ class Plan:
             repricing, moving = reprice.address, self.prices.moving_params(state.prices)
             spare = np.zeros(self.prices.work_size)
         numbers = np.array(
-            [address, self.forget, corrects, aiming, sampling, settle.address, repricing],
-            dtype=np.float64,
+            [address, self.forget, corrects, aiming, sampling, repricing], dtype=np.float64
         )
         live = state.live.now
         waiting = (state.waiting, self.ranges, self.coordinates)
