@@ -98,7 +98,7 @@ def _of_leaf(
             level = leaf.shares[i] if leaf.shares else bound
             slack = sign * (average - level)
             # The gradient of a constraint that costs something points back inside.
-            price = max(sign * float(prices[i]), 0.0) * whole
+            price = max(sign * float(prices[i]), 0.0) * whole + 0.0  # not -0
             kept = errors is not None and slack >= -errors[i] / whole
             feasible = False if impossible and price > 0.0 else True if kept else None
             side: Literal["at least", "at most"] = "at least" if sign > 0.0 else "at most"
