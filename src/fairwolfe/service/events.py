@@ -44,6 +44,7 @@ class Decided(NamedTuple):
     """Decisions were made: the bytes of a Batch, or of each of them where they are not alike."""
 
     model: int
+    count: int
     made: bytes | tuple[bytes, ...]
     requests: tuple[Request, ...]
 
@@ -73,9 +74,10 @@ class Applied(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """The windows of all decisions below `upto` have ended."""
+    """The windows of the decisions from `first` to below `upto` have ended."""
 
     model: int
+    first: int
     upto: int
 
 
@@ -135,8 +137,8 @@ def encode(events: list[Event], wall: float) -> bytes:
 def decode(payload: bytes) -> list[Event]:
     """The events of a row.
 
-    >>> decode(encode([Closed(0, 7)], 0.0))
-    [Closed(model=0, upto=7)]
+    >>> decode(encode([Closed(0, 3, 7)], 0.0))
+    [Closed(model=0, first=3, upto=7)]
     """
     try:
         _, *rows = unpack(payload)
@@ -146,9 +148,12 @@ def decode(payload: bytes) -> list[Event]:
 
 
 def size(event: Event) -> int:
-    """How many records an event is: decisions, entries of feedback, or changes."""
-    if isinstance(event, Told):
-        return len(event.numbers)
-    if isinstance(event, Applied):
-        return len(event.numbers)
+    """How many records an event is: decisions, entries of feedback, ends of windows, changes."""
+    match event:
+        case Decided(count=count):
+            return count
+        case Told(numbers=numbers) | Applied(numbers=numbers):
+            return len(numbers)
+        case Closed(first=first, upto=upto):
+            return upto - first
     return 1

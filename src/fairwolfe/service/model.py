@@ -99,9 +99,7 @@ class Model:
                 case ItemsAdded():
                     self._add_items(event)
                 case ItemsRetired():
-                    objective = read_objective(event.objective)
-                    self._ready().retire(event.keys, objective)
-                    self.version += objective is not None
+                    self._retire(event)
                 case ObjectiveReplaced():
                     replacement = read_objective(event.objective)
                     assert replacement is not None
@@ -187,6 +185,14 @@ class Model:
             seed = self.setup.seed
             self.agent = Agent(policy, problem, seed, self.early, token=self.token)
             self.early = {}
+
+    def _retire(self, event: ItemsRetired) -> None:
+        if self.agent is None:
+            self.early = {key: row for key, row in self.early.items() if key not in event.keys}
+            return
+        objective = read_objective(event.objective)
+        self.agent.retire(event.keys, objective)
+        self.version += objective is not None
 
     # --- what is known ------------------------------------------------------------------------
 

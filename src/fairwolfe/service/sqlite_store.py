@@ -48,6 +48,7 @@ _SCHEMA = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE log(seq INTEGER PRIMARY KEY, clock REAL NOT NULL, payload BLOB NOT NULL,
     crc INTEGER NOT NULL);
+CREATE TABLE start(model INTEGER PRIMARY KEY, seq INTEGER NOT NULL);
 CREATE TABLE span(model INTEGER, first INTEGER, count INTEGER NOT NULL, seq INTEGER NOT NULL,
     PRIMARY KEY(model, first)) WITHOUT ROWID;
 CREATE TABLE outcome(model INTEGER, first INTEGER, count INTEGER NOT NULL, data BLOB NOT NULL,
@@ -181,6 +182,7 @@ class SQLiteStore:
         payload: bytes,
         spans: Sequence[Span] = (),
         outcomes: Sequence[Outcomes] = (),
+        starts: Sequence[int] = (),
     ) -> int:
         """Write a row, durably."""
         seq = self._last[0] + 1
@@ -194,6 +196,8 @@ class SQLiteStore:
             for model, first, count, data in outcomes:
                 row = (model, first, count, data, crc32(data))
                 execute("INSERT INTO outcome VALUES (?, ?, ?, ?, ?)", row)
+            for model in starts:
+                execute("INSERT INTO start VALUES (?, ?)", (model, seq))
             execute("COMMIT")
         except apsw.Error as error:
             self._roll_back()
@@ -215,19 +219,25 @@ class SQLiteStore:
         expected = after + 1
         try:
             query = "SELECT seq, clock, payload, crc FROM log WHERE seq > ? ORDER BY seq"
-            for seq, clock, payload, crc in self._base.execute(query, (after,)):
-                if seq != expected:
+            for row in self._base.execute(query, (after,)):
+                if row[0] != expected:
                     raise IncompatibleState(
-                        f"row {expected} of the log is missing, and row {seq} is there; put a "
-                        "backup in its place"
-                    )
-                if not isinstance(payload, bytes) or _crc(seq, clock, payload) != crc:
-                    raise IncompatibleState(
-                        f"row {seq} of the log is damaged: its check sum does not fit; put a "
+                        f"row {expected} of the log is missing, and row {row[0]} is there; put a "
                         "backup in its place"
                     )
                 expected += 1
-                yield Row(seq, clock, payload)
+                yield _sound(row)
+        except apsw.Error as error:
+            self._refuse(error)
+
+    def starts(self) -> list[Row]:
+        """The rows that models begin with."""
+        query = (
+            "SELECT seq, clock, payload, crc FROM log WHERE seq IN (SELECT seq FROM start) "
+            "ORDER BY seq"
+        )
+        try:
+            return [_sound(row) for row in self._base.execute(query)]
         except apsw.Error as error:
             self._refuse(error)
 
@@ -324,6 +334,17 @@ class SQLiteStore:
 
 def _crc(seq: int, clock: float, payload: bytes) -> int:
     return crc32(payload, crc32(_HEAD.pack(seq, clock)))
+
+
+def _sound(row: tuple[Any, ...]) -> Row:
+    seq, clock, payload, crc = row
+    plain = isinstance(payload, bytes) and isinstance(clock, float)
+    if not plain or _crc(seq, clock, payload) != crc:
+        raise IncompatibleState(
+            f"row {seq} of the log is damaged: its check sum does not fit; put a backup in its "
+            "place"
+        )
+    return Row(seq, clock, payload)
 
 
 def _failed(error: apsw.Error) -> Exception:

@@ -51,10 +51,14 @@ class Store(Protocol):
         payload: bytes,
         spans: Sequence[Span] = (),
         outcomes: Sequence[Outcomes] = (),
+        starts: Sequence[int] = (),
     ) -> int:
-        """Write a row, durably, with what makes it easy to find; its seq. `StoreFailed`, and then
-        nothing was written.
+        """Write a row, durably, with what makes it easy to find (starts: models that begin with
+        it); its seq. `StoreFailed`, and then nothing was written.
         """
+
+    def starts(self) -> list[Row]:
+        """The rows that models begin with."""
 
     def rows(self, after: int) -> Iterator[Row]:
         """The rows with a seq above, in order; IncompatibleState where one is damaged or missing."""
