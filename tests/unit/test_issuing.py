@@ -46,7 +46,9 @@ def contexts(agent: Agent, n: int, rng: np.random.Generator) -> Any:
 
 def play(agent: Agent, rounds: int, how: str) -> list[bytes]:
     """Rounds of three decisions each, of which two are answered a round later."""
-    rng, log, waiting = np.random.default_rng(0), [], []
+    rng = np.random.default_rng(0)
+    log: list[bytes] = []
+    waiting: list[Any] = []
     for _ in range(rounds):
         given = contexts(agent, 3, rng)
         if how == "at once":

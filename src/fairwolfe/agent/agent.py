@@ -432,8 +432,8 @@ class Agent:
                 return
             if given != ((ledger.token, first), (ledger.token, last)):
                 raise InvalidInput(
-                    f"decisions {made[0].id!r} to {made[-1].id!r} are to be issued, and the next is "
-                    f"{ledger.next_id()!r}; issue what propose returned, once and in its order"
+                    f"decisions {made[0].id!r} to {made[-1].id!r} are to be issued, and the next "
+                    f"is {ledger.next_id()!r}; issue what propose returned, once and in its order"
                 )
             if isinstance(made, Batch) and made.names is None and called is not None:
                 made.names = [called.all] * len(made)

@@ -332,9 +332,7 @@ def _whole(name: str, value: Any, most: int = _MOST) -> int:
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= _LONGEST:
-        raise InvalidInput(
-            f"{name} is {value!r:.80}; give a text of at most {_LONGEST} characters"
-        )
+        raise InvalidInput(f"{name} is {value!r:.80}; give a text of at most {_LONGEST} characters")
     return value
 
 

@@ -132,11 +132,10 @@ def read(path: Path, listen: str | None = None) -> Config:
 def parse(text: str, folder: str = ".", listen: str | None = None, path: str = "config") -> Config:
     """The configuration that a text says.
 
-    >>> parse('state = "s"\\nmodel = 1').models
+    >>> parse('stat = "s"')
     Traceback (most recent call last):
     ...
-    fairwolfe.errors.InvalidInput: config: model is unknown; did you mean 'models'? Known are: \
-keys, limits, listen, models, state
+    fairwolfe.errors.InvalidInput: config: stat is unknown; did you mean 'state'? Known are: ...
     """
     try:
         table = tomllib.loads(text)
@@ -145,7 +144,6 @@ keys, limits, listen, models, state
     try:
         if listen is not None:
             table["listen"] = listen
-        table.pop("folder", None) if "folder" not in table else _unknown("folder", Config, "")
         config = _checked(table, folder)
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}") from error
@@ -154,8 +152,7 @@ keys, limits, listen, models, state
 
 def _checked(table: dict[str, Any], folder: str) -> Config:
     _known(table, Config, "")
-    for name, kind in (("limits", Limits),):
-        _known(table.get(name, {}), kind, f"{name}.")
+    _known(table.get("limits", {}), Limits, "limits.")
     for i, key in enumerate(_list(table.get("keys", []), "keys")):
         _known(key, Key, f"keys.{i}.")
     models = table.get("models", {})
@@ -317,13 +314,9 @@ def _known(table: Any, kind: type[msgspec.Struct], path: str) -> None:
     if not isinstance(table, dict):
         raise InvalidInput(f"{path.rstrip('.')} is {table!r:.80}; give a table")
     for key in table:
-        if key not in kind.__struct_fields__ or key == "folder":
-            _unknown(key, kind, path)
-
-
-def _unknown(key: str, kind: type[msgspec.Struct], path: str) -> None:
-    known = [name for name in kind.__struct_fields__ if name != "folder"]
-    raise InvalidInput(f"{path}{key} is unknown; {did_you_mean(key, known)}")
+        known = [name for name in kind.__struct_fields__ if name != "folder"]
+        if key not in known:
+            raise InvalidInput(f"{path}{key} is unknown; {did_you_mean(key, known)}")
 
 
 def _list(given: Any, path: str) -> list[Any]:

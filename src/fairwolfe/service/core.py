@@ -22,14 +22,15 @@ from fairwolfe.core.packing import pack, unpack
 from fairwolfe.errors import FairwolfeError, InvalidInput, NumericalFailure
 from fairwolfe.service.clock import Clock
 from fairwolfe.service.config import Limits
+from fairwolfe.service.entries import Entry, cells_of
 from fairwolfe.service.events import Applied, Closed, Decided, Event, decode, encode, size
 from fairwolfe.service.join import Cells, Joined, Merge, Outcome, made_from
 from fairwolfe.service.metrics import Numbers
 from fairwolfe.service.model import Model
 from fairwolfe.service.refusal import Refused
-from fairwolfe.service.store import Outcomes, Span, Store, StoreFailed
+from fairwolfe.service.store import Outcomes, Row, Span, Store, StoreFailed
 
-__all__ = ["Answer", "Ask", "Core", "Entry", "Found"]
+__all__ = ["Answer", "Ask", "Core", "Found"]
 
 logger = logging.getLogger("fairwolfe.service")
 
@@ -60,16 +61,6 @@ class Answer(NamedTuple):
     number: int
     decision: Decision
     explanation: list[dict[str, Any]] | None
-
-
-class Entry(NamedTuple):
-    """Feedback for one decision."""
-
-    id: str
-    exposed: list[str] | None
-    clicked: list[str] | None
-    rewards: dict[str, Any] | None
-    final: bool
 
 
 class Found(NamedTuple):
@@ -125,11 +116,12 @@ class Core:
         store: Store,
         models: dict[str, Model],
         windows: dict[str, float],
-        limits: Limits = Limits(),
+        limits: Limits | None = None,
         clock: Clock | None = None,
         numbers: Numbers | None = None,
     ) -> None:
-        self.store, self.models, self.windows, self.limits = store, models, windows, limits
+        self.store, self.models, self.windows = store, models, windows
+        self.limits = limits or Limits()
         self.numbers = numbers or Numbers()
         self.clock = clock or Clock()
         self.seq, at = store.last()
@@ -332,7 +324,7 @@ class Core:
                 if ask.request_id is not None
             )
             stage.events.append((model, Decided(model.number, len(made), data, known)))
-            stage.spans.append(Span(model.number, first, len(made)))
+            stage.spans.append(Span(model.number, first, first + len(made)))
         for work, numbers in planned:
             pairs = zip(numbers, work.asks, strict=True)
             told = [_explained(model, made, number, ask) for number, ask in pairs]
@@ -395,9 +387,8 @@ class Core:
                 _fail(work, refused)
                 continue
             outcomes: list[Outcome] = []
-            for number, outcome, cells in read:
-                if outcome is None:
-                    outcome = merge.tell(number, cells)
+            for number, early, cells in read:
+                outcome = early or merge.tell(number, cells)
                 if outcome != "joined":
                     merge.counts[outcome] += 1
                 elif model.setup.apply == "arrival" and _complete(model, merge, number):
@@ -474,14 +465,12 @@ class Core:
                 events.append((model, Closed(model.number, ring.closed, upto)))
                 held = ring.joined(np.arange(ring.closed, upto))
                 data = pack(tuple(held))
-                outcomes.append(Outcomes(model.number, ring.closed, upto - ring.closed, data))
+                outcomes.append(Outcomes(model.number, ring.closed, upto, data))
         return bool(events) and self._commit(events, (), outcomes)
 
     def _snapshot_if_due(self) -> None:
         age = self.clock.now() - self._snapped
-        due = self._unsnapped >= _SNAPSHOT_RECORDS or (
-            self._unsnapped and age >= _SNAPSHOT_SECONDS
-        )
+        due = self._unsnapped >= _SNAPSHOT_RECORDS or (self._unsnapped and age >= _SNAPSHOT_SECONDS)
         if due and not self.failing:
             self.snapshot()
 
@@ -533,11 +522,12 @@ class Core:
         return Found(number, _decision_in(row, model.number, number), state, joined)
 
 
-def _decision_in(row: Any, model: int, number: int) -> Decision:
+def _decision_in(row: tuple[int, Row], model: int, number: int) -> Decision:
     first, (_, _, payload) = row
     for event in decode(payload):
         if isinstance(event, Decided) and event.model == model:
-            return made_from(event.made)[number - first]
+            made = made_from(event.made)
+            return made[number - first]
     raise Refused(404, "unknown_decision", f"decision {number} is not kept", "id")
 
 
@@ -581,56 +571,6 @@ def _sound(model: Model, works: list[Work], error: InvalidInput) -> list[Work]:
             _fail(work, Refused(503, "not_decided", str(error), retry_after=_RETRY))
         return []
     return sound
-
-
-def cells_of(model: Model, decision: Decision, entry: Entry) -> Cells:
-    """What an entry says of a decision, checked by the agent that will learn from it."""
-    agent, names = model.agent, model.rewards
-    assert agent is not None
-    if entry.exposed is None and entry.clicked is None and not entry.rewards:
-        raise Refused(422, "invalid", "it says nothing; give rewards, exposed or clicked")
-    given = {n: earned for n, earned in (entry.rewards or {}).items() if earned is not None}
-    try:
-        if not model.ranks:
-            if entry.exposed is not None or entry.clicked is not None:
-                field = "exposed" if entry.exposed is not None else "clicked"
-                raise Refused(422, "invalid", f"{field} is for rankings; give rewards", field)
-            agent.hear(decision, given, missing=0.0)
-            return Cells((), [(0, names.index(n), float(x)) for n, x in given.items()], entry.final)
-        for name, earned in given.items():
-            if not isinstance(earned, dict):
-                raise Refused(
-                    422,
-                    "invalid",
-                    f"the reward {name!r} is {earned!r:.80}; a ranking needs item: number",
-                    "rewards",
-                )
-        slots = {key: slot for slot, key in enumerate(model.keys_of(decision))}
-        earning = set(entry.clicked or ())
-        for earned in given.values():
-            earning.update(key for key, x in earned.items() if x)
-        exposed = entry.exposed
-        if exposed is None:  # what earned something was exposed
-            exposed = [key for key in slots if key in earning]
-        agent.hear(decision, given, exposed=exposed, clicked=entry.clicked, missing=0.0)
-    except InvalidInput as error:
-        raise Refused(422, "invalid", str(error), _field_of(str(error), entry)) from error
-    cells = []
-    for name, earned in given.items():
-        cells += [
-            (slots[key], names.index(name), float(x)) for key, x in earned.items() if x is not None
-        ]
-    if entry.clicked:
-        clicks = names.index("clicks") if "clicks" in names else 0
-        cells += [(slots[key], clicks, 1.0) for key in entry.clicked]
-    return Cells([slots[key] for key in exposed], cells, entry.final)
-
-
-def _field_of(text: str, entry: Entry) -> str:
-    for name in ("clicked", "exposed"):
-        if f"to be {name}" in text or text.startswith(name):
-            return name
-    return "rewards" if entry.rewards else "clicked" if entry.clicked else "exposed"
 
 
 def _complete(model: Model, merge: Merge, number: int) -> bool:

@@ -44,7 +44,7 @@ class Decided(NamedTuple):
     """Decisions were made: the bytes of a Batch, or of each of them where they are not alike."""
 
     model: int
-    count: int
+    rows: int
     made: bytes | tuple[bytes, ...]
     requests: tuple[Request, ...]
 
@@ -106,14 +106,7 @@ class ObjectiveReplaced(NamedTuple):
 
 
 Event: TypeAlias = (
-    Started
-    | Decided
-    | Told
-    | Applied
-    | Closed
-    | ItemsAdded
-    | ItemsRetired
-    | ObjectiveReplaced
+    Started | Decided | Told | Applied | Closed | ItemsAdded | ItemsRetired | ObjectiveReplaced
 )
 
 _KINDS: dict[str, Any] = {
@@ -150,8 +143,8 @@ def decode(payload: bytes) -> list[Event]:
 def size(event: Event) -> int:
     """How many records an event is: decisions, entries of feedback, ends of windows, changes."""
     match event:
-        case Decided(count=count):
-            return count
+        case Decided(rows=rows):
+            return rows
         case Told(numbers=numbers) | Applied(numbers=numbers):
             return len(numbers)
         case Closed(first=first, upto=upto):

@@ -148,17 +148,18 @@ class Model:
         self.counts["expired"] += len(numbers) - heard
 
     def _runs(self, numbers: Any, learnt: Any) -> Iterator[tuple[int, int, Sequence[Decision]]]:
-        """Decisions in a row that were made together and are treated alike: from, to, themselves."""
+        """Decisions in a row, made together and treated alike: from, to, and themselves."""
         alike = (np.diff(numbers) == 1) & (learnt[1:] == learnt[:-1])
         cuts = [0, *(np.flatnonzero(~alike) + 1).tolist(), len(numbers)]
         for start, stop in pairwise(cuts):
-            while start < stop:
-                number = int(numbers[start])
+            at = start
+            while at < stop:
+                number = int(numbers[at])
                 group = self.ring.group(number)
-                end = min(stop, start + group.stop - number)
+                end = min(stop, at + group.stop - number)
                 place = number - group.first
-                yield start, end, group.made[place : place + end - start]
-                start = end
+                yield at, end, group.made[place : place + end - at]
+                at = end
 
     def _rewards(self, joined: Joined, made: Sequence[Decision]) -> Any:
         """Feedback as `update_many` takes it; what did not come is 0."""
@@ -210,7 +211,7 @@ class Model:
     def keys_of(self, decision: Decision) -> list[str]:
         """The keys of the items that a ranking shows."""
         names = self._ready().names or ()
-        return [names[item] for item in decision.action.tolist()]
+        return [names[item] for item in np.asarray(decision.action).tolist()]
 
     def items(self) -> dict[str, list[float]]:
         """Key -> features of the items that can be shown."""

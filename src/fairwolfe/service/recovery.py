@@ -68,12 +68,13 @@ def _started(store: Store) -> tuple[dict[int, Model], dict[int, int]]:
     """The models that the log names, as they began, and the rows that name them."""
     models: dict[int, Model] = {}
     starts: dict[int, int] = {}
-    for seq, _, payload in store.starts():
+    for number, (seq, _, payload) in store.starts().items():
         for event in decode(payload):
-            if isinstance(event, Started):
+            if isinstance(event, Started) and event.model == number:
                 made = msgspec.json.decode(event.setup, type=Setup)
-                models[event.model] = Model(event.model, store.token, made)
-                starts[event.model] = seq - 1
+                models[number], starts[number] = Model(number, store.token, made), seq - 1
+        if number not in models:
+            raise IncompatibleState(f"row {seq} of the log should begin model {number}")
     return models, starts
 
 

@@ -199,8 +199,8 @@ async def _replace_objective(service: Service, request: Request) -> Any:
             raise Refused(
                 412,
                 "changed_meanwhile",
-                f"the objective has version {model.version}, and If-Match says {wanted!r:.80}; read "
-                "it again",
+                f"the objective has version {model.version}, and If-Match says {wanted!r:.80}; "
+                "read it again",
                 "if-match",
             )
         try:
@@ -514,9 +514,6 @@ async def _broken(request: Request, error: Exception) -> Response:
 
 def application(service: Service) -> Starlette:
     """The ASGI application of a service."""
-    routes = [
-        Route(spec.path, _endpoint(service, spec), methods=[spec.method])
-        for spec in ROUTES
-    ]
+    routes = [Route(spec.path, _endpoint(service, spec), methods=[spec.method]) for spec in ROUTES]
     handlers: Any = {HTTPException: _not_found, Exception: _broken}
     return Starlette(routes=routes, exception_handlers=handlers, lifespan=service.lifespan)

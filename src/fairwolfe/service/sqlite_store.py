@@ -20,6 +20,7 @@ from zlib import crc32
 
 import apsw
 
+from fairwolfe.core.packing import pack, unpack
 from fairwolfe.errors import IncompatibleState, InvalidInput
 from fairwolfe.service.store import Outcomes, Row, Span, StoreFailed
 
@@ -30,7 +31,7 @@ _FORMAT = 1
 _FILE, _LOCK = "log.sqlite", "lock"
 _KEPT_SNAPSHOTS = 2
 _MOST_POINTS = 4096  # of the history of a model
-_HEAD = struct.Struct("<qd")
+_HEAD, _KEY = struct.Struct("<qd"), struct.Struct("<qqq")
 
 # What is asked of SQLite, and read back: a setting that does not hold is a refusal. Large pages
 # halve the cost of a row of 14 kB, and frequent checkpoints are short.
@@ -48,10 +49,9 @@ _SCHEMA = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE log(seq INTEGER PRIMARY KEY, clock REAL NOT NULL, payload BLOB NOT NULL,
     crc INTEGER NOT NULL);
-CREATE TABLE start(model INTEGER PRIMARY KEY, seq INTEGER NOT NULL);
-CREATE TABLE span(model INTEGER, first INTEGER, count INTEGER NOT NULL, seq INTEGER NOT NULL,
+CREATE TABLE span(model INTEGER, first INTEGER, stop INTEGER NOT NULL, seq INTEGER NOT NULL,
     PRIMARY KEY(model, first)) WITHOUT ROWID;
-CREATE TABLE outcome(model INTEGER, first INTEGER, count INTEGER NOT NULL, data BLOB NOT NULL,
+CREATE TABLE outcome(model INTEGER, first INTEGER, stop INTEGER NOT NULL, data BLOB NOT NULL,
     crc INTEGER NOT NULL, PRIMARY KEY(model, first)) WITHOUT ROWID;
 CREATE TABLE snapshot(model INTEGER, seq INTEGER, data BLOB NOT NULL, sha256 BLOB NOT NULL,
     PRIMARY KEY(model, seq));
@@ -127,7 +127,7 @@ class SQLiteStore:
         self._assert_settings()
         if new:
             self._create()
-        self.token = str(self._one("SELECT value FROM meta WHERE key = 'token'"))
+        self._read_head()
         newest = self._base.execute("SELECT seq, clock FROM log ORDER BY seq DESC LIMIT 1")
         self._last: tuple[int, float] = next(iter(newest), (0, 0.0))
 
@@ -157,8 +157,8 @@ class SQLiteStore:
     def _create(self) -> None:
         self._base.execute("BEGIN IMMEDIATE")
         self._base.execute(_SCHEMA)
-        token = secrets.token_hex(8)
-        self._base.execute("INSERT INTO meta VALUES ('token', ?)", (token,))
+        self.token = secrets.token_hex(8)
+        self._write_head({})
         self._base.execute(f"PRAGMA application_id = {_APPLICATION}")
         self._base.execute(f"PRAGMA user_version = {_FORMAT}")
         self._base.execute("COMMIT")
@@ -191,19 +191,34 @@ class SQLiteStore:
             execute("BEGIN IMMEDIATE")
             crc = _crc(seq, clock, payload)
             execute("INSERT INTO log VALUES (?, ?, ?, ?)", (seq, clock, payload, crc))
-            for model, first, count in spans:
-                execute("INSERT INTO span VALUES (?, ?, ?, ?)", (model, first, count, seq))
-            for model, first, count, data in outcomes:
-                row = (model, first, count, data, crc32(data))
+            for model, first, stop in spans:
+                execute("INSERT INTO span VALUES (?, ?, ?, ?)", (model, first, stop, seq))
+            for model, first, stop, data in outcomes:
+                row = (model, first, stop, data, crc32(data, crc32(_KEY.pack(model, first, stop))))
                 execute("INSERT INTO outcome VALUES (?, ?, ?, ?, ?)", row)
-            for model in starts:
-                execute("INSERT INTO start VALUES (?, ?)", (model, seq))
+            known = {**self._starts, **dict.fromkeys(starts, seq)}
+            if starts:
+                self._write_head(known)
             execute("COMMIT")
         except apsw.Error as error:
             self._roll_back()
             raise _failed(error) from error
-        self._last = (seq, clock)
+        self._last, self._starts = (seq, clock), known
         return seq
+
+    def _write_head(self, starts: dict[int, int]) -> None:
+        """Whose log it is, and where its models begin, with a check sum."""
+        head = pack((self.token, tuple(starts.items())))
+        self._base.execute("INSERT OR REPLACE INTO meta VALUES ('head', ?)", (head,))
+
+    def _read_head(self) -> None:
+        try:
+            token, starts = unpack(self._one("SELECT value FROM meta WHERE key = 'head'"))
+        except (InvalidInput, TypeError, ValueError) as error:
+            raise IncompatibleState(
+                f"the head of {self.folder / _FILE} is damaged ({error}); put a backup in its place"
+            ) from error
+        self.token, self._starts = str(token), dict(starts)
 
     def _roll_back(self) -> None:
         with suppress(apsw.Error):
@@ -230,36 +245,40 @@ class SQLiteStore:
         except apsw.Error as error:
             self._refuse(error)
 
-    def starts(self) -> list[Row]:
-        """The rows that models begin with."""
-        query = (
-            "SELECT seq, clock, payload, crc FROM log WHERE seq IN (SELECT seq FROM start) "
-            "ORDER BY seq"
-        )
+    def starts(self) -> dict[int, Row]:
+        """The rows that models begin with, by model."""
+        rows = {}
+        query = "SELECT seq, clock, payload, crc FROM log WHERE seq = ?"
         try:
-            return [_sound(row) for row in self._base.execute(query)]
+            for model, seq in self._starts.items():
+                for row in self._base.execute(query, (seq,)):
+                    rows[model] = _sound(row)
         except apsw.Error as error:
             self._refuse(error)
+        if len(rows) < len(self._starts):
+            raise IncompatibleState("a row that a model begins with is lost; put a backup there")
+        return rows
 
     def row_of(self, model: int, number: int) -> tuple[int, Row] | None:
         """The first number of the row that holds a decision, and the row."""
         query = (
-            "SELECT s.first, s.count, l.seq, l.clock, l.payload, l.crc FROM span s JOIN log l "
+            "SELECT s.first, s.stop, l.seq, l.clock, l.payload, l.crc FROM span s JOIN log l "
             "ON l.seq = s.seq WHERE s.model = ? AND s.first <= ? ORDER BY s.first DESC LIMIT 1"
         )
-        for first, count, seq, clock, payload, crc in self._base.execute(query, (model, number)):
-            if number < first + count and _crc(seq, clock, payload) == crc:
+        for first, stop, seq, clock, payload, crc in self._base.execute(query, (model, number)):
+            if number < stop and _crc(seq, clock, payload) == crc:
                 return first, Row(seq, clock, payload)
         return None
 
     def outcome_of(self, model: int, number: int) -> tuple[int, bytes] | None:
         """Of a decision whose window has ended."""
         query = (
-            "SELECT first, count, data, crc FROM outcome WHERE model = ? AND first <= ? "
+            "SELECT first, stop, data, crc FROM outcome WHERE model = ? AND first <= ? "
             "ORDER BY first DESC LIMIT 1"
         )
-        for first, count, data, crc in self._base.execute(query, (model, number)):
-            if number < first + count and crc32(data) == crc:
+        for first, stop, data, crc in self._base.execute(query, (model, number)):
+            whole = crc32(data, crc32(_KEY.pack(model, first, stop)))
+            if number < stop and whole == crc:
                 return first, data
         return None
 
@@ -295,7 +314,9 @@ class SQLiteStore:
     def note(self, model: int, clock: float, point: bytes) -> None:
         """Keep a point of the history of a model."""
         try:
-            self._base.execute("INSERT OR REPLACE INTO history VALUES (?, ?, ?)", (model, clock, point))
+            self._base.execute(
+                "INSERT OR REPLACE INTO history VALUES (?, ?, ?)", (model, clock, point)
+            )
             if self._one("SELECT count(*) FROM history WHERE model = ?", (model,)) > _MOST_POINTS:
                 self._base.execute(
                     "DELETE FROM history WHERE model = ? AND clock IN (SELECT clock FROM (SELECT "

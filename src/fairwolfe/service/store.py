@@ -23,19 +23,19 @@ class Row(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Decisions of a model that a row holds, from number `first` on."""
+    """Decisions of a model that a row holds, from number `first` to below `stop`."""
 
     model: int
     first: int
-    count: int
+    stop: int
 
 
 class Outcomes(NamedTuple):
-    """What had come for decisions when their windows ended."""
+    """What had come for decisions when their windows ended, from `first` to below `stop`."""
 
     model: int
     first: int
-    count: int
+    stop: int
     data: bytes
 
 
@@ -57,11 +57,11 @@ class Store(Protocol):
         it); its seq. `StoreFailed`, and then nothing was written.
         """
 
-    def starts(self) -> list[Row]:
-        """The rows that models begin with."""
+    def starts(self) -> dict[int, Row]:
+        """The rows that models begin with, by model."""
 
     def rows(self, after: int) -> Iterator[Row]:
-        """The rows with a seq above, in order; IncompatibleState where one is damaged or missing."""
+        """The rows with a seq above, in order; IncompatibleState where one is damaged or lost."""
 
     def last(self) -> tuple[int, float]:
         """The seq and the clock of the last row; (0, 0.) where there is none."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 
 from fairwolfe.core.contexts import Bilinear, PerArm
-from fairwolfe.service.core import Answer, Ask, Entry, Found
+from fairwolfe.service.core import Answer, Ask, Found
+from fairwolfe.service.entries import Entry
 from fairwolfe.service.model import Model
 from fairwolfe.service.refusal import Refused
 
@@ -57,8 +59,8 @@ class Decide(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 class PackedDecide(Decide):
     """In MessagePack features may be raw little-endian float32; `shape` is that of the arms."""
 
-    user: Row | bytes | None = None
-    arms: list[Row] | bytes | None = None
+    user: Row | bytes | None = None  # type: ignore[assignment]
+    arms: list[Row] | bytes | None = None  # type: ignore[assignment]
     shape: tuple[int, int] | None = None
 
 
@@ -80,7 +82,7 @@ class Feedback(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     id: str
     exposed: list[Key] | None = None
     clicked: list[Key] | None = None
-    rewards: dict[str, float | None | dict[Key, float | None]] | None = None
+    rewards: dict[str, float | dict[Key, float | None] | None] | None = None
     final: bool = False
 
 
@@ -158,6 +160,9 @@ def decode(body: bytes, content_type: str, kind: Any) -> Any:
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `")
         field = where.rstrip("`").removeprefix("$").removeprefix(".") or None
+        unknown = re.search(r"unknown field `(.*)`", what)
+        if unknown:
+            field = ".".join(filter(None, (field, unknown[1])))
         raise Refused(422, "invalid", f"{field or 'the body'}: {what}", field) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Refused(422, "malformed", f"the body cannot be read: {error}") from error
