@@ -426,17 +426,18 @@ class Agent:
             self._recover()
             ledger, called = self._ledger, self._called
             made = decisions if isinstance(decisions, Batch) else list(decisions)
-            given = (made[0].place(), made[-1].place()) if len(made) else None
-            first, last = ledger.issued, ledger.issued + len(made) - 1
-            if given is None:
+            next_ = [(ledger.token, ledger.issued + i) for i in range(len(made))]
+            batch = made if isinstance(made, Batch) else None
+            places = [d.place() for d in made] if batch is None else [(batch.token, batch.first)]
+            if not next_:
                 return
-            if given != ((ledger.token, first), (ledger.token, last)):
+            if places != next_[: len(places)]:
                 raise InvalidInput(
                     f"decisions {made[0].id!r} to {made[-1].id!r} are to be issued, and the next "
                     f"is {ledger.next_id()!r}; issue what propose returned, once and in its order"
                 )
-            if isinstance(made, Batch) and made.names is None and called is not None:
-                made.names = [called.all] * len(made)
+            if batch is not None and batch.names is None and called is not None:
+                batch.names = [called.all] * len(batch)
             self._issue(made)
 
     def _asked(

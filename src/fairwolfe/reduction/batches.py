@@ -13,7 +13,6 @@ from fairwolfe.core.arrays import Matrix
 from fairwolfe.core.batch import Batch, Column
 from fairwolfe.core.decision import Decision
 from fairwolfe.core.kinds import Answer, Answers, Stack
-from fairwolfe.core.protocols import OpensColumns, newest
 from fairwolfe.core.streams import Numbered
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.waiting import expect_rows
@@ -105,9 +104,7 @@ def _opens(state: State, batch: Batch) -> bool:
     trail, plan = batch.evidence, state.plan
     whole = isinstance(trail, tuple) and len(trail) == len(Trail._fields)
     places = trail[_PLACE] if whole else None
-    base = plan.base
-    opens = isinstance(base, OpensColumns) and newest(base, "expect_columns", "expect")
-    if plan.blocks == (0, 0) or not opens or type(places) is not Column:
+    if not plan.opens or type(places) is not Column:
         return False
     return np.array_equal(places.values, state.issued + np.arange(len(batch)))
 

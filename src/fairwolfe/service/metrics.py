@@ -48,6 +48,7 @@ class Numbers:
         self.unwritten = 0  # rows and snapshots that could not be written
         self.replayed = 0  # records, at the start
         self.ready_compilations = 0  # kernels compiled before it was ready
+        self.ready_preparations = 0  # kernels compiled or loaded before
         self.groups = Histogram(_SIZES)
         self.commits = Histogram()
         self.folds = Histogram()
@@ -67,7 +68,7 @@ class _Collector:
             HistogramMetricFamily,
         )
 
-        from fairwolfe.kernels.compile import compilations
+        from fairwolfe.kernels.compile import compilations, preparations
 
         core, numbers = self.core, self.core.numbers
         counted: dict[str, tuple[str, Any]] = {
@@ -108,6 +109,10 @@ class _Collector:
             "compilations_after_ready": (
                 "Kernels compiled after the service was ready",
                 compilations() - numbers.ready_compilations,
+            ),
+            "kernels_loaded_after_ready": (
+                "Kernels compiled or loaded after the service was ready",
+                preparations() - numbers.ready_preparations,
             ),
         }
         for name, (about, value) in single.items():

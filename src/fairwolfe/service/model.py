@@ -7,8 +7,8 @@ from __future__ import annotations
 import hashlib
 import math
 import warnings
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, pairwise
 from typing import Any
 
 import msgspec
@@ -16,6 +16,7 @@ import numpy as np
 
 from fairwolfe.agent import Agent
 from fairwolfe.core import expressions
+from fairwolfe.core.batch import Batch
 from fairwolfe.core.decision import Decision
 from fairwolfe.core.feedback import Shown
 from fairwolfe.core.packing import pack, unpack
@@ -84,29 +85,27 @@ class Model:
 
     def apply(self, event: Event, clock: float) -> None:
         """What an event changes. What can be refused was checked before the event was written."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # agents warn; the service counts
-            match event:
-                case Decided():
-                    self._decided(event, clock)
-                case Told():
-                    self._told(event)
-                case Applied(numbers=numbers):
-                    self._learn(numbers)
-                    self.ring.apply(numbers)
-                case Closed(upto=upto):
-                    self._close(upto)
-                case ItemsAdded():
-                    self._add_items(event)
-                case ItemsRetired():
-                    self._retire(event)
-                case ObjectiveReplaced():
-                    replacement = read_objective(event.objective)
-                    assert replacement is not None
-                    self._ready().replace_objective(replacement)
-                    self.version += 1
-                case _:
-                    raise IncompatibleState(f"a model cannot apply {event!r:.80}")
+        match event:
+            case Decided():
+                self._decided(event, clock)
+            case Told():
+                self._told(event)
+            case Applied(numbers=numbers):
+                self._learn(numbers)
+                self.ring.apply(numbers)
+            case Closed(upto=upto):
+                self._close(upto)
+            case ItemsAdded():
+                self._add_items(event)
+            case ItemsRetired():
+                self._retire(event)
+            case ObjectiveReplaced():
+                replacement = read_objective(event.objective)
+                assert replacement is not None
+                self._ready().replace_objective(replacement)
+                self.version += 1
+            case _:
+                raise IncompatibleState(f"a model cannot apply {event!r:.80}")
 
     def _ready(self) -> Agent:
         if self.agent is None:
@@ -136,19 +135,23 @@ class Model:
         """Learn from decisions, in this order; those without feedback by `missing`."""
         joined = self.ring.joined(numbers)
         learnt = joined.heard if self.setup.missing == "skip" else np.ones_like(joined.heard)
-        for start, stop, made in self._runs(numbers, learnt):
-            if learnt[start]:
-                part = joined.take(slice(start, stop))
-                self._ready().update_many(made, self._rewards(part, made))
-            else:
-                for decision in made:
-                    self._ready().expire(decision)
+        agent, at = self._ready(), 0
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # agents warn of rewards out of range; metrics say so
+            for made in _joined(self._runs(numbers, learnt)):
+                part = joined.take(slice(at, at + len(made)))
+                if learnt[at]:
+                    agent.update_many(made, self._rewards(part, made))
+                else:
+                    for decision in made:
+                        agent.expire(decision)
+                at += len(made)
         heard = int(joined.heard.sum())
         self.counts["joined"] += heard
         self.counts["expired"] += len(numbers) - heard
 
-    def _runs(self, numbers: Any, learnt: Any) -> Iterator[tuple[int, int, Sequence[Decision]]]:
-        """Decisions in a row, made together and treated alike: from, to, and themselves."""
+    def _runs(self, numbers: Any, learnt: Any) -> Iterator[tuple[bool, Sequence[Decision]]]:
+        """Decisions in a row that were made together and are treated alike: how, and themselves."""
         alike = (np.diff(numbers) == 1) & (learnt[1:] == learnt[:-1])
         cuts = [0, *(np.flatnonzero(~alike) + 1).tolist(), len(numbers)]
         for start, stop in pairwise(cuts):
@@ -158,7 +161,7 @@ class Model:
                 group = self.ring.group(number)
                 end = min(stop, at + group.stop - number)
                 place = number - group.first
-                yield at, end, group.made[place : place + end - at]
+                yield bool(learnt[start]), group.made[place : place + end - at]
                 at = end
 
     def _rewards(self, joined: Joined, made: Sequence[Decision]) -> Any:
@@ -289,6 +292,13 @@ class Model:
     def copy(self) -> Model:
         """Another one that is the same."""
         return Model.load(self.number, self.token.rpartition("-")[0], self.dump())
+
+
+def _joined(runs: Iterable[tuple[bool, Sequence[Decision]]]) -> Iterator[Sequence[Decision]]:
+    """The same runs, as few as can be: those that are alike are one call of the agent."""
+    for _, alike in groupby(runs, key=lambda run: (run[0], isinstance(run[1], Batch))):
+        made = [run for _, run in alike]
+        yield from Batch.joined(made) if isinstance(made[0], Batch) else made  # type: ignore[arg-type]
 
 
 def read_objective(text: str) -> Concave | None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.compile import compilations
+from fairwolfe.kernels.compile import compilations, preparations
 from fairwolfe.service.clock import Clock
 from fairwolfe.service.config import Config, read, seconds
 from fairwolfe.service.core import Core
@@ -45,6 +45,7 @@ def open_service(config: Config, clock: Clock | None = None) -> Service:
         windows = {name: seconds("window", one.window) for name, one in config.models.items()}
         core = Core(store, models, windows, config.limits, clock, numbers)
         numbers.ready_compilations = compilations()
+        numbers.ready_preparations = preparations()
     except BaseException:
         store.close()
         raise

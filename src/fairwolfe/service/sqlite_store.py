@@ -81,7 +81,9 @@ class SQLiteStore:
             raise InvalidInput(
                 f"the state folder {folder} cannot be made: {error.strerror}"
             ) from error
+        self.token = ""
         self._base: Any = None
+        self._starts: dict[int, int] = {}  # model -> the row that it begins with
         self._lock: int | None = self._locked()
         try:
             self._open()
