@@ -426,12 +426,11 @@ class Agent:
             self._recover()
             ledger, called = self._ledger, self._called
             made = decisions if isinstance(decisions, Batch) else list(decisions)
-            next_ = [(ledger.token, ledger.issued + i) for i in range(len(made))]
+            if len(made) == 0:
+                return
             batch = made if isinstance(made, Batch) else None
             places = [d.place() for d in made] if batch is None else [(batch.token, batch.first)]
-            if not next_:
-                return
-            if places != next_[: len(places)]:
+            if places != [(ledger.token, ledger.issued + i) for i in range(len(places))]:
                 raise InvalidInput(
                     f"decisions {made[0].id!r} to {made[-1].id!r} are to be issued, and the next "
                     f"is {ledger.next_id()!r}; issue what propose returned, once and in its order"

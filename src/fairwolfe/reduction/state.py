@@ -147,7 +147,7 @@ class Plan:
 
     @cached_property
     def opens(self) -> bool:
-        """Whether the base counts many decisions as open in one kernel, by what their bytes hold."""
+        """Whether the base counts decisions as open in one kernel, by what their bytes hold."""
         base = self.base
         own = isinstance(base, OpensColumns) and newest(base, "expect_columns", "expect")
         return own and self.blocks != (0, 0)
