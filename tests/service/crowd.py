@@ -10,7 +10,7 @@ import time
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-PAUSE = 0.02  # seconds after a failed attempt
+PAUSE = 0.1  # seconds after a failed attempt
 
 
 class Event(NamedTuple):

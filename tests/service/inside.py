@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,6 +14,10 @@ from fairwolfe.service.core import Answer, Core
 from fairwolfe.service.model import Model
 from fairwolfe.service.recovery import begin, recover
 from fairwolfe.service.store import Outcomes, Row, Span, Store
+
+
+_LOOP = asyncio.new_event_loop()
+atexit.register(_LOOP.close)
 
 
 class Hands:
@@ -111,11 +116,11 @@ class Inside:
     def decide_many(self, name: str, requests: list[dict[str, Any]]) -> list[Answer]:
         model = self.model(name)
         asks = [wire.ask_of(wire.Decide(**one), model, 10_000) for one in requests]
-        return asyncio.run(self.core.decide(name, asks))
+        return _LOOP.run_until_complete(self.core.decide(name, asks))
 
     def tell(self, name: str, *entries: dict[str, Any]) -> list[str]:
         told = [wire.entry_of(wire.Feedback(**entry)) for entry in entries]
-        return list(asyncio.run(self.core.tell(name, told)))
+        return list(_LOOP.run_until_complete(self.core.tell(name, told)))
 
     def together(self, *coroutines: Any) -> list[Any]:
         """Requests that arrive at once."""
@@ -123,7 +128,7 @@ class Inside:
         async def all_of_them() -> list[Any]:
             return await asyncio.gather(*coroutines, return_exceptions=True)
 
-        return asyncio.run(all_of_them())
+        return _LOOP.run_until_complete(all_of_them())
 
     def ask(self, name: str, **request: Any) -> Any:
         """A request for `together`."""
