@@ -1,6 +1,6 @@
 """Services that are broken on purpose: what a check finds in them it can find.
 
-    python -m tests.service.broken early|twice|twice-in-memory|cold CONFIG.toml
+python -m tests.service.broken early|twice|twice-in-memory|cold CONFIG.toml
 """
 
 from __future__ import annotations

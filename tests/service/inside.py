@@ -15,7 +15,6 @@ from fairwolfe.service.model import Model
 from fairwolfe.service.recovery import begin, recover
 from fairwolfe.service.store import Outcomes, Row, Span, Store
 
-
 _LOOP = asyncio.new_event_loop()
 atexit.register(_LOOP.close)
 

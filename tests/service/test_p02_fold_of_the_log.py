@@ -37,7 +37,9 @@ def play(service: Inside, rounds: int, seed: int = 0) -> None:
             if rng.random() < 0.7:
                 service.tell("router", {"id": id, "rewards": {"clicks": float(rng.integers(2))}})
             if rng.random() < 0.5:
-                service.tell("router", {"id": id, "rewards": {"minutes": float(rng.uniform(0.0, 12.0))}})
+                service.tell(
+                    "router", {"id": id, "rewards": {"minutes": float(rng.uniform(0.0, 12.0))}}
+                )
         user = rng.uniform(-0.5, 0.5, 4).tolist()
         answer = service.decide("front", user=user, request_id=f"{seed}-{step}")
         front = service.model("front")
@@ -49,7 +51,7 @@ def play(service: Inside, rounds: int, seed: int = 0) -> None:
         if step == rounds // 2:
             change(ItemsAdded(1, (f"new {seed}",), np.full((1, 4), 0.1), ""))
             change(ObjectiveReplaced(1, "TwoSided(items=GiniWelfare(), beta=1.5)"))
-        if step % 7 == 6:
+        if step % 4 == 3:
             core.snapshot()
         service.advance(float(rng.uniform(0.0, 4.0)))
 

@@ -18,11 +18,14 @@ from tests.service.servers import config
 from tests.service.test_p02_fold_of_the_log import play
 
 FILES = ("log.sqlite", "log.sqlite-wal")
+TURNS = 25
 
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[int, list[str]]]:
-    """A log as a crash would leave it, part of it in the journal; the digests after every row."""
+    """Two copies of a log, `crashed` with a part in the journal, and `closed` all in one file; and
+    the digests after every row.
+    """
     folder = tmp_path_factory.mktemp("log")
     store = SQLiteStore(folder / "state")
     service = Inside(config("6 s"), store)
@@ -35,17 +38,17 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[int, 
         return done
 
     service.core._commit = noted  # type: ignore[method-assign,assignment]
-    play(service, 12)
-    # Into the file itself, so that damage has both to meet.
+    play(service, 9)
     store._base.execute("PRAGMA wal_checkpoint(FULL)")
-    play(service, 12, seed=1)
-    copy = folder / "copy"
-    copy.mkdir()
+    play(service, 6, seed=1)
+    (folder / "crashed").mkdir()
     for name in FILES:
-        shutil.copy(folder / "state" / name, copy / name)
-        assert (copy / name).stat().st_size > 10_000
+        shutil.copy(folder / "state" / name, folder / "crashed" / name)
+        assert (folder / "crashed" / name).stat().st_size > 10_000
     store.close()
-    return copy, digests
+    (folder / "closed").mkdir()
+    shutil.copy(folder / "state" / FILES[0], folder / "closed" / FILES[0])
+    return folder, digests
 
 
 def judged(folder: Path, digests: dict[int, list[str]]) -> str:
@@ -57,8 +60,7 @@ def judged(folder: Path, digests: dict[int, list[str]]) -> str:
             seq = store.last()[0]
         finally:
             store.close()
-    except FairwolfeError as error:
-        assert len(str(error)) > 20
+    except FairwolfeError:
         return "refused"
     if seq == 0:
         return "prefix"  # everything was in what was cut
@@ -72,12 +74,12 @@ def judged(folder: Path, digests: dict[int, list[str]]) -> str:
 def test_a_damaged_file(
     original: tuple[Path, dict[int, list[str]]], tmp_path: Path, name: str, damage: str
 ) -> None:
-    copy, digests = original
+    folders, digests = original
     rng = random.Random(f"{name} {damage}")
     outcomes: Counter[str] = Counter()
-    for turn in range(40):
+    for turn in range(TURNS):
         folder = tmp_path / str(turn)
-        shutil.copytree(copy, folder)
+        shutil.copytree(folders / ("closed" if name == FILES[0] else "crashed"), folder)
         path = folder / name
         data = bytearray(path.read_bytes())
         place = rng.randrange(len(data))
@@ -91,27 +93,51 @@ def test_a_damaged_file(
         outcomes[judged(folder, digests)] += 1
         shutil.rmtree(folder)
     print(name, damage, dict(outcomes))
-    assert sum(outcomes.values()) == 40
-    if name == "log.sqlite-wal":
+    assert sum(outcomes.values()) == TURNS
+    if name == FILES[1]:
         assert outcomes["prefix"] > 0
+
+
+def test_a_flipped_bit_in_a_row_that_is_read_is_refused(
+    original: tuple[Path, dict[int, list[str]]], tmp_path: Path
+) -> None:
+    folders, digests = original
+    whole = (folders / "closed" / FILES[0]).read_bytes()
+    base = sqlite3.connect(folders / "closed" / FILES[0])
+    snapped = base.execute("SELECT max(seq) FROM snapshot").fetchone()[0]
+    tail = base.execute("SELECT seq, payload FROM log WHERE seq > ?", (snapped,)).fetchall()
+    base.close()
+    rng = random.Random(0)
+    judgements: Counter[str] = Counter()
+    for seq, payload in tail:
+        place = whole.find(payload)
+        if place < 0:  # it goes over a page
+            continue
+        data = bytearray(whole)
+        data[place + rng.randrange(len(payload))] ^= 1 << rng.randrange(8)
+        folder = tmp_path / str(seq)
+        folder.mkdir()
+        (folder / FILES[0]).write_bytes(data)
+        judgements[judged(folder, digests)] += 1
+    assert judgements["refused"] == judgements.total() > 3
 
 
 def test_an_undamaged_copy_is_whole(
     original: tuple[Path, dict[int, list[str]]], tmp_path: Path
 ) -> None:
-    copy, digests = original
-    folder = tmp_path / "copy"
-    shutil.copytree(copy, folder)
-    assert judged(folder, digests) == "whole"
+    folders, digests = original
+    for name in ("closed", "crashed"):
+        shutil.copytree(folders / name, tmp_path / name)
+        assert judged(tmp_path / name, digests) == "whole"
 
 
 @pytest.mark.parametrize("which", ["newest", "both"])
 def test_damaged_snapshots_cost_time_only(
     original: tuple[Path, dict[int, list[str]]], tmp_path: Path, which: str
 ) -> None:
-    copy, digests = original
+    folders, digests = original
     folder = tmp_path / "copy"
-    shutil.copytree(copy, folder)
+    shutil.copytree(folders / "closed", folder)
     base = sqlite3.connect(folder / "log.sqlite")
     kept = base.execute("SELECT model, seq, data FROM snapshot ORDER BY seq DESC").fetchall()
     assert len(kept) == 4
@@ -139,9 +165,9 @@ def test_damaged_snapshots_cost_time_only(
 def test_what_sqlite_cannot_see_is_refused(
     original: tuple[Path, dict[int, list[str]]], tmp_path: Path, statement: str, sentence: str
 ) -> None:
-    copy, digests = original
+    folders, digests = original
     folder = tmp_path / "copy"
-    shutil.copytree(copy, folder)
+    shutil.copytree(folders / "closed", folder)
     base = sqlite3.connect(folder / "log.sqlite")
     base.execute(statement)
     base.commit()

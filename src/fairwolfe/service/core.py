@@ -12,6 +12,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -557,8 +558,7 @@ def _sound(model: Model, works: list[Work], error: InvalidInput) -> list[Work]:
                     _propose(model, [ask])
                 except InvalidInput as own:
                     text = str(own).removeprefix("context 0: ")
-                    named = (n for n in ("candidates", "blocked", "pinned") if text.startswith(n))
-                    refused = Refused(422, "invalid", text, next(named, ask.field))
+                    refused = Refused(422, "invalid", text, _guilty(model, ask))
                     raise (
                         refused if len(work.asks) == 1 else refused.within(f"requests[{i}]")
                     ) from own
@@ -571,6 +571,16 @@ def _sound(model: Model, works: list[Work], error: InvalidInput) -> list[Work]:
             _fail(work, Refused(503, "not_decided", str(error), retry_after=_RETRY))
         return []
     return sound
+
+
+def _guilty(model: Model, ask: Ask) -> str:
+    """The field that is wrong: the option without which it could be decided, or the context."""
+    for name in ask.options:
+        others = {key: value for key, value in ask.options.items() if key != name}
+        with suppress(InvalidInput):
+            _propose(model, [ask._replace(options=others)])
+            return name
+    return ask.field
 
 
 def _complete(model: Model, merge: Merge, number: int) -> bool:

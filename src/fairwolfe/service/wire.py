@@ -159,7 +159,7 @@ def decode(body: bytes, content_type: str, kind: Any) -> Any:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `")
-        field = where.rstrip("`").removeprefix("$").removeprefix(".") or None
+        field = where.rstrip("`").removeprefix("$").removeprefix(".").replace("[...]", "") or None
         unknown = re.search(r"unknown field `(.*)`", what)
         if unknown:
             field = ".".join(filter(None, (field, unknown[1])))
