@@ -139,7 +139,7 @@ class Server:
         *,
         raw: bytes | None = None,
         timeout: float = 30.0,
-        **headers: str,
+        **headers: Any,
     ) -> Reply:
         """One request on a connection of its own; a body is JSON unless it is raw."""
         parts = urlsplit(self.url)
@@ -164,13 +164,13 @@ class Server:
             shown = json.loads(text)
         return Reply(response.status, known, shown)
 
-    def get(self, path: str, **headers: str) -> Any:
+    def get(self, path: str, **headers: Any) -> Any:
         """The body of a GET that must succeed."""
         reply = self.request("GET", path, **headers)
         assert reply.status == 200, reply
         return reply.body
 
-    def post(self, path: str, body: Any, **headers: str) -> Any:
+    def post(self, path: str, body: Any, **headers: Any) -> Any:
         """The body of a POST that must succeed."""
         reply = self.request("POST", path, body, **headers)
         assert reply.status == 200, reply

@@ -53,9 +53,16 @@ def test_applying_and_answering_come_after_the_commit(monkeypatch: pytest.Monkey
     store = Watched()
     service = Inside(config(both=False), store)
     store.order.clear()
-    apply, done = Model.apply, core._done
-    monkeypatch.setattr(Model, "apply", lambda *a: (store.order.append("applied"), apply(*a)))
-    monkeypatch.setattr(core, "_done", lambda *a: (store.order.append("told"), done(*a)))
+
+    def noting(word: str, function: Any) -> Any:
+        def noted(*given: Any) -> Any:
+            store.order.append(word)
+            return function(*given)
+
+        return noted
+
+    monkeypatch.setattr(Model, "apply", noting("applied", Model.apply))
+    monkeypatch.setattr(core, "_done", noting("told", core._done))
     service.decide("router", arms=ARMS)
     assert store.order == ["durable", "applied", "told"]
 

@@ -9,7 +9,6 @@ import apsw
 import pytest
 
 from fairwolfe.errors import IncompatibleState
-from fairwolfe.service import sqlite_store
 from fairwolfe.service.sqlite_store import SQLiteStore
 
 OTHER = {"synchronous": 1, "journal_mode": "delete", "locking_mode": "normal"}
@@ -33,11 +32,11 @@ def test_a_setting_that_does_not_hold_is_refused(
     class Deaf(apsw.Connection):
         """A connection that does not do as it is told."""
 
-        def execute(self, statement: Any, *values: Any) -> Any:
+        def execute(self, statement: Any, *values: Any) -> Any:  # type: ignore[override]
             if statement.startswith(f"PRAGMA {name} ="):
                 statement = f"PRAGMA {name} = {OTHER[name]}"
             return super().execute(statement, *values)
 
-    monkeypatch.setattr(sqlite_store.apsw, "Connection", Deaf)
+    monkeypatch.setattr(apsw, "Connection", Deaf)
     with pytest.raises(IncompatibleState, match=f"SQLite says {name} = "):
         SQLiteStore(tmp_path / "state")

@@ -258,7 +258,7 @@ def test_message_pack_and_json_decide_alike(server: Server) -> None:
     row = np.array(GOOD, "<f4")
     plain = {"arms": [row.tolist()], "request_id": "packed"}
     packed = {"arms": row.tobytes(), "shape": [1, 5]}
-    kind = {"content_type": "application/msgpack", "accept": "application/msgpack"}
+    kind: Any = {"content_type": "application/msgpack", "accept": "application/msgpack"}
     reply = server.request("POST", DECIDE, raw=msgspec.msgpack.encode(packed), **kind)
     assert reply.status == 200
     assert reply.headers["content-type"] == "application/msgpack"

@@ -14,14 +14,14 @@ from tests.service.test_p04_any_order import WINDOW, ranking
 NEAR = 1e-8
 
 
-def arrays(service: Inside, name: str) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+def arrays(service: Inside, name: str) -> dict[str, np.ndarray]:
     agent = service.model(name).agent
     assert agent is not None
     with np.load(io.BytesIO(agent.dump())) as file:
         return {key.rsplit(".", 1)[-1]: file[key] for key in file.files if "oracle" in key}
 
 
-def check(design: dict[str, np.ndarray]) -> float:  # type: ignore[type-arg]
+def check(design: dict[str, np.ndarray]) -> float:
     """How far the kept inverse is from a fresh one."""
     furthest = 0.0
     for gram, inverse in zip(design["gram"], design["inverse"], strict=True):

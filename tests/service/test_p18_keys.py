@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from fairwolfe.service import keys as keys_module
 from fairwolfe.service.config import SCOPES, Key, parse
 from fairwolfe.service.keys import Keys, new_key
 from fairwolfe.service.refusal import Refused
-from fairwolfe.service.routes import OPEN, ROUTES
+from fairwolfe.service.routes import OPEN, ROUTES, Spec
 from tests.service.servers import Server, config
 
 MADE = {scope: new_key() for scope in SCOPES}
@@ -35,15 +36,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("spec", ROUTES, ids=lambda spec: f"{spec.method} {spec.path}")
-def test_every_route_with_every_scope(server: Server, spec: object) -> None:
-    method, path, wanted, *_ = spec  # type: ignore[misc]
+def test_every_route_with_every_scope(server: Server, spec: Spec) -> None:
+    method, path, wanted = spec.method, spec.path, spec.scope
     target = path.replace("{model}", "front").replace("{id}", "x").replace("{key:path}", "x")
     for scope, (key, _) in MADE.items():
         reply = server.request(method, target, authorization=f"Bearer {key}")
         allowed = wanted in (scope, OPEN)
         assert (reply.status == 403) == (not allowed), (scope, reply)
         assert reply.status != 401
-    for header in ({}, {"authorization": "Bearer fw_no"}, {"authorization": "Basic eDp5"}):
+    headers: list[Any] = [{}, {"authorization": "Bearer fw_no"}, {"authorization": "Basic eDp5"}]
+    for header in headers:
         reply = server.request(method, target, **header)
         assert (reply.status == 401) == (wanted != OPEN), (header, reply)
 
