@@ -59,6 +59,9 @@ class MemoryStore:
     def starts(self) -> dict[int, Row]:
         return {model: self.log[seq - 1] for model, seq in self.begun.items()}
 
+    def row(self, seq: int) -> tuple[float, bytes]:
+        return self.log[seq - 1][1:]
+
     def rows(self, after: int) -> Iterator[Row]:
         return iter(self.log[after:])
 

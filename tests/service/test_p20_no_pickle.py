@@ -52,7 +52,7 @@ def test_pickled_bytes_are_refused_wherever_bytes_come_in(tmp_path: Path) -> Non
     array = io.BytesIO()
     np.save(array, np.array([Bomb(str(target))], dtype=object), allow_pickle=True)
     for bad in (data, array.getvalue()):
-        for read in (events.decode, lambda b: Model.load(0, "t", b)):
+        for read in (events.decode, lambda b: Model.load(0, "t", b, lambda seq: (0.0, b""))):
             with pytest.raises(FairwolfeError):
                 read(bad)
     assert not target.exists()

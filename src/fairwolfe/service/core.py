@@ -19,7 +19,7 @@ import numpy as np
 
 from fairwolfe.core.batch import Batch
 from fairwolfe.core.decision import Decision
-from fairwolfe.core.packing import pack, unpack
+from fairwolfe.core.packing import pack
 from fairwolfe.errors import FairwolfeError, InvalidInput, NumericalFailure
 from fairwolfe.service.clock import Clock
 from fairwolfe.service.config import Limits
@@ -38,7 +38,7 @@ logger = logging.getLogger("fairwolfe.service")
 _GROUP = 2048  # records of a group
 _CLOSES = 512  # of a model in a row
 _CLOSING_ROWS = 8  # in a tick: requests come in between
-_SNAPSHOT_RECORDS = 5000
+_SNAPSHOT_RECORDS = 7_000  # and a group more at most, so that a restart replays below 10,000
 _SNAPSHOT_SECONDS = 30.0
 _HISTORY_SECONDS = 60.0
 _SILENCE = 10  # parts of a window: so often the clock is written where nothing else is
@@ -280,7 +280,7 @@ class Core:
         if model.stopped:
             return
         try:
-            model.apply(event, clock)
+            model.apply(event, self.seq, clock)
         except Exception as error:
             # The log is right; this state of it is not. Nothing more is built on it.
             logger.exception("model %s is stopped", model.name)
@@ -425,7 +425,7 @@ class Core:
             event = work.change()
             if event is None:  # it is so already
                 return _done(work, None)
-            model.copy().apply(event, self.clock.now())
+            model.copy().apply(event, self.seq + 1, self.clock.now())
         except Refused as refused:
             return _fail(work, refused)
         except FairwolfeError as error:
@@ -465,8 +465,7 @@ class Core:
             if upto > ring.closed:
                 events.append((model, Closed(model.number, ring.closed, upto)))
                 held = ring.joined(np.arange(ring.closed, upto))
-                data = pack(tuple(held))
-                outcomes.append(Outcomes(model.number, ring.closed, upto, data))
+                outcomes.append(Outcomes(model.number, ring.closed, upto, held.to_bytes()))
         return bool(events) and self._commit(events, (), outcomes)
 
     def _snapshot_if_due(self) -> None:
@@ -518,7 +517,7 @@ class Core:
         if row is None or kept is None:
             raise Refused(404, "unknown_decision", f"decision {id!r:.80} is not kept", "id")
         first, data = kept
-        joined = Joined(*unpack(data)).take(number - first)
+        joined = Joined.from_bytes(data).take(number - first)
         state = "joined" if joined.heard else "expired"
         return Found(number, _decision_in(row, model.number, number), state, joined)
 

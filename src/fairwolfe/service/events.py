@@ -141,12 +141,10 @@ def decode(payload: bytes) -> list[Event]:
 
 
 def size(event: Event) -> int:
-    """How many records an event is: decisions, entries of feedback, ends of windows, changes."""
+    """How many records an event is: one for each decision, entry of feedback, or change."""
     match event:
         case Decided(rows=rows):
             return rows
         case Told(numbers=numbers) | Applied(numbers=numbers):
             return len(numbers)
-        case Closed(first=first, upto=upto):
-            return upto - first
     return 1

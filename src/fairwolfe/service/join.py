@@ -7,14 +7,17 @@ before says nothing new.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from fairwolfe.core.batch import Batch
 from fairwolfe.core.decision import Decision
+from fairwolfe.core.packing import pack, unpack
+from fairwolfe.errors import IncompatibleState
 from fairwolfe.service.events import Request, Told
 
 __all__ = ["Cells", "Group", "Joined", "Merge", "Outcome", "Ring"]
@@ -33,12 +36,12 @@ class Cells(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Decisions that were made together: the first number, themselves, their bytes, and when."""
+    """Decisions that were made together: the first number, the row that holds them, and when."""
 
     first: int
-    made: Sequence[Decision]
-    data: bytes | tuple[bytes, ...]
+    seq: int
     clock: float
+    made: Sequence[Decision]
     requests: tuple[Request, ...]
 
     @property
@@ -62,6 +65,27 @@ class Joined(NamedTuple):
     def take(self, rows: Any) -> Joined:
         """Copies of some rows."""
         return Joined(*(column[rows] for column in self))
+
+    def to_bytes(self) -> bytes:
+        """Bits as bits, and the numbers that are there."""
+        bits = (np.packbits(column) for column in (self.exposed, self.given, *self[3:]))
+        return pack((self.values.shape, *bits, self.values[self.given]))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Joined:
+        """What `to_bytes` wrote."""
+        shape, *bits, numbers = unpack(data)
+        rows, slots, _ = shape
+        shapes = ((rows, slots), shape, rows, rows, rows)
+        exposed, given, *flags = (
+            np.unpackbits(column, count=math.prod(np.atleast_1d(size).tolist()))
+            .reshape(size)
+            .astype(np.bool_)
+            for column, size in zip(bits, shapes, strict=True)
+        )
+        values = np.zeros(shape)
+        values[given] = numbers
+        return cls(exposed, values, given, *flags)
 
     @classmethod
     def nothing(cls, rows: int, slots: int, rewards: int) -> Joined:
@@ -165,18 +189,22 @@ class Ring:
         return upto
 
     def dump(self) -> tuple[Any, ...]:
-        """For a snapshot."""
-        groups = tuple((g.first, g.data, g.clock, g.requests) for g in self.groups)
+        """For a snapshot: decisions are in the log, and only their rows are named."""
+        groups = tuple((g.first, g.seq) for g in self.groups)
         held = self.joined(np.arange(self.closed, self.issued))
-        return self.closed, self.issued, groups, tuple(held)
+        return self.closed, self.issued, groups, held.to_bytes()
 
-    def load(self, dumped: tuple[Any, ...], groups: Iterable[Group]) -> None:
-        """What `dump` wrote, with the decisions made from their bytes."""
-        closed, issued, _, held = dumped
+    def load(self, dumped: tuple[Any, ...], group_in: Callable[[int, int], Group]) -> None:
+        """What `dump` wrote; group_in: the decisions from a number on that a row holds."""
+        closed, issued, groups, data = dumped
+        held = Joined.from_bytes(data)
         self.closed = self.issued = closed
-        for group in groups:
-            self.add(group)
-        assert self.issued == issued
+        for first, seq in groups:
+            self.add(group_in(first, seq))
+        if self.issued != issued or len(held.heard) != issued - closed:
+            raise IncompatibleState(
+                f"a snapshot holds decisions {closed} to {issued}, and the log up to {self.issued}"
+            )
         self.requests = {id: kept for id, kept in self.requests.items() if kept[0] >= closed}
         rows = self.rows(np.arange(closed, issued))
         for column, values in zip(self._columns, held, strict=True):

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
 from typing import Any
 
@@ -32,6 +32,7 @@ from fairwolfe.service.events import (
     ItemsRetired,
     ObjectiveReplaced,
     Told,
+    decode,
 )
 from fairwolfe.service.join import Group, Joined, Ring, made_from
 
@@ -83,11 +84,16 @@ class Model:
 
     # --- the fold -----------------------------------------------------------------------------
 
-    def apply(self, event: Event, clock: float) -> None:
-        """What an event changes. What can be refused was checked before the event was written."""
+    def apply(self, event: Event, seq: int, clock: float) -> None:
+        """What an event of a row changes; what can be refused was checked before it was written.
+
+        seq, clock: of the row.
+        """
         match event:
             case Decided():
-                self._decided(event, clock)
+                made = self._group(event, self.ring.issued, seq, clock)
+                self._ready().issue(made.made)
+                self.ring.add(made)
             case Told():
                 self._told(event)
             case Applied(numbers=numbers):
@@ -115,10 +121,9 @@ class Model:
             )
         return self.agent
 
-    def _decided(self, event: Decided, clock: float) -> None:
-        made = made_from(event.made)
-        self._ready().issue(made)
-        self.ring.add(Group(self.ring.issued, made, event.made, clock, event.requests))
+    @staticmethod
+    def _group(event: Decided, first: int, seq: int, clock: float) -> Group:
+        return Group(first, seq, clock, made_from(event.made), event.requests)
 
     def _told(self, event: Told) -> None:
         self.ring.tell(event)
@@ -265,8 +270,24 @@ class Model:
         return pack((_FORMAT, setup, self.token, *state))
 
     @classmethod
-    def load(cls, number: int, token: str, data: bytes) -> Model:
-        """The model that `dump` wrote."""
+    def load(
+        cls, number: int, token: str, data: bytes, row_at: Callable[[int], tuple[float, bytes]]
+    ) -> Model:
+        """The model that `dump` wrote; row_at: the clock and the payload of a row of the log."""
+
+        def group_in(first: int, seq: int) -> Group:
+            clock, payload = row_at(seq)
+            for event in decode(payload):
+                if isinstance(event, Decided) and event.model == number:
+                    return cls._group(event, first, seq, clock)
+            raise IncompatibleState(f"row {seq} of the log holds no decisions of model {number}")
+
+        return cls._loaded(number, token, data, group_in)
+
+    @classmethod
+    def _loaded(
+        cls, number: int, token: str, data: bytes, group_in: Callable[[int, int], Group]
+    ) -> Model:
         try:
             form, setup, own, counts, version, early, agent, ring = unpack(data)
             model = cls(number, token, msgspec.json.decode(setup, type=Setup))
@@ -276,11 +297,7 @@ class Model:
             model.version = version
             model.early = {key: list(row) for key, row in early}
             model.agent = None if agent is None else Agent.restore(agent, token=model.token)
-            groups = (
-                Group(first, made_from(made), made, clock, requests)
-                for first, made, clock, requests in ring[2]
-            )
-            model.ring.load(ring, groups)
+            model.ring.load(ring, group_in)
         except (FairwolfeError, msgspec.MsgspecError, TypeError, ValueError, KeyError) as error:
             raise IncompatibleState(f"a snapshot cannot be read: {error}") from error
         return model
@@ -291,7 +308,10 @@ class Model:
 
     def copy(self) -> Model:
         """Another one that is the same."""
-        return Model.load(self.number, self.token.rpartition("-")[0], self.dump())
+        token = self.token.rpartition("-")[0]
+        return self._loaded(
+            self.number, token, self.dump(), lambda first, _: self.ring.group(first)
+        )
 
 
 def _joined(runs: Iterable[tuple[bool, Sequence[Decision]]]) -> Iterator[Sequence[Decision]]:

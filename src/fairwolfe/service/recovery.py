@@ -51,7 +51,8 @@ def recover(store: Store) -> Recovered:
                 logger.warning("a snapshot of model %s is damaged: %s", fresh.name, seq)
                 continue
             try:
-                models[number], starts[number] = Model.load(number, store.token, data), seq
+                loaded = Model.load(number, store.token, data, store.row)
+                models[number], starts[number] = loaded, seq
                 break
             except IncompatibleState as error:
                 logger.warning("a snapshot of model %s is not used: %s", fresh.name, error)
@@ -95,7 +96,7 @@ def _folded(
             if model.stopped:
                 continue
             try:
-                model.apply(event, clock)
+                model.apply(event, seq, clock)
             except Exception as error:
                 logger.exception("model %s is stopped", model.name)
                 model.stopped = (
@@ -119,11 +120,11 @@ def begin(store: Store, config: Config, found: dict[int, Model], clock: float) -
             events: list[Any] = [Started(number, msgspec.json.encode(wanted).decode())]
             first = _first_items(config, name, model)
             if first is not None:
-                model.copy().apply(first, clock)  # refused before it is written
+                model.copy().apply(first, 0, clock)  # refused before it is written
                 events.append(first)
-            store.append(clock, encode(events, time.time()), starts=(number,))
+            seq = store.append(clock, encode(events, time.time()), starts=(number,))
             for event in events[1:]:
-                model.apply(event, clock)
+                model.apply(event, seq, clock)
         elif model.setup != wanted:
             raise IncompatibleState(_difference(name, model.setup, wanted))
         elif config.models[name].items is not None:
@@ -210,7 +211,7 @@ def warm(model: Model) -> None:
         warnings.simplefilter("ignore")
         copy = model.copy() if model.agent is not None else _stand_in(model)
         _exercise(copy)
-        Model.load(copy.number, model.token.rpartition("-")[0], copy.dump())
+        copy.copy()
 
 
 def _stand_in(model: Model) -> Model:
@@ -222,7 +223,7 @@ def _stand_in(model: Model) -> Model:
     features = rng.normal(size=(n, q)) * (0.5 * model.problem.feature_norm / np.sqrt(q))
     keys = tuple(f"item {i}" for i in range(n))
     try:
-        copy.apply(ItemsAdded(model.number, keys, features, ""), 0.0)
+        copy.apply(ItemsAdded(model.number, keys, features, ""), 0, 0.0)
     except InvalidInput:
         return model  # an objective that fits other numbers of items only
     return copy
@@ -238,7 +239,7 @@ def _exercise(model: Model) -> None:
         first = model.decisions
         made = agent.propose(_contexts(model, rows, rng))
         data = made.to_bytes() if isinstance(made, Batch) else tuple(d.to_bytes() for d in made)
-        model.apply(Decided(model.number, rows, data, ()), 0.0)
+        model.apply(Decided(model.number, rows, data, ()), 0, 0.0)
         entries = np.repeat(np.arange(answered, dtype=np.int32), len(model.rewards))
         cells = np.zeros((entries.size, 3), dtype=np.int32)
         cells[:, 0], cells[:, 2] = entries, np.tile(np.arange(len(model.rewards)), answered)
@@ -249,10 +250,10 @@ def _exercise(model: Model) -> None:
         numbers, final = first + np.arange(answered), np.zeros(answered, dtype=np.bool_)
         values = np.zeros(entries.size)
         told = Told(model.number, numbers, final, exposed, cells, values, (0, 0, 0, 0))
-        model.apply(told, 0.0)
-        model.apply(Closed(model.number, model.ring.closed, model.decisions), 0.0)
+        model.apply(told, 0, 0.0)
+        model.apply(Closed(model.number, model.ring.closed, model.decisions), 0, 0.0)
     agent.live()
-    model.apply(ObjectiveReplaced(model.number, model.objective), 0.0)
+    model.apply(ObjectiveReplaced(model.number, model.objective), 0, 0.0)
 
 
 def _contexts(model: Model, rows: int, rng: np.random.Generator) -> Any:

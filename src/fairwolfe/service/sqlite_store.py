@@ -249,17 +249,17 @@ class SQLiteStore:
 
     def starts(self) -> dict[int, Row]:
         """The rows that models begin with, by model."""
-        rows = {}
+        return {model: Row(seq, *self.row(seq)) for model, seq in self._starts.items()}
+
+    def row(self, seq: int) -> tuple[float, bytes]:
+        """The clock and the payload of a row."""
         query = "SELECT seq, clock, payload, crc FROM log WHERE seq = ?"
         try:
-            for model, seq in self._starts.items():
-                for row in self._base.execute(query, (seq,)):
-                    rows[model] = _sound(row)
+            for row in self._base.execute(query, (seq,)):
+                return _sound(row)[1:]
         except apsw.Error as error:
             self._refuse(error)
-        if len(rows) < len(self._starts):
-            raise IncompatibleState("a row that a model begins with is lost; put a backup there")
-        return rows
+        raise IncompatibleState(f"row {seq} of the log is missing; put a backup in its place")
 
     def row_of(self, model: int, number: int) -> tuple[int, Row] | None:
         """The first number of the row that holds a decision, and the row."""

@@ -63,6 +63,9 @@ class Store(Protocol):
     def rows(self, after: int) -> Iterator[Row]:
         """The rows with a seq above, in order; IncompatibleState where one is damaged or lost."""
 
+    def row(self, seq: int) -> tuple[float, bytes]:
+        """The clock and the payload of a row."""
+
     def last(self) -> tuple[int, float]:
         """The seq and the clock of the last row; (0, 0.) where there is none."""
 
