@@ -28,6 +28,7 @@ from fairwolfe.service.events import Applied, Closed, Decided, Event, decode, en
 from fairwolfe.service.join import Cells, Joined, Merge, Outcome, made_from
 from fairwolfe.service.metrics import Numbers
 from fairwolfe.service.model import Model
+from fairwolfe.service.recovery import exercise
 from fairwolfe.service.refusal import Refused
 from fairwolfe.service.store import Outcomes, Row, Span, Store, StoreFailed
 
@@ -102,6 +103,12 @@ class Stage:
         self.spans: list[Span] = []
         self.answers: list[tuple[Work, Callable[[], Any]]] = []
 
+    def add(self, other: Stage) -> None:
+        """What another model is about to write."""
+        self.events += other.events
+        self.spans += other.spans
+        self.answers += other.answers
+
 
 class Core:
     """Models, a store, and what waits.
@@ -161,7 +168,13 @@ class Core:
         """Write an event that is made when its turn comes, and tried on a copy first; None where
         there is nothing to change.
         """
-        await self._wait(Work(self._usable(name), change=change))
+        model = self._usable(name)
+        event = change()
+        if event is None:  # it is so already
+            return
+        # Another objective may need other kernels: they are made ready while others are served.
+        await asyncio.to_thread(_rehearse, model.copy(), event)
+        await self._wait(Work(model, change=change))
 
     def _usable(self, name: str) -> Model:
         model = self.model(name)
@@ -231,8 +244,16 @@ class Core:
                 for work in own:
                     _fail(work, Refused(503, "model_stopped", model.stopped, retry_after=60.0))
                 continue
-            self._decide(stage, model, [work for work in own if work.asks])
-            self._tell(stage, model, [work for work in own if not work.asks])
+            part = Stage()
+            try:
+                self._decide(part, model, [work for work in own if work.asks])
+                self._tell(part, model, [work for work in own if not work.asks])
+            except Exception as error:  # of a policy of somebody's: others are served all the same
+                logger.exception("a group of model %s failed", model.name)
+                for work in own:
+                    _fail(work, error)
+            else:
+                stage.add(part)
         if stage.events and not self._commit(stage.events, stage.spans):
             failure = self._failure()
             for work, _ in stage.answers:
@@ -423,7 +444,7 @@ class Core:
         try:
             assert work.change is not None
             event = work.change()
-            if event is None:  # it is so already
+            if event is None:  # it is so by now
                 return _done(work, None)
             model.copy().apply(event, self.seq + 1, self.clock.now())
         except Refused as refused:
@@ -531,6 +552,15 @@ def _decision_in(row: tuple[int, Row], model: int, number: int) -> Decision:
     raise Refused(404, "unknown_decision", f"decision {number} is not kept", "id")
 
 
+def _rehearse(copy: Model, event: Event) -> None:
+    """Do it on a copy, and whatever may come after it, so that it is refused or ready."""
+    try:
+        copy.apply(event, 0, 0.0)
+        exercise(copy)
+    except FairwolfeError as error:
+        raise Refused(422, "invalid", str(error)) from error
+
+
 def _propose(model: Model, asks: Sequence[Ask]) -> Sequence[Decision]:
     """Decide for all of them in one call."""
     agent = model.agent
@@ -597,7 +627,10 @@ def _explained(
     place = number - model.decisions
     if not ask.explain or place < 0:
         return number, None
-    return number, made[place].explain()
+    try:
+        return number, made[place].explain()
+    except InvalidInput:  # the policy cannot say
+        return number, None
 
 
 def _answers(model: Model, told: list[tuple[int, Any]]) -> list[Answer]:

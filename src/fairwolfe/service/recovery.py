@@ -30,7 +30,7 @@ from fairwolfe.service.events import (
 from fairwolfe.service.model import Model
 from fairwolfe.service.store import Store
 
-__all__ = ["Recovered", "begin", "recover", "replay", "warm"]
+__all__ = ["Recovered", "begin", "exercise", "recover", "replay", "warm"]
 
 logger = logging.getLogger("fairwolfe.service")
 
@@ -210,7 +210,7 @@ def warm(model: Model) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         copy = model.copy() if model.agent is not None else _stand_in(model)
-        _exercise(copy)
+        exercise(copy)
         copy.copy()
 
 
@@ -229,7 +229,8 @@ def _stand_in(model: Model) -> Model:
     return copy
 
 
-def _exercise(model: Model) -> None:
+def exercise(model: Model) -> None:
+    """Whatever a model can be asked to do, done once: it is not the same afterwards."""
     if model.agent is None:
         return
     rng = np.random.default_rng(0)

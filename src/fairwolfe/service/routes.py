@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import html
+import logging
 import math
 import os
 import tempfile
@@ -35,6 +36,8 @@ from fairwolfe.service.model import Model, constraints_of, read_objective
 from fairwolfe.service.refusal import Refused
 
 __all__ = ["ROUTES", "Service", "application"]
+
+logger = logging.getLogger("fairwolfe.service")
 
 _TICK = 0.05  # seconds
 _LORENZ = 100  # parts
@@ -71,7 +74,10 @@ class Service:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_TICK)
-            self.core.tick()
+            try:
+                self.core.tick()
+            except Exception:  # the next one may do better; windows must go on closing
+                logger.exception("a tick failed")
 
 
 Handler = Callable[[Service, Request], Awaitable[Any]]

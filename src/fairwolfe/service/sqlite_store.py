@@ -116,6 +116,8 @@ class SQLiteStore:
 
     def _open(self) -> None:
         path = self.folder / _FILE
+        for left in self.folder.glob("backup-*.sqlite*"):  # by a server that was killed
+            left.unlink(missing_ok=True)
         new = not path.exists() or path.stat().st_size == 0
         self._base = apsw.Connection(str(path))
         path.chmod(0o600)
@@ -202,9 +204,12 @@ class SQLiteStore:
             if starts:
                 self._write_head(known)
             execute("COMMIT")
-        except apsw.Error as error:
+        except BaseException as error:
             self._roll_back()
-            raise _failed(error) from error
+            if not isinstance(error, apsw.Error):
+                raise
+            if not self._holds(seq):
+                raise _failed(error) from error
         self._last, self._starts = (seq, clock), known
         return seq
 
@@ -221,6 +226,12 @@ class SQLiteStore:
                 f"the head of {self.folder / _FILE} is damaged ({error}); put a backup in its place"
             ) from error
         self.token, self._starts = str(token), dict(starts)
+
+    def _holds(self, seq: int) -> bool:
+        """Whether a row is there all the same, after an error that came later."""
+        with suppress(apsw.Error):
+            return bool(self._one("SELECT 1 FROM log WHERE seq = ?", (seq,)))
+        return False
 
     def _roll_back(self) -> None:
         with suppress(apsw.Error):
