@@ -482,10 +482,11 @@ class Ranker(Settings):
         user, rows = self._columns(state, actions, evidence, looks)
         with np.errstate(over="ignore", invalid="ignore"):
             if rows.shape[1]:
-                squares = np.square(rows).sum(axis=2)
+                squares = np.einsum("skq,skq->sk", rows, rows).max(axis=1)
             else:
-                squares = np.square(state.features).sum(axis=0)[actions]
-            largest = (np.square(user).sum(axis=1) * squares.max(axis=1)).max()
+                kept = state.features
+                squares = np.einsum("qi,qi->i", kept, kept)[actions].max(axis=1)
+            largest = (np.einsum("sp,sp->s", user, user) * squares).max()
         ordered = np.sort(actions, axis=1)
         twice = (ordered[:, 1:] == ordered[:, :-1]).any()
         if twice or not largest <= row_limit(state.problem, self.ridge) ** 2:

@@ -132,7 +132,7 @@ class SQLiteStore:
         if new:
             self._create()
         self._read_head()
-        newest = self._base.execute("SELECT seq, clock FROM log ORDER BY seq DESC LIMIT 1")
+        newest = self._base.execute("SELECT seq, clock FROM log ORDER BY seq DESC limit 1")
         self._last: tuple[int, float] = next(iter(newest), (0, 0.0))
 
     def _check_head(self) -> None:
@@ -230,7 +230,7 @@ class SQLiteStore:
     def _holds(self, seq: int) -> bool:
         """Whether a row is there all the same, after an error that came later."""
         with suppress(apsw.Error):
-            return bool(self._one("SELECT 1 FROM log WHERE seq = ?", (seq,)))
+            return bool(self._one("SELECT seq FROM log WHERE seq = ?", (seq,)))
         return False
 
     def _roll_back(self) -> None:
@@ -276,7 +276,7 @@ class SQLiteStore:
         """The first number of the row that holds a decision, and the row."""
         query = (
             "SELECT s.first, s.stop, l.seq, l.clock, l.payload, l.crc FROM span s JOIN log l "
-            "ON l.seq = s.seq WHERE s.model = ? AND s.first <= ? ORDER BY s.first DESC LIMIT 1"
+            "ON l.seq = s.seq WHERE s.model = ? AND s.first <= ? ORDER BY s.first DESC limit 1"
         )
         for first, stop, seq, clock, payload, crc in self._base.execute(query, (model, number)):
             if number < stop and _crc(seq, clock, payload) == crc:
@@ -287,7 +287,7 @@ class SQLiteStore:
         """Of a decision whose window has ended."""
         query = (
             "SELECT first, stop, data, crc FROM outcome WHERE model = ? AND first <= ? "
-            "ORDER BY first DESC LIMIT 1"
+            "ORDER BY first DESC limit 1"
         )
         for first, stop, data, crc in self._base.execute(query, (model, number)):
             whole = crc32(data, crc32(_KEY.pack(model, first, stop)))
