@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -33,7 +34,6 @@ def test_help_has_an_example(words: list[str]) -> None:
         (["serve", "nothing.toml"], "nothing.toml cannot be read"),
         (["serve", "--demo", "--listen", "0.0.0.0:0"], "there are no [[keys]]"),
         (["serve", "--demo", "--listen", "x"], "give HOST:PORT"),
-        (["keys", "new"], "Missing argument"),
         (["keys", "new", "a", "--scope", "all"], "'all' is not one of"),
     ],
 )
@@ -53,8 +53,10 @@ def test_a_new_key_fits_the_configuration() -> None:
     parsed = parse(config(head=f'state = "s"\nlisten = "127.0.0.1:0"\n{table}'))
     assert parsed.keys[0].sha256 == digest_of(key[0])
     assert parsed.keys[0].scopes == ("read",)
-    again = CliRunner().invoke(commands, ["keys", "new", "web"])
+    again = CliRunner().invoke(commands, ["keys", "new", "--json"])
     assert key[0] not in again.output
+    made = json.loads(again.output)
+    assert made["sha256"] == digest_of(made["key"])
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])

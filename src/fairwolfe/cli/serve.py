@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from fairwolfe.cli.printing import as_json, print_json
 from fairwolfe.errors import InvalidInput, MissingExtra
 
 __all__ = ["keys", "serve"]
@@ -49,7 +50,7 @@ def keys() -> None:
 
 
 @keys.command(epilog="Example: fairwolfe keys new web --scope decide --scope feedback")
-@click.argument("name")
+@click.argument("name", default="client")
 @click.option(
     "--scope",
     "scopes",
@@ -59,11 +60,15 @@ def keys() -> None:
     show_default=True,
     help="What it may do; may be given several times.",
 )
-def new(name: str, scopes: tuple[str, ...]) -> None:
+@as_json
+def new(name: str, scopes: tuple[str, ...], as_json: bool) -> None:
     """Make a key: it is printed once, and its hash is for the configuration."""
     from fairwolfe.service.keys import new_key
 
     key, digest = new_key()
+    if as_json:
+        print_json({"key": key, "name": name, "sha256": digest, "scopes": scopes})
+        return
     listed = ", ".join(f'"{scope}"' for scope in dict.fromkeys(scopes))
     click.echo(f"key, for the client, shown this once:\n\n  {key}\n\nfor the configuration:\n")
     click.echo(f'[[keys]]\nname = "{name}"\nsha256 = "{digest}"\nscopes = [{listed}]')
