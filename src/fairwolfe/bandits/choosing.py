@@ -739,22 +739,11 @@ class LinearBandit(ABC):
         starts, rhos, followed, number, places and expected, see `learn_rows`. Evidence and told, a
         tally and outlooks, are by column and may come from bytes.
         """
-        problem, n = state.problem, len(actions)
-        blocks, d = problem.n_arms or 1, problem.dimension
         tallied, outlooks = told
-        try:
-            given, rows = evidence[0], np.ascontiguousarray(evidence[1].values)
-            block = np.zeros(n, dtype=np.int64) if type(given) is int else given.values
-            fits: Any = rows.dtype == _FLOAT and rows.shape == (n, d)
-            fits = fits and block.dtype == np.int64 and block.shape == (n,)
-            fits = fits and (type(given) is not int or (given == 0 and problem.n_arms is None))
-            fits = fits and (block >= 0).all() and (block < blocks).all()
-            fits = bool(fits and (outlooks is None or outlooks.shape == (n, _SEEN)))
-        except (TypeError, ValueError, AttributeError, IndexError):
-            fits = False
-        if not fits or not largest_square_norm(rows) <= self._limit(problem):
-            raise self._wild(state, Choice(0, None, evidence))
+        block, rows = self._columns(state, len(actions), evidence)
         if outlooks is not None:
+            if outlooks.shape != (len(actions), _SEEN):
+                raise self._wild(state, Choice(0, None, evidence))
             tallied = np.ascontiguousarray(outlooks)
 
         def fold(start: int, rhos: Matrix, followed: Matrix, *rest: Any) -> int:
@@ -768,6 +757,23 @@ class LinearBandit(ABC):
             return done
 
         return fold
+
+    def _columns(self, state: BanditState, n: int, evidence: Any) -> tuple[IntVector, Matrix]:
+        """The blocks (n,) and features (n, d) of decisions, by column; they may come from bytes."""
+        problem = state.problem
+        blocks, d = problem.n_arms or 1, problem.dimension
+        try:
+            given, rows = evidence[0], np.ascontiguousarray(evidence[1].values)
+            block = np.zeros(n, dtype=np.int64) if type(given) is int else given.values
+            fits: Any = rows.dtype == _FLOAT and rows.shape == (n, d)
+            fits = fits and block.dtype == np.int64 and block.shape == (n,)
+            fits = fits and (type(given) is not int or (given == 0 and problem.n_arms is None))
+            fits = bool(fits and (block >= 0).all() and (block < blocks).all())
+        except (TypeError, ValueError, AttributeError, IndexError):
+            fits = False
+        if not fits or not largest_square_norm(rows) <= self._limit(problem):
+            raise self._wild(state, Choice(0, None, evidence))
+        return block, rows
 
     def _arm(self, state: BanditState, choice: Choice) -> tuple[int, Vector]:
         """The block and x: evidence may come from bytes that anybody wrote, and kernels trust what
@@ -818,6 +824,12 @@ class LinearBandit(ABC):
         """Count decisions among the open ones."""
         column = ARM if made.per_arm else -1
         expect_rows.call(words, made.said, column, 0, made.x, made.stop)
+
+    def expect_columns(
+        self, state: BanditState, actions: IntVector, evidence: Any, looks: Any, words: IntVector
+    ) -> None:
+        """Count decisions among the open ones, by columns that may come from bytes."""
+        expect_rows.call(words, *self._columns(state, len(actions), evidence))
 
     def expect(self, state: BanditState, choice: Choice, expected: Any, words: IntVector) -> None:
         """Count a decision among the open ones."""

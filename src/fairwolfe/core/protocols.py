@@ -51,6 +51,7 @@ __all__ = [
     "Mends",
     "Mixed",
     "Objective",
+    "OpensColumns",
     "Oracle",
     "Policy",
     "Prepares",
@@ -347,6 +348,18 @@ class FoldsRows(Protocol):
         self, state: Any, actions: Any, evidence: Any, observation: Any, told: Any, seeing: Any
     ) -> Any:
         """What learns from them, to be called with the arguments of `settling.SETTLE_ROWS`."""
+
+
+@runtime_checkable
+class OpensColumns(Protocol):
+    """A base with a linear model that counts many decisions as open in a kernel, by what their
+    bytes hold.
+    """
+
+    def expect_columns(
+        self, state: Any, actions: Any, evidence: Any, looks: Any, words: Any
+    ) -> None:
+        """Count them among the open ones."""
 
 
 @runtime_checkable

@@ -18,6 +18,7 @@ from fairwolfe.core.protocols import (
     FoldsRows,
     Forecasts,
     LearnsDirection,
+    OpensColumns,
     Repairs,
     Undirected,
     newest,
@@ -180,6 +181,13 @@ class Plan:
         if self.optimistic or not isinstance(self.base, Awaits):
             return 0, 0
         return self.base.blocks(self.kind.problem)
+
+    @cached_property
+    def opens(self) -> bool:
+        """Whether the base counts decisions as open in one kernel, by what their bytes hold."""
+        base = self.base
+        own = isinstance(base, OpensColumns) and newest(base, "expect_columns", "expect")
+        return own and self.blocks != (0, 0)
 
     @cached_property
     def recalls(self) -> bool:
