@@ -829,7 +829,9 @@ class LinearBandit(ABC):
         self, state: BanditState, actions: IntVector, evidence: Any, looks: Any, words: IntVector
     ) -> None:
         """Count decisions among the open ones, by columns that may come from bytes."""
-        expect_rows.call(words, *self._columns(state, len(actions), evidence))
+        block, rows = self._columns(state, len(actions), evidence)
+        beside = np.column_stack([block, rows])
+        expect_rows.call(words, beside, 0, 0, 1, beside.shape[1])
 
     def expect(self, state: BanditState, choice: Choice, expected: Any, words: IntVector) -> None:
         """Count a decision among the open ones."""

@@ -332,7 +332,5 @@ def read_objective(text: str) -> Concave | None:
 
 
 def constraints_of(agent: Agent | None) -> Sequence[Any]:
-    """The constraints of an agent: objects with name, level, average, slack, shadow_price and
-    feasible, and a sentence as text; none where the agent has no such attribute.
-    """
-    return getattr(agent, "constraints", ())
+    """The hard constraints of an agent; none while there is no agent."""
+    return () if agent is None else agent.constraints
