@@ -4,9 +4,9 @@
 
 A server with a window of 2 s is killed with SIGKILL every 20 s and started again, while clients
 decide, report in parts, in any order and more than once (some never), and a reader asks for
-numbers. At the end the checker of the tests compares what clients were told with the log, and the questions
-are put to one `Agent` in the order of the log, answered at once: f of both is printed. Runs in the
-root of the source tree, since it uses the checker of tests/service; ends in --minutes and a little.
+numbers. At the end the checker of the tests compares what clients were told with the log, and the
+questions are put to one `Agent` in the order of the log, answered at once: f of both is printed.
+Runs in the source tree, since it uses the checker of tests/service; ends in --minutes and a little.
 """
 
 from __future__ import annotations

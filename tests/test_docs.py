@@ -125,6 +125,7 @@ SIZES = {
     "07": "ROUNDS = 500",
     "08": "ROUNDS = 300",
     "09": "ROUNDS, SEEDS = 50, 1",
+    "12": "VISITS = 200",
 }
 
 # As a kernel runs the cells of a notebook: its own arguments stand in sys.argv.
