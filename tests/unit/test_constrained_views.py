@@ -74,7 +74,7 @@ def test_a_comparison_shows_value_and_violation() -> None:
     assert "violation" in both.to_frame()
     assert "violation" in str(both)
     for scale in ("value", "below"):
-        ax = both.plot(best=[optimum(A2, HARD)] * 2, scale=scale)  # type: ignore[arg-type]
+        ax = both.plot(best=[optimum(A2, HARD)] * 2, scale=scale)
         (beside,) = [other for other in ax.figure.axes if other is not ax]
         assert len(beside.lines) == 2
 
