@@ -140,9 +140,12 @@ class Leaves:
         return touched, touched - float(g @ p), self.turned @ g
 
     def costs(self, y: Vector, g: Vector, p: Vector) -> Vector:
-        """What the envelope of each leaf adds to it at y, where `touch` gave g and p."""
+        """What the envelope of each leaf adds to it at y, where `touch` gave g and p; for
+        constraints, what their violation at y is worth.
+        """
         pairs = zip(self._softly(p), self._softly(y), self.blocks, strict=True)
-        return np.array([there - here + float(g[b] @ (y[b] - p[b])) for there, here, b in pairs])
+        added = [there - here + float(g[b] @ (y[b] - p[b])) for there, here, b in pairs]
+        return np.array([abs(x) if leaf.hard else x for x, leaf in zip(added, self.leaves, strict=True)])
 
     def _softly(self, y: Vector) -> list[float]:
         """The value of each leaf; 0 for constraints, whether or not they are kept."""

@@ -10,6 +10,10 @@ at a shifted point, max_y F(y) + <m, A s - y> - |A s - y|^2/(2 b) = F_b(A s - b 
   f(s) <= F(p) - <g, p> + <A' g, s>, and f* <= F(p) - <g, p> + h_S(A' g);
 - *multipliers*: m = g, once the envelope costs more than the missing vertices.
 
+A hard constraint is a leaf of value 0 or -inf whose proximal map is the projection; certificates
+then hold wherever it is kept. What is found violates it a little, until mass is moved between the
+vertices (see `fairwolfe.truth.rows`).
+
 This is Frank-Wolfe, fully corrective, on a smoothing whose error goes to zero at a width that does
 not: the method of multipliers, or a proximal bundle method on the dual. Polyhedra are solved in
 finitely many steps up to rounding.
@@ -28,8 +32,18 @@ from fairwolfe.kernels.selection import project_on_simplex
 from fairwolfe.objectives import Concave
 from fairwolfe.objectives.concave import call_gradient
 from fairwolfe.objectives.leaves import Leaves
+from fairwolfe.truth.rows import Rows, Sought
 
-__all__ = ["Found", "Support", "close", "majorant", "maximise", "rounding", "set_widths"]
+__all__ = [
+    "Found",
+    "Support",
+    "close",
+    "first_vertices",
+    "majorant",
+    "maximise",
+    "rounding",
+    "set_widths",
+]
 
 Support = Callable[[Vector], tuple[float, Vector]]
 
@@ -146,30 +160,43 @@ class Found(NamedTuple):
     intercept: float  # f(s) <= intercept + <slope, s> for every s
     slope: Vector
     calls: int  # of the support function
+    unavoidable: float = 0.0  # the least violation, where no policy keeps the constraints
 
 
 def maximise(
-    support: Support, objective: Concave, n: int, tolerance: float, fine: float, limit: int
+    support: Support,
+    objective: Concave,
+    n: int,
+    tolerance: float,
+    fine: float,
+    limit: int,
+    rows: Rows | None = None,
+    sought: Sought | None = None,
 ) -> Found:
     """Bounds on the largest f(s), s in S, of relative gap `tolerance` within `limit` calls.
 
     `fine` is the gap at which it stops at once; the first hundred calls are spent on reaching it.
     Where the gap stays above the tolerance the bounds are valid all the same.
+
+    `rows`: the hard constraints of the objective, and `sought`: vertices that keep them.
     """
-    f = Leaves(objective, n)
+    f = Leaves(objective, n, None if rows is None else rows.pieces(n))
     to_y = f.matrix
-    start = np.full(n, 1.0 / np.sqrt(n))
-    directions = np.array([start, -start])
-    points = np.array([support(g)[1] for g in directions])
-    weights = np.array([0.5, 0.5])
+    if sought is None:
+        points, directions = first_vertices(support, n)
+        weights = np.array([0.5, 0.5])
+    else:
+        points, directions, weights = sought.points, sought.directions, sought.weights
     vertices = np.ascontiguousarray((to_y @ points.T).T)
     multipliers = np.zeros(to_y.shape[0])
     for _ in range(3):  # widths need slopes, which depend a little on the widths
         set_widths(f, vertices, f.touch(weights @ vertices)[0], _WIDTH)
     bend = np.ones(1)
     narrow, last_apart = np.full(len(f.leaves), _WIDTH), np.full(len(f.leaves), np.inf)
+    relaxed = objective if rows is None else rows.relaxed
     best, upper = -np.inf, np.inf
-    found: Found | None = None
+    mixture: tuple[Vector, Vector, Matrix] | None = None
+    certificate: tuple[float, Vector] | None = None
     for calls in range(3, limit + 1):
         y, average = weights @ vertices, weights @ points
         shift = f.reach * multipliers
@@ -177,15 +204,15 @@ def maximise(
         intercept, slope = majorant(f, g, p)
         height, vertex = support(slope)
         room = _ROUNDING * abs(height)
-        value = objective._value(average)
-        if value > best or found is None:
+        kept = weights if rows is None else rows.nearest(points, weights)
+        value = -np.inf if kept is None else relaxed._value(kept @ points)
+        if kept is not None and (value > best or mixture is None):
             best = value
-            mixture = (average, weights, directions)
+            mixture = (kept @ points, kept, directions)
         intercept += room
-        if intercept + height < upper or found is None:
+        if intercept + height < upper or certificate is None:
             upper = intercept + height
             certificate = (intercept, slope)
-        found = Found(best, max(upper, best), *mixture, *certificate, calls)
         if close(best, upper, fine if calls <= _FINE_CALLS else tolerance):
             break
         scale = max(1.0, abs(best)) if np.isfinite(best) else 1.0
@@ -200,6 +227,8 @@ def maximise(
             last_apart = apart
             set_widths(f, vertices, g, narrow)
         used = weights > 0.0
+        if kept is not None:
+            used |= kept > 0.0
         if len(weights) > 3 * n + 50:
             weights, points, directions = weights[used], points[used], directions[used]
             vertices = vertices[used]
@@ -215,8 +244,15 @@ def maximise(
         )
         program.raise_failures()
         weights /= weights.sum()
-    assert found is not None
-    return found
+    assert mixture is not None and certificate is not None
+    return Found(best, max(upper, best), *mixture, *certificate, calls)
+
+
+def first_vertices(support: Support, n: int) -> tuple[Matrix, Matrix]:
+    """Two points of the set to begin with, and the directions for which they are maximisers."""
+    start = np.full(n, 1.0 / np.sqrt(n))
+    directions = np.array([start, -start])
+    return np.array([support(g)[1] for g in directions]), directions
 
 
 def close(value: float, upper_bound: float, tolerance: float) -> bool:
@@ -243,10 +279,17 @@ def rounding(value: float, g: Vector, p: Vector) -> float:
 def set_widths(f: Leaves, vertices: Matrix, g: Vector, widths: Any) -> None:
     """Widths in the units of each leaf, so that rewards may have very different scales."""
     shares = np.broadcast_to(widths, len(f.blocks))
-    sizes = zip(shares, f.norms(vertices.std(axis=0)), f.norms(g), f.blocks, strict=True)
+    spreads, slopes = f.norms(vertices.std(axis=0)), f.norms(g)
+    # A constraint that costs nothing so far would cost about what the other leaves are worth.
+    worth = sum(a * b for a, b, leaf in zip(spreads, slopes, f.leaves, strict=True) if not leaf.hard)
+    usual = [worth / spread if leaf.hard and spread > 0.0 else 0.0
+             for spread, leaf in zip(spreads, f.leaves, strict=True)]
+    sizes = zip(shares, spreads, slopes, usual, f.blocks, strict=True)
     f.widen(
         [
-            width * spread / slope if spread > 0.0 and slope > 0.0 else f.reach[block.start] or 1.0
-            for width, spread, slope, block in sizes
+            width * spread / (slope or typical)
+            if spread > 0.0 and (slope or typical) > 0.0
+            else f.reach[block.start] or 1.0
+            for width, spread, slope, typical, block in sizes
         ]
     )

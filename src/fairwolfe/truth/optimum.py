@@ -18,6 +18,7 @@ from fairwolfe.objectives import Concave
 from fairwolfe.objectives.leaves import Leaves
 from fairwolfe.truth import multipliers, planes, sweeps
 from fairwolfe.truth.multipliers import Found, Support, close
+from fairwolfe.truth.rows import ALLOWED, Rows
 from fairwolfe.truth.sampled import Sample, enclose
 
 __all__ = ["Optimum", "optimum"]
@@ -35,11 +36,24 @@ class Optimum(Brief):
     """value <= f* <= upper_bound, and the average reward vector of a policy that reaches value.
 
     Where the truth is measured on samples, `average` is an estimate and `value` stays below its f.
+
+    With hard constraints f* is the best value of the policies that keep them, `value` is f of the
+    other parts at `average`, and `violation`, as `Concave.violation` counts it, is at most 1e-6
+    there. Where `feasible` is False no policy keeps them: `average` is the one whose largest
+    violation is least, `unavoidable` is a certified bound on the violation of every policy, and the
+    upper bound is -inf.
     """
 
     value: float
     upper_bound: float
     average: Vector
+    violation: float = 0.0
+    unavoidable: float = 0.0
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the hard constraints can be kept; True where there are none."""
+        return self.upper_bound > -np.inf
 
     @property
     def gap(self) -> float:
@@ -49,7 +63,16 @@ class Optimum(Brief):
     def summary(self, most: int) -> Summary:
         """The bounds, and the first of the averages."""
         average = few(f"{x:.4g}" for x in self.average)
+        if not self.feasible:
+            rows = [
+                ("least violation", f"{self.violation:.4g}, certainly {self.unavoidable:.4g}"),
+                ("value there", f"{self.value:.6g}"),
+                ("average", average),
+            ]
+            return Summary("no policy keeps the constraints", rows)
         rows = [("gap", f"{self.gap:.2g}"), ("average", average)]
+        if self.violation > 0.0:
+            rows.append(("violation", f"{self.violation:.2g}"))
         return Summary(f"{self.value:.6g} <= f* <= {self.upper_bound:.6g}", rows)
 
 
@@ -96,23 +119,37 @@ def optimum(
     world = environment.init(stream(seed, "world"))
     if isinstance(world, RankingArrays) and _has_proximal_maps(bound, environment):
         rng = stream(seed, "optimum", "sweeps")
-        swept = sweeps.maximise(world, bound, tolerance, min(tolerance, _FINE), _PASSES, rng)
-        best = Optimum(swept.value, swept.upper_bound, swept.average)
+        fine = min(tolerance, _FINE)
+        rows = _rows(bound, environment, world.support)
+        swept = sweeps.maximise(world, bound, tolerance, fine, _PASSES, rng, rows)
+        best = _measured(bound, swept)
     elif isinstance(environment, Supports):
         support = partial(environment.support, world)
-        found = _maximise(environment, support, bound, tolerance, min(tolerance, _FINE), _CALLS)
-        best = Optimum(found.value, found.upper_bound, found.average)
+        fine = min(tolerance, _FINE)
+        best = _measured(bound, _maximise(environment, support, bound, tolerance, fine, _CALLS))
     else:
         best = _from_samples(environment, world, bound, seed, tolerance)
-    if not close(best.value, best.upper_bound, tolerance):
+    if best.feasible and not close(best.value, best.upper_bound, tolerance):
         advice = f"ask for a larger tolerance than {tolerance:g}"
         if best.value == -np.inf:
             advice = "no average with a finite value was found: give the objective an offset > 0"
+            if best.violation > ALLOWED:
+                advice = "no average that keeps the constraints was found: change a level"
         raise NumericalFailure(
             f"the optimum lies between {best.value:.9g} and {best.upper_bound:.9g}, a gap of "
             f"{best.gap:.3g}, after as many steps as are allowed; {advice}"
         )
     return best
+
+
+def _measured(f: Concave, found: Found | sweeps.Swept) -> Optimum:
+    """With the violation at the average."""
+    beyond = f._violation(found.average)
+    return Optimum(found.value, found.upper_bound, found.average, beyond, found.unavoidable)
+
+
+def _rows(f: Concave, environment: Any, support: Support) -> Rows | None:
+    return Rows(f, environment.problem(), support) if f.constrained else None
 
 
 def _has_proximal_maps(f: Concave, environment: Any) -> bool:
@@ -124,9 +161,17 @@ def _maximise(
     environment: Any, support: Support, f: Concave, tolerance: float, fine: float, calls: int
 ) -> Found:
     n = environment.problem().n_objectives
+    rows, sought = _rows(f, environment, support), None
+    if rows is not None:
+        sought = rows.seek(support, *multipliers.first_vertices(support, n), calls)
+        if sought.unavoidable > rows.allowed:
+            average = sought.weights @ sought.points
+            nothing = (-np.inf, np.zeros(n), sought.calls, sought.unavoidable)
+            mixture = (average, sought.weights, sought.directions)
+            return Found(rows.relaxed._value(average), -np.inf, *mixture, *nothing)
     if Leaves(f, n).smoothable:
-        return multipliers.maximise(support, f, n, tolerance, fine, calls)
-    return planes.maximise(support, f, n, tolerance, min(calls, _PLANES))
+        return multipliers.maximise(support, f, n, tolerance, fine, calls, rows, sought)
+    return planes.maximise(support, f, n, tolerance, min(calls, _PLANES), rows, sought)
 
 
 def _from_samples(environment: Any, world: Any, f: Concave, seed: int, tolerance: float) -> Optimum:

@@ -8,6 +8,9 @@ majorants found so far. The linear programme between the two,
 gives a point s of the set (where new majorants are taken) and, by its dual, the mixture of
 majorants that is least over the hull (for whose slope a new vertex is asked): f(s) and that
 majorant's maximum over the set enclose f*.
+
+Hard constraints low <= R s <= high are rows of the programme. Their dual prices r belong to the
+majorant, f(s) <= a + <b, s> + <r, R s> - inf_C <r, x> wherever they are kept.
 """
 
 from __future__ import annotations
@@ -22,20 +25,33 @@ from fairwolfe.errors import NumericalFailure
 from fairwolfe.objectives import Concave
 from fairwolfe.objectives.leaves import Leaves
 from fairwolfe.truth.multipliers import Found, Support, close, rounding, set_widths
+from fairwolfe.truth.rows import Rows, Sought
 
 __all__ = ["maximise"]
 
 _WIDTH = 1e-3  # of the proximal points, in units of (spread of the vertices)/(slope)
 
 
-def maximise(support: Support, objective: Concave, n: int, tolerance: float, limit: int) -> Found:
+def maximise(
+    support: Support,
+    objective: Concave,
+    n: int,
+    tolerance: float,
+    limit: int,
+    rows: Rows | None = None,
+    sought: Sought | None = None,
+) -> Found:
     """Bounds on the largest f(s), s in S, of relative gap `tolerance` within `limit` calls.
 
     It serves up to some twenty rewards. Valid bounds also where the gap stays above the tolerance.
+    `rows`: the hard constraints of the objective, and `sought`: vertices that keep them.
     """
-    f = Leaves(objective, n)
+    relaxed = objective if rows is None else rows.relaxed
+    f = Leaves(relaxed, n)
     slope = np.full(n, 1.0 / np.sqrt(n))
-    points, directions = np.empty((0, n)), np.empty((0, n))
+    points, directions, first = np.empty((0, n)), np.empty((0, n)), np.empty(0)
+    if sought is not None:
+        points, directions, first = sought.points, sought.directions, sought.weights
     heights: list[Vector] = []  # a_j of every leaf: (leaves,)
     slopes: list[Matrix] = []  # b_j of every leaf: (leaves, n)
     best, upper, intercept = -np.inf, np.inf, np.inf
@@ -46,11 +62,11 @@ def maximise(support: Support, objective: Concave, n: int, tolerance: float, lim
             upper = intercept + height
             certificate = (intercept, slope)
         points, directions = np.vstack([points, vertex]), np.vstack([directions, slope])
-        weights = np.ones(1)
+        weights = np.append(first, 0.0) if first.size else np.ones(1)
         if heights:
-            weights, intercept, slope = _solve(points, np.array(heights), np.array(slopes))
+            weights, intercept, slope = _solve(points, np.array(heights), np.array(slopes), rows)
         average = weights @ points
-        value = objective._value(average)
+        value = relaxed._value(average)
         if value > best or found is None:
             best = value
             mixture = (average, weights, directions)
@@ -83,7 +99,9 @@ def _majorants(f: Leaves, point: Vector) -> tuple[Vector, Matrix]:
     return np.array(heights), np.array(slopes)
 
 
-def _solve(points: Matrix, heights: Matrix, slopes: Any) -> tuple[Vector, float, Vector]:
+def _solve(
+    points: Matrix, heights: Matrix, slopes: Any, rows: Rows | None
+) -> tuple[Vector, float, Vector]:
     """Weights of the vertices, and the majorant (a, b) that is least over their hull.
 
     heights are (majorants, leaves), slopes (majorants, leaves, n).
@@ -93,20 +111,32 @@ def _solve(points: Matrix, heights: Matrix, slopes: Any) -> tuple[Vector, float,
     # t_i - <b_ij, s> <= a_ij, with s = sum of weights times points
     hull = -(slopes @ points.T).reshape(n_cuts * n_leaves, n_points)
     leaf = np.tile(np.eye(n_leaves), (n_cuts, 1))
-    program = linprog(
-        np.concatenate([np.zeros(n_points), -np.ones(n_leaves)]),
-        A_ub=np.hstack([hull, leaf]),
-        b_ub=heights.ravel(),
-        A_eq=np.concatenate([np.ones(n_points), np.zeros(n_leaves)])[None],
-        b_eq=[1.0],
-        bounds=[(0.0, None)] * n_points + [(None, None)] * n_leaves,
-        method="highs",
-    )
+    cuts = np.hstack([hull, leaf])
+    limits = [(np.empty((0, n_points)), np.empty(0))] if rows is None else rows.inequalities(points)
+    for kept, levels in limits:
+        program = linprog(
+            np.concatenate([np.zeros(n_points), -np.ones(n_leaves)]),
+            A_ub=np.vstack([cuts, np.hstack([kept, np.zeros((len(kept), n_leaves))])]),
+            b_ub=np.concatenate([heights.ravel(), levels]),
+            A_eq=np.concatenate([np.ones(n_points), np.zeros(n_leaves)])[None],
+            b_eq=[1.0],
+            bounds=[(0.0, None)] * n_points + [(None, None)] * n_leaves,
+            method="highs",
+        )
+        if program.status == 0 and program.x is not None:
+            break
     if program.status != 0 or program.x is None:
         raise NumericalFailure(f"the linear programme of the optimum failed: {program.message}")
     weights = np.maximum(program.x[:n_points], 0.0)
     # Any mixture of majorants of a leaf is one: exact weights only make it least.
-    shares = np.maximum(-program.ineqlin.marginals, 0.0).reshape(n_cuts, n_leaves)
+    prices = np.maximum(-program.ineqlin.marginals, 0.0)
+    shares = prices[: len(cuts)].reshape(n_cuts, n_leaves)
     shares /= shares.sum(axis=0)
     height = float((shares * heights).sum())
-    return weights / weights.sum(), height, np.einsum("jl,jln->n", shares, slopes)
+    slope = np.einsum("jl,jln->n", shares, slopes)
+    if rows is not None:
+        r = rows.direction(prices[len(cuts) :])
+        least = rows.floor(r)
+        height += rounding(least, r, np.ones(r.size)) - least
+        slope = slope + rows.matrix.T @ r
+    return weights / weights.sum(), height, slope

@@ -27,6 +27,7 @@ from fairwolfe.kernels.compile import fma, kernel
 from fairwolfe.objectives import Concave
 from fairwolfe.objectives.concave import call_gradient
 from fairwolfe.objectives.leaves import Leaves
+from fairwolfe.truth.rows import Rows
 from fairwolfe.truth.multipliers import close, majorant, rounding, set_widths
 
 __all__ = ["Swept", "maximise"]
@@ -294,6 +295,7 @@ class Swept(NamedTuple):
     upper_bound: float
     average: Vector
     passes: int
+    unavoidable: float = 0.0  # the least violation, where no policy keeps the constraints
 
 
 def maximise(
@@ -303,6 +305,7 @@ def maximise(
     fine: float,
     limit: int,
     rng: np.random.Generator,
+    rows: Rows | None = None,
 ) -> Swept:
     """Bounds on the largest f(s), s in S, of relative gap `tolerance` within `limit` passes.
 
