@@ -18,8 +18,8 @@ from fairwolfe.objectives import Concave
 from fairwolfe.objectives.leaves import Leaves
 from fairwolfe.truth import multipliers, planes, sweeps
 from fairwolfe.truth.multipliers import Found, Support, close
-from fairwolfe.truth.rows import ALLOWED, Rows
-from fairwolfe.truth.sampled import Sample, enclose
+from fairwolfe.truth.rows import Rows, Sought
+from fairwolfe.truth.sampled import Sample, enclose, enclose_kept, refute
 
 __all__ = ["Optimum", "optimum"]
 
@@ -57,8 +57,8 @@ class Optimum(Brief):
 
     @property
     def gap(self) -> float:
-        """How far the bounds are apart."""
-        return self.upper_bound - self.value
+        """How far the bounds are apart; NaN where no policy keeps the constraints."""
+        return float("nan") if not self.feasible else self.upper_bound - self.value
 
     def summary(self, most: int) -> Summary:
         """The bounds, and the first of the averages."""
@@ -95,6 +95,12 @@ def optimum(
     measured on a fresh one of up to 1.6 million contexts; each bound then carries a margin of five
     standard errors, is wrong once in a million times or less, and small tolerances take time.
 
+    Hard constraints: f* is that of the policies that keep them, and `value` that of one that does,
+    up to 1e-6 (see `fairwolfe.truth.rows`). On samples it keeps them with five standard errors to
+    spare, which costs their price. That no policy keeps them is not an error: the `Optimum` is then
+    not `feasible`, with a certificate, and its average has the least violation (the largest of all
+    rows; for shares, of the largest sum).
+
     NumericalFailure, with the bounds reached, where the tolerance is not met within 2,000 calls of
     the support function, or 2,000 passes over all users.
 
@@ -105,6 +111,10 @@ def optimum(
     >>> best = optimum(Finite.a2(), Minimum())
     >>> round(best.value, 6), round(best.upper_bound, 6), best.average.round(6).tolist()
     (0.5, 0.5, [0.5, 0.5])
+    >>> from fairwolfe.objectives import AtLeast, Linear
+    >>> best = optimum(Finite.a2(), Linear([1.0, 0.0]) + AtLeast(0.25).on(1))
+    >>> round(best.value, 6), best.violation <= 1e-6
+    (0.75, True)
     """
     if not isinstance(environment, Environment):
         raise InvalidInput(f"the environment is {environment!r}; see fw.environments")
@@ -133,8 +143,11 @@ def optimum(
         advice = f"ask for a larger tolerance than {tolerance:g}"
         if best.value == -np.inf:
             advice = "no average with a finite value was found: give the objective an offset > 0"
-            if best.violation > ALLOWED:
-                advice = "no average that keeps the constraints was found: change a level"
+            if bound.constrained:
+                advice = (
+                    "no average that keeps the constraints with a finite value was found, nor is "
+                    "it certain that there is none: change a level"
+                )
         raise NumericalFailure(
             f"the optimum lies between {best.value:.9g} and {best.upper_bound:.9g}, a gap of "
             f"{best.gap:.3g}, after as many steps as are allowed; {advice}"
@@ -165,13 +178,20 @@ def _maximise(
     if rows is not None:
         sought = rows.seek(support, *multipliers.first_vertices(support, n), calls)
         if sought.unavoidable > rows.allowed:
-            average = sought.weights @ sought.points
-            nothing = (-np.inf, np.zeros(n), sought.calls, sought.unavoidable)
-            mixture = (average, sought.weights, sought.directions)
-            return Found(rows.relaxed._value(average), -np.inf, *mixture, *nothing)
+            return _infeasible(rows, sought)
     if Leaves(f, n).smoothable:
         return multipliers.maximise(support, f, n, tolerance, fine, calls, rows, sought)
     return planes.maximise(support, f, n, tolerance, min(calls, _PLANES), rows, sought)
+
+
+def _infeasible(rows: Rows, sought: Sought) -> Found:
+    """The average of least violation v, and the certificate v >= -intercept - max_s <slope, s>."""
+    average = sought.weights @ sought.points
+    mixture = (average, sought.weights, sought.directions)
+    proof = sought.proof / float(np.abs(sought.proof) @ rows.units)
+    certificate = (-rows.floor(proof), rows.matrix.T @ proof)
+    counted = (sought.calls, sought.unavoidable)
+    return Found(rows.relaxed._value(average), -np.inf, *mixture, *certificate, *counted)
 
 
 def _from_samples(environment: Any, world: Any, f: Concave, seed: int, tolerance: float) -> Optimum:
@@ -181,7 +201,19 @@ def _from_samples(environment: Any, world: Any, f: Concave, seed: int, tolerance
         fine = 0.1 * tolerance
         found = _maximise(environment, sample.support, f, fine, fine, _SAMPLED_CALLS)
         fresh = stream(seed, "optimum", "fresh", size)
-        best = Optimum(*enclose(environment, world, f, found, fresh, 100 * size))
+        setting = (environment, world)
+        rows = _rows(f, environment, sample.support)
+        if rows is None:
+            best = Optimum(*enclose(*setting, f, found, fresh, 100 * size))
+        elif found.upper_bound == -np.inf:
+            certain = -found.intercept - refute(*setting, found.slope, fresh, 100 * size)
+            beyond = f._violation(found.average)
+            if certain > rows.allowed:
+                return Optimum(found.value, -np.inf, found.average, beyond, certain)
+            best = Optimum(-np.inf, np.inf, found.average, beyond)
+        else:
+            low, high, average = enclose_kept(*setting, rows, found, fresh, 100 * size)
+            best = Optimum(low, high, average, f._violation(average))
         if close(best.value, best.upper_bound, tolerance):
             break
     return best

@@ -13,6 +13,7 @@ programmes answer everything:
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,6 +52,7 @@ class Sought(NamedTuple):
     directions: Matrix  # for which each point is a maximiser
     weights: Vector
     unavoidable: float
+    proof: Vector  # the direction of the rows that shows it
     calls: int
 
 
@@ -106,6 +108,15 @@ class Rows:
         """Whether a point violates no level by more than is allowed."""
         return self.objective._violation(point) <= self.allowed
 
+    def tightened(self, by: Vector) -> Rows:
+        """With stricter levels, at most up to the middle of those on both sides."""
+        rows = copy(self)
+        with np.errstate(invalid="ignore"):
+            most = 0.5 * (self.high - self.low)
+        narrower = np.minimum(by, most)
+        rows.low, rows.high = self.low + narrower, self.high - narrower
+        return rows
+
     def floor(self, g: Vector) -> float:
         """The least <g, x> over low <= x <= high; -inf where a level that counts is free."""
         levels = np.where(g > 0.0, self.low, self.high)[g != 0.0]
@@ -146,7 +157,8 @@ class Rows:
 
         Exactly where that is possible, else up to what is allowed.
         """
-        if self.objective._violation(weights @ points) <= self.none:
+        x = self.matrix @ (weights @ points)
+        if (np.maximum(self.low - x, x - self.high) <= self.none * self.units).all():
             return weights
         for sides, levels in self.inequalities(points):
             program = linprog(
@@ -204,7 +216,7 @@ class Rows:
         Where none can, vertices are added until the least violation is found too; settle=False:
         neither has to be certain.
         """
-        unavoidable = -np.inf
+        unavoidable, proof = -np.inf, np.zeros(len(self))
         for calls in range(limit + 1):
             weights, least, g = self.least(points)
             reached = self.objective._violation(weights @ points)
@@ -214,7 +226,8 @@ class Rows:
             if done or calls == limit:
                 break
             bound, vertex = self.unavoidable(g, support)
-            unavoidable = max(unavoidable, bound)
+            if bound > unavoidable:
+                unavoidable, proof = bound, g
             points = np.vstack([points, vertex])
             directions = np.vstack([directions, self.matrix.T @ g])
         if settle and not (reached <= self.allowed or unavoidable > self.allowed):
@@ -222,7 +235,7 @@ class Rows:
                 f"the constraints are violated by {reached:.3g} at least in what was found after "
                 f"{limit} steps, and it is not certain that no policy keeps them; change a level"
             )
-        return Sought(points, directions, weights, unavoidable, calls)
+        return Sought(points, directions, weights, unavoidable, proof, calls)
 
 
 def _weights(x: Vector) -> Vector:

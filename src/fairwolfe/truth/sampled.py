@@ -11,8 +11,9 @@ from fairwolfe.environments.world import CompiledWorld, call_best, call_reward
 from fairwolfe.kernels.compile import kernel
 from fairwolfe.objectives import Concave
 from fairwolfe.truth.multipliers import Found
+from fairwolfe.truth.rows import Rows
 
-__all__ = ["Sample", "enclose"]
+__all__ = ["Sample", "enclose", "enclose_kept", "refute"]
 
 _BATCHES = 20
 _ERRORS = 5.0  # standard errors
@@ -120,3 +121,54 @@ def enclose(
         low = float(values.mean() - _ERRORS * values.std(ddof=1) / np.sqrt(_BATCHES))
     high = float(np.mean(tops) + _ERRORS * np.std(tops) / np.sqrt(len(tops)))
     return low, max(found.intercept + high, low), batches.mean(axis=0)
+
+
+def enclose_kept(
+    environment: Any, world: Any, rows: Rows, found: Found, rng: np.random.Generator, n: int
+) -> tuple[float, float, Vector]:
+    """`enclose` where hard constraints have to be kept on fresh contexts too.
+
+    Every direction of the mixture is measured on all n contexts, and the weights are those nearest
+    to the mixture's with which every row keeps its level with five standard errors to spare. (They
+    are a few numbers for thousands of contexts, which have to serve once more for the bounds.) An
+    average of no contexts, and no lower bound, where no weights do.
+    """
+    used = found.weights > 0.0
+    directions, weights = found.directions[used], found.weights[used]
+    tops: list[float] = []
+    batches = np.zeros((_BATCHES, len(directions), len(found.slope)))
+    size = -(-n // _BATCHES)
+    for b in range(_BATCHES):
+        for begin in range(0, size, _CHUNK):
+            count = min(_CHUNK, size - begin)
+            sample = Sample(environment, world, rng, count)
+            alike = np.zeros(count, dtype=np.int64)
+            for j, direction in enumerate(directions):
+                batches[b, j] += sample.means(direction[None], alike).sum(axis=0)
+            tops += (sample.means(found.slope[None], alike) @ found.slope).tolist()
+    batches /= size
+    x = (rows.matrix @ np.einsum("j,bjn->nb", weights, batches)).T
+    errors = _ERRORS * x.std(axis=0, ddof=1) / np.sqrt(_BATCHES)
+    points = batches.mean(axis=0)
+    kept = rows.tightened(errors).nearest(points, weights)
+    high = found.intercept + float(np.mean(tops) + _ERRORS * np.std(tops) / np.sqrt(len(tops)))
+    if kept is None:
+        return -np.inf, high, weights @ points
+    values = np.array([rows.relaxed._value(kept @ batch) for batch in batches])
+    low = -np.inf
+    if np.isfinite(values).all():
+        low = float(values.mean() - _ERRORS * values.std(ddof=1) / np.sqrt(_BATCHES))
+    return low, max(high, low), kept @ points
+
+
+def refute(
+    environment: Any, world: Any, slope: Vector, rng: np.random.Generator, n: int
+) -> float:
+    """A bound on max_s <slope, s> from n fresh contexts, with five standard errors."""
+    tops: list[float] = []
+    for begin in range(0, n, _CHUNK):
+        count = min(_CHUNK, n - begin)
+        alike = np.zeros(count, dtype=np.int64)
+        means = Sample(environment, world, rng, count).means(slope[None], alike)
+        tops += (means @ slope).tolist()
+    return float(np.mean(tops) + _ERRORS * np.std(tops) / np.sqrt(n))

@@ -12,6 +12,10 @@ masses of its own, and the envelope of `fairwolfe.truth.multipliers` is climbed 
   bring stays well below what the envelope costs;
 - *bounds*: f at the averages of the last pass and of the latter passes together (averaging undoes
   most of what is left of the constraint), and the certificate of the multipliers.
+
+Hard constraints are leaves too. Averages come to their levels from both sides, and only those that
+keep them count: so the levels aimed at are a little stricter, by as much as averages miss them, and
+mass is moved between the averages of some passes (see `fairwolfe.truth.rows`).
 """
 
 from __future__ import annotations
@@ -27,8 +31,8 @@ from fairwolfe.kernels.compile import fma, kernel
 from fairwolfe.objectives import Concave
 from fairwolfe.objectives.concave import call_gradient
 from fairwolfe.objectives.leaves import Leaves
-from fairwolfe.truth.rows import Rows
 from fairwolfe.truth.multipliers import close, majorant, rounding, set_widths
+from fairwolfe.truth.rows import Rows
 
 __all__ = ["Swept", "maximise"]
 
@@ -40,6 +44,9 @@ _CHANGE = 0.01  # of a width from pass to pass, at most the root of this
 _CLOSING = 0.7  # a pass after which an envelope costs less than this share needs no help
 _WIDTHS = (1e-9, 10.0)  # narrowest and widest, in units of (size of y)/(slope)
 _CHECK = 4  # passes between two certificates
+_POINTS = 100  # averages and vertices that are mixed to keep hard constraints
+_NOISE = 1.5  # how much stricter levels are aimed at, over what averages miss of them
+_RELENT = 0.8  # how fast they come back while averages miss them by as much
 _FINE_PASSES, _FINE_WORK = 400, 2e6  # passes, users times items times passes, on the finest gap
 
 _V, _M, _C, _I = "float64[::1]", "float64[:, ::1]", "float64[:, :, ::1]", "int64[::1]"
@@ -310,10 +317,14 @@ def maximise(
     """Bounds on the largest f(s), s in S, of relative gap `tolerance` within `limit` passes.
 
     `fine` is the gap at which it stops at once, and what is aimed at while passes are cheap. Every
-    leaf of the objective must have a proximal map. The order of the users is random.
+    leaf of the objective must have a proximal map. The order of the users is random. `rows`: the
+    hard constraints of the objective.
     """
     mixture = _Mixture(world)
-    f = Leaves(objective, mixture.average.size)
+    n = mixture.average.size
+    f = Leaves(objective, n, None if rows is None else rows.pieces(n))
+    relaxed = objective if rows is None else rows.relaxed
+    keeping = None if rows is None else _Keeping(rows, f)
     to_y = sparse.csc_array(f.matrix)
     matrix = (to_y.indptr.astype(np.int64), to_y.indices.astype(np.int64), to_y.data)
     bends = [leaf.curvature(b.stop - b.start) for leaf, b in zip(f.leaves, f.blocks, strict=True)]
@@ -322,12 +333,14 @@ def maximise(
     every = 1 + n_users // _GRADIENTS
     rounds = max(1, round(len(world.items) / n_users))  # few users have to mix many rankings each
     work = len(world.items) * n_users * rounds
-    start = np.full(mixture.average.size, mixture.average.size**-0.5)
+    start = np.full(n, n**-0.5)
     points = [mixture.average, world.support(start)[1], world.support(-start)[1]]
     vertices = np.array([f.matrix @ point for point in points])
     y = vertices[0].copy()
     for _ in range(3):  # widths need slopes, which depend a little on the widths
         set_widths(f, vertices, f.touch(y)[0], _WIDTH)
+    if keeping is not None:
+        keeping.unit = float(f.reach[-1])
     multipliers, costs = np.zeros(y.size), np.full(len(f.blocks), np.inf)
     means = [_Mean(), _Mean()]
     best, average, upper = -np.inf, mixture.average, np.inf
@@ -354,20 +367,95 @@ def maximise(
         if passes >= 2 * means[1].since:
             means = [means[1], _Mean(since=passes)]
         if passes % _CHECK == 0 or passes == limit:
-            for point in (mixture.average, *(mean.value for mean in means if mean.n)):
-                value = objective._value(point)
-                if value > best:
-                    best, average = value, point.copy()
+            candidates = [mixture.average, *(mean.value for mean in means if mean.n)]
             intercept, slope = majorant(f, g, p)
             height, vertex = world.support(slope)
+            if keeping is not None:
+                intercept += keeping.loosened(g, p)
+                candidates = keeping.among(candidates, vertex)
+            for point in candidates:
+                value = relaxed._value(point)
+                if value > best:
+                    best, average = value, point.copy()
             upper = min(upper, intercept + height + rounding(height, slope, vertex))
             cheap = passes <= _FINE_PASSES and passes * work <= _FINE_WORK
             if close(best, upper, fine if cheap else tolerance):
                 break
+            if keeping is not None:
+                if best == -np.inf and keeping.impossible(g, world):
+                    return keeping.least(world, passes)
+                keeping.tighten(mixture.average)
         multipliers, before, costs = g, costs, f.costs(y, g, p)
         units = np.array(f.norms(y)) / np.maximum(f.norms(g), 1e-300)
+        if keeping is not None:  # prices that grow without bound must not narrow it for ever
+            units[-1] = max(units[-1], keeping.unit)
         _balance(f, missing, before, costs, units)
+    if keeping is not None and best == -np.inf:
+        average = keeping.nearest
     return Swept(best, max(upper, best), average, passes)
+
+
+class _Keeping:
+    """What makes averages keep hard constraints, the last leaf of f."""
+
+    def __init__(self, rows: Rows, f: Leaves) -> None:
+        self.rows, self.f = rows, f
+        self.block = f.blocks[-1]
+        self.aims = f.part(f.program.params, len(f.leaves) - 1).reshape(4, -1)[:2]
+        self.stricter = np.inf
+        self.points = np.empty((0, f.matrix.shape[1]))
+        self.unavoidable = 0.0
+        self.unit = 1.0  # the width at first
+
+    def loosened(self, g: Vector, p: Vector) -> float:
+        """What to add to the intercept of a certificate that was found with stricter levels."""
+        prices = g[self.block]
+        return float(prices @ p[self.block]) - self.rows.floor(prices)
+
+    def among(self, candidates: list[Vector], vertex: Vector) -> list[Vector]:
+        """Those that keep the rows, and the nearest mixture of all that does."""
+        self.points = np.vstack([self.points, *candidates, vertex])[-_POINTS:]
+        violations = [self.rows.objective._violation(point) for point in candidates]
+        weights = np.zeros(len(self.points))
+        weights[-1 - len(candidates)] = 1.0  # the average of this pass
+        moved = self.rows.nearest(self.points, weights)
+        for most in (self.rows.none, self.rows.allowed):
+            kept = [x for x, beyond in zip(candidates, violations, strict=True) if beyond <= most]
+            kept += [] if moved is None else [moved @ self.points]
+            if kept:
+                return kept
+        return []
+
+    def tighten(self, average: Vector) -> None:
+        """Aim at levels that are stricter by about as much as the average misses them."""
+        rows = self.rows
+        x = rows.matrix @ average
+        missed = max(float(np.maximum(self.aims[0] - x, x - self.aims[1]).max()), 0.0)
+        # Levels that are missed by all that they are stricter may be too strict for any policy.
+        most = _RELENT * self.stricter if missed > 0.99 * self.stricter else self.stricter
+        self.stricter = min(max(_NOISE * missed, 0.5 * most if np.isfinite(most) else 0.0), most)
+        aims = rows.tightened(np.full(len(rows), self.stricter))
+        self.aims[0], self.aims[1] = aims.low, aims.high
+
+    def impossible(self, g: Vector, world: RankingArrays) -> bool:
+        """Whether the prices prove that no policy keeps the rows."""
+        bound, vertex = self.rows.unavoidable(g[self.block], world.support)
+        self.unavoidable = max(self.unavoidable, bound)
+        self.points = np.vstack([self.points, vertex])
+        return self.unavoidable > self.rows.allowed
+
+    @property
+    def nearest(self) -> Vector:
+        """The mixture of averages whose largest violation is least."""
+        average: Vector = self.rows.least(self.points)[0] @ self.points
+        return average
+
+    def least(self, world: RankingArrays, passes: int) -> Swept:
+        """What is reached where no policy keeps the rows."""
+        sought = self.rows.seek(world.support, self.points, self.points, _POINTS, settle=False)
+        average = sought.weights @ sought.points
+        certain = max(self.unavoidable, sought.unavoidable)
+        return Swept(self.rows.relaxed._value(average), -np.inf, average, passes, certain)
 
 
 class _Mixture:
