@@ -83,8 +83,8 @@ def solver_two_sided(f: Concave, z: Any, m: int) -> Any:
     return solver_s(f, z)
 
 
-def solved(f: Concave, world: RankingArrays) -> float:
-    """The best mixture of rankings as doubly stochastic matrices, (items, slots) for each user."""
+def polytope(world: RankingArrays) -> tuple[Any, list[Any]]:
+    """Averages of all mixtures of rankings: doubly stochastic matrices, (items, slots) by user."""
     import cvxpy as cp
 
     m, k = len(world.items), world.weights.shape[1]
@@ -99,7 +99,15 @@ def solved(f: Concave, world: RankingArrays) -> float:
             for turned, (low, high) in zip(world.turned, world.ranges, strict=True)
         ]
         z = z + share * (np.vstack([np.eye(m), means]) @ exposure)
-    problem = cp.Problem(cp.Maximize(solver_two_sided(f, z, m)), constraints)
+    return z, constraints
+
+
+def solved(f: Concave, world: RankingArrays) -> float:
+    """The best mixture of rankings."""
+    import cvxpy as cp
+
+    z, constraints = polytope(world)
+    problem = cp.Problem(cp.Maximize(solver_two_sided(f, z, len(world.items))), constraints)
     with np.errstate(invalid="ignore"):  # it evaluates f at a point that may be outside by 1e-9
         problem.solve(solver=cp.CLARABEL)
     assert problem.status == cp.OPTIMAL

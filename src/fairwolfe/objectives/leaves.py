@@ -145,7 +145,9 @@ class Leaves:
         """
         pairs = zip(self._softly(p), self._softly(y), self.blocks, strict=True)
         added = [there - here + float(g[b] @ (y[b] - p[b])) for there, here, b in pairs]
-        return np.array([abs(x) if leaf.hard else x for x, leaf in zip(added, self.leaves, strict=True)])
+        return np.array(
+            [abs(x) if leaf.hard else x for x, leaf in zip(added, self.leaves, strict=True)]
+        )
 
     def _softly(self, y: Vector) -> list[float]:
         """The value of each leaf; 0 for constraints, whether or not they are kept."""

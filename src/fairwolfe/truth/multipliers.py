@@ -281,9 +281,13 @@ def set_widths(f: Leaves, vertices: Matrix, g: Vector, widths: Any) -> None:
     shares = np.broadcast_to(widths, len(f.blocks))
     spreads, slopes = f.norms(vertices.std(axis=0)), f.norms(g)
     # A constraint that costs nothing so far would cost about what the other leaves are worth.
-    worth = sum(a * b for a, b, leaf in zip(spreads, slopes, f.leaves, strict=True) if not leaf.hard)
-    usual = [worth / spread if leaf.hard and spread > 0.0 else 0.0
-             for spread, leaf in zip(spreads, f.leaves, strict=True)]
+    worth = sum(
+        a * b for a, b, leaf in zip(spreads, slopes, f.leaves, strict=True) if not leaf.hard
+    )
+    usual = [
+        worth / spread if leaf.hard and spread > 0.0 else 0.0
+        for spread, leaf in zip(spreads, f.leaves, strict=True)
+    ]
     sizes = zip(shares, spreads, slopes, usual, f.blocks, strict=True)
     f.widen(
         [

@@ -161,9 +161,7 @@ def enclose_kept(
     return low, max(high, low), kept @ points
 
 
-def refute(
-    environment: Any, world: Any, slope: Vector, rng: np.random.Generator, n: int
-) -> float:
+def refute(environment: Any, world: Any, slope: Vector, rng: np.random.Generator, n: int) -> float:
     """A bound on max_s <slope, s> from n fresh contexts, with five standard errors."""
     tops: list[float] = []
     for begin in range(0, n, _CHUNK):

@@ -46,7 +46,7 @@ _WIDTHS = (1e-9, 10.0)  # narrowest and widest, in units of (size of y)/(slope)
 _CHECK = 4  # passes between two certificates
 _POINTS = 100  # averages and vertices that are mixed to keep hard constraints
 _NOISE = 1.5  # how much stricter levels are aimed at, over what averages miss of them
-_RELENT = 0.8  # how fast they come back while averages miss them by as much
+_ROOM = 0.2  # what that may cost, at most, in units of the tolerance
 _FINE_PASSES, _FINE_WORK = 400, 2e6  # passes, users times items times passes, on the finest gap
 
 _V, _M, _C, _I = "float64[::1]", "float64[:, ::1]", "float64[:, :, ::1]", "int64[::1]"
@@ -384,7 +384,7 @@ def maximise(
             if keeping is not None:
                 if best == -np.inf and keeping.impossible(g, world):
                     return keeping.least(world, passes)
-                keeping.tighten(mixture.average)
+                keeping.tighten(mixture.average, g, tolerance * max(1.0, abs(best)))
         multipliers, before, costs = g, costs, f.costs(y, g, p)
         units = np.array(f.norms(y)) / np.maximum(f.norms(g), 1e-300)
         if keeping is not None:  # prices that grow without bound must not narrow it for ever
@@ -402,7 +402,7 @@ class _Keeping:
         self.rows, self.f = rows, f
         self.block = f.blocks[-1]
         self.aims = f.part(f.program.params, len(f.leaves) - 1).reshape(4, -1)[:2]
-        self.stricter = np.inf
+        self.stricter = 0.0
         self.points = np.empty((0, f.matrix.shape[1]))
         self.unavoidable = 0.0
         self.unit = 1.0  # the width at first
@@ -426,14 +426,18 @@ class _Keeping:
                 return kept
         return []
 
-    def tighten(self, average: Vector) -> None:
-        """Aim at levels that are stricter by about as much as the average misses them."""
+    def tighten(self, average: Vector, g: Vector, tolerance: float) -> None:
+        """Aim at levels that are stricter by about as much as the average misses them.
+
+        That costs their prices; where it costs too much, the levels aimed at may be too strict for
+        any policy.
+        """
         rows = self.rows
         x = rows.matrix @ average
         missed = max(float(np.maximum(self.aims[0] - x, x - self.aims[1]).max()), 0.0)
-        # Levels that are missed by all that they are stricter may be too strict for any policy.
-        most = _RELENT * self.stricter if missed > 0.99 * self.stricter else self.stricter
-        self.stricter = min(max(_NOISE * missed, 0.5 * most if np.isfinite(most) else 0.0), most)
+        price = float(np.abs(g[self.block]).sum())
+        most = _ROOM * tolerance / price if price > 0.0 and np.isfinite(tolerance) else 0.0
+        self.stricter = min(max(_NOISE * missed, 0.5 * self.stricter), most)
         aims = rows.tightened(np.full(len(rows), self.stricter))
         self.aims[0], self.aims[1] = aims.low, aims.high
 
