@@ -1,6 +1,4 @@
-"""The optimum with hard constraints: beside convex solvers, where none can be kept, and on every way
-to find it.
-"""
+"""The optimum with hard constraints: beside convex solvers, also where they cannot be kept."""
 
 from __future__ import annotations
 
@@ -159,13 +157,16 @@ def check(best: Optimum, one: Any, z: Any, within: list[Any], gap: float = 2e-6)
     f = one.soft + one.hard
     assert best.violation == f.violation(best.average)
     if exact is None:
-        assert not best.feasible and best.upper_bound == -np.inf and np.isnan(best.gap)
+        assert not best.feasible
+        assert best.upper_bound == -np.inf
+        assert np.isnan(best.gap)
         assert best.violation >= best.unavoidable > ALLOWED
         assert least_beyond(one.hard, z, within, by=best.unavoidable) >= -1e-7
         assert best.value == pytest.approx(one.soft.value(best.average), abs=1e-9)
         return False
     # 1e-6: what the interior-point solver is good for.
-    assert best.feasible and best.unavoidable == 0.0
+    assert best.feasible
+    assert best.unavoidable == 0.0
     assert best.violation <= ALLOWED
     assert best.value <= exact + 1e-6
     assert best.upper_bound >= exact - 1e-6
@@ -260,7 +261,8 @@ def test_rankings_are_as_good_as_doubly_stochastic_matrices(name: str) -> None:
 
 def test_some_rankings_can_be_kept_and_some_cannot() -> None:
     found = {name: optimum(FOUR, f + g, seed=1).feasible for name, (f, g) in RANKED.items()}
-    assert found["shares of producers"] and found["all of the whole"]
+    assert found["shares of producers"]
+    assert found["all of the whole"]
     assert not found["too many clicks"]
 
 
@@ -271,7 +273,8 @@ def test_floors_of_producers_in_a_world_of_fifty_items() -> None:
     free = optimum(world, clicks)
     floors = ByGroup(AtLeast(0.09, share=True), producers).on(*range(50))
     best = optimum(world, clicks + floors)
-    assert best.violation <= ALLOWED and best.gap <= 1e-4
+    assert best.violation <= ALLOWED
+    assert best.gap <= 1e-4
     assert floors.violation(free.average) > 0.01  # it costs something
     assert best.upper_bound < free.value - 0.01
     # Policies that know the world come close, and none comes above with the floors kept.
@@ -297,7 +300,8 @@ def test_cutting_planes_find_the_same_optimum(seed: int) -> None:
     hard = AtMost(float(0.9 * free[0])).on(0) + AtLeast(0.3, share=True)
     known_f, written_f = Nash(offset=0.1) + hard, log_of(0.1) + hard
     exact, best = optimum(world, known_f), optimum(world, written_f, tolerance=1e-4)
-    assert best.violation <= ALLOWED and best.gap <= 2e-4
+    assert best.violation <= ALLOWED
+    assert best.gap <= 2e-4
     assert best.value <= exact.upper_bound + 1e-6
     assert best.upper_bound >= exact.value - 1e-6
     nothing = optimum(world, log_of(0.1) + AtMost(0.1).on(0) + AtLeast(0.9).on(1))
@@ -309,12 +313,15 @@ def test_samples_enclose_the_optimum_under_constraints() -> None:
     top = optimum(MUSIC, f).average[0]
     ceiling = f + AtMost(float(0.97 * top)).on(0)
     exact, best = optimum(MUSIC, ceiling), optimum(hidden, ceiling, tolerance=1e-2)
-    assert best.value <= exact.upper_bound and exact.value <= best.upper_bound
-    assert best.violation == 0.0 and best.gap <= 1e-2 * 1.2
+    assert best.value <= exact.upper_bound
+    assert exact.value <= best.upper_bound
+    assert best.violation == 0.0
+    assert best.gap <= 1e-2 * 1.2
     fair = optimum(MUSIC, Minimum()).value
     refuted = optimum(hidden, f + AtLeast(float(1.1 * fair)), tolerance=1e-2)
     certain = optimum(MUSIC, f + AtLeast(float(1.1 * fair)))
-    assert not refuted.feasible and not certain.feasible
+    assert not refuted.feasible
+    assert not certain.feasible
     assert 0.0 < refuted.unavoidable <= certain.violation
     assert certain.violation == pytest.approx(0.1 * fair, abs=1e-6)
 
@@ -328,7 +335,8 @@ def test_levels_that_the_set_only_touches(more: float) -> None:
         assert best.unavoidable == pytest.approx(more, rel=1e-3)
         assert best.violation == pytest.approx(more, rel=1e-3)
     else:
-        assert best.feasible and best.violation <= ALLOWED
+        assert best.feasible
+        assert best.violation <= ALLOWED
 
 
 @pytest.mark.parametrize("unit", [1e-4, 1.0, 1e4])
@@ -348,13 +356,16 @@ def test_a_constraint_that_costs_nothing_changes_nothing() -> None:
     kept = optimum(world, GiniWelfare() + AtLeast(float(0.9 * free.average.min())))
     assert kept.value == pytest.approx(free.value, abs=1e-7)
     alone = optimum(world, AtLeast(float(0.9 * free.average.min())))
-    assert alone.value == 0.0 and alone.upper_bound == pytest.approx(0.0, abs=1e-7)
+    assert alone.value == 0.0
+    assert alone.upper_bound == pytest.approx(0.0, abs=1e-7)
     assert alone.violation <= ALLOWED
 
 
 def test_without_constraints_nothing_is_violated() -> None:
     best = optimum(table(1), Minimum())
-    assert best.violation == 0.0 and best.unavoidable == 0.0 and best.feasible
+    assert best.violation == 0.0
+    assert best.unavoidable == 0.0
+    assert best.feasible
     assert "violation" not in str(best)
 
 

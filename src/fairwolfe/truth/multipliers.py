@@ -244,7 +244,8 @@ def maximise(
         )
         program.raise_failures()
         weights /= weights.sum()
-    assert mixture is not None and certificate is not None
+    assert mixture is not None
+    assert certificate is not None
     return Found(best, max(upper, best), *mixture, *certificate, calls)
 
 

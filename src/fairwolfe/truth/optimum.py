@@ -189,7 +189,7 @@ def _infeasible(rows: Rows, sought: Sought) -> Found:
     average = sought.weights @ sought.points
     mixture = (average, sought.weights, sought.directions)
     proof = sought.proof / float(np.abs(sought.proof) @ rows.units)
-    certificate = (-rows.floor(proof), rows.matrix.T @ proof)
+    certificate = (-rows.floor(proof), rows.slope(proof))
     counted = (sought.calls, sought.unavoidable)
     return Found(rows.relaxed._value(average), -np.inf, *mixture, *certificate, *counted)
 

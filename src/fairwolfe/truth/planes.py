@@ -138,5 +138,5 @@ def _solve(
         r = rows.direction(prices[len(cuts) :])
         least = rows.floor(r)
         height += rounding(least, r, np.ones(r.size)) - least
-        slope = slope + rows.matrix.T @ r
+        slope = slope + rows.slope(r)
     return weights / weights.sum(), height, slope

@@ -37,7 +37,7 @@ _ROUNDING = 1e-13  # of a certificate, relative to the numbers it is the sum of
 _CLOSE = 1e-6  # of the least violation, relative to it
 _NONE = 1e-6  # of what is allowed: what rounding leaves of a violation
 _PATIENCE = 50  # calls after which a violation that is allowed is as good as none
-_EXACT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+_EXACT: Any = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 
 Support = Callable[[Vector], tuple[float, Vector]]
 
@@ -104,6 +104,10 @@ class Rows:
         soft = [piece for piece in self.relaxed.split(n) if piece[0] > 0.0]
         return [*soft, self.piece]
 
+    def slope(self, g: Vector) -> Vector:
+        """The direction of the rewards that a direction of the rows is."""
+        return np.asarray(self.matrix.T @ g)
+
     def kept(self, point: Vector) -> bool:
         """Whether a point violates no level by more than is allowed."""
         return self.objective._violation(point) <= self.allowed
@@ -124,7 +128,7 @@ class Rows:
 
     def unavoidable(self, g: Vector, support: Support) -> tuple[float, Vector]:
         """A bound, by a direction of the rows, below the violation of every point; the vertex."""
-        height, vertex = support(self.matrix.T @ g)
+        height, vertex = support(self.slope(g))
         least = self.floor(g)
         room = _ROUNDING * (abs(least) + abs(height) + float(np.abs(g).sum()))
         size = float(np.abs(g) @ self.units)
@@ -157,9 +161,10 @@ class Rows:
 
         Exactly where that is possible, else up to what is allowed.
         """
-        x = self.matrix @ (weights @ points)
+        x = np.asarray(self.matrix @ (weights @ points))
         if (np.maximum(self.low - x, x - self.high) <= self.none * self.units).all():
             return weights
+        moves: Any = [(0.0, None)] * len(points) + [(0.0, w) for w in weights.tolist()]
         for sides, levels in self.inequalities(points):
             program = linprog(
                 np.ones(2 * len(points)),
@@ -167,7 +172,7 @@ class Rows:
                 b_ub=levels - sides @ weights,
                 A_eq=np.append(np.ones(len(points)), -np.ones(len(points)))[None],
                 b_eq=[0.0],
-                bounds=[(0.0, None)] * len(points) + [(0.0, w) for w in weights.tolist()],
+                bounds=moves,
                 method="highs",
                 options=_EXACT,
             )
@@ -194,7 +199,7 @@ class Rows:
         return g
 
     def _sides(self, points: Matrix) -> tuple[Matrix, Vector]:
-        x = self.matrix @ points.T  # (rows, points)
+        x = np.asarray(self.matrix @ points.T)  # (rows, points)
         floors, ceilings = np.isfinite(self.low), np.isfinite(self.high)
         levels = np.concatenate([-self.low[floors], self.high[ceilings]])
         return np.vstack([-x[floors], x[ceilings]]), levels
@@ -229,7 +234,7 @@ class Rows:
             if bound > unavoidable:
                 unavoidable, proof = bound, g
             points = np.vstack([points, vertex])
-            directions = np.vstack([directions, self.matrix.T @ g])
+            directions = np.vstack([directions, self.slope(g)])
         if settle and not (reached <= self.allowed or unavoidable > self.allowed):
             raise NumericalFailure(
                 f"the constraints are violated by {reached:.3g} at least in what was found after "
@@ -239,8 +244,8 @@ class Rows:
 
 
 def _weights(x: Vector) -> Vector:
-    positive = np.maximum(x, 0.0)
-    return positive / positive.sum()
+    positive: Vector = np.maximum(x, 0.0)
+    return np.asarray(positive / positive.sum())
 
 
 def _dense(matrix: sparse.csr_array[Any]) -> Any:
