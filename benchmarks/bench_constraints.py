@@ -91,6 +91,7 @@ def ceilings(price: float) -> dict[str, AtMost]:
     """The ways to state the ceiling."""
     found = {
         PLAIN: AtMost(CEILING, multiplier=0.0),
+        "hard, multiplier=0.25": AtMost(CEILING, multiplier=0.25),
         HARD: AtMost(CEILING),
         "hard, margin=0.5": AtMost(CEILING, margin=0.5),
         "multiplier=0, margin=0.5": AtMost(CEILING, multiplier=0.0, margin=0.5),
