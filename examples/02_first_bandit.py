@@ -48,12 +48,12 @@ def served(features: np.ndarray) -> dict[str, float]:
 # ----------
 #
 # The problem names the rewards and their ranges. The objective says what is wanted of their
-# *averages*: a budget is a ceiling with a penalty for each unit above it.
+# *averages*: a budget is a ceiling, kept as a hard constraint.
 
 problem = fw.Problem.arms(
     n_features=12, rewards={"clicks": (0, 1), "minutes": (0, 10), "cost": (0, 0.05)}
 )
-f = Linear({"clicks": 1.0, "minutes": 0.05}) + AtMost({"cost": 0.02}, penalty=100.0)
+f = Linear({"clicks": 1.0, "minutes": 0.05}) + AtMost({"cost": 0.02})
 agent = fw.Agent(fw.FrankWolfe(f, fw.bandits.SquareCB(gamma0=100.0)), problem, seed=0)
 
 context = candidates()

@@ -249,6 +249,10 @@ class Kind(ABC):
 
     # --- reward vectors as a set, for live numbers ----------------------------------------------
 
+    def labels(self) -> tuple[str, ...]:
+        """What people call the coordinates that f sees."""
+        return tuple(self.problem.rewards)
+
     def extent(self, slope: Vector) -> tuple[float, float]:
         """The largest <slope, z> of a reward vector z, and the range of the best of a context."""
         low, high = self.seen.low, self.seen.high

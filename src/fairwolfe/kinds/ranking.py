@@ -402,6 +402,9 @@ class Ranking(Kind):
 
     # --- reward vectors as a set ----------------------------------------------------------------
 
+    def labels(self) -> tuple[str, ...]:
+        return (*(f"item {i}" for i in self.catalogue.ids.tolist()), *self.problem.rewards)
+
     def extent(self, slope: Vector) -> tuple[float, float]:
         best, worst = self._by_item(slope)
         top = np.maximum(np.sort(best)[-self.n_slots :], 0.0).sum()

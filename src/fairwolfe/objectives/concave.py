@@ -195,6 +195,8 @@ class Concave(ABC):
     kernel: ClassVar[Kernel[..., None]]
     hard: ClassVar[bool] = False
     """Whether a leaf is a constraint: 0 where it is kept, -inf elsewhere."""
+    of_items: ClassVar[bool] = False
+    """Whether in a ranking it is aimed at the exposures, where it takes as many coordinates."""
 
     # --- what a leaf gives --------------------------------------------------------------------
 
@@ -420,6 +422,10 @@ class Concave(ABC):
         return "smooth it with Moreau(), which works on every leaf by itself, or Randomized()"
 
     def _bind(self, scope: Scope) -> Concave:
+        if self.of_items and scope.n_users is not None:
+            items = scope.size - scope.n_users
+            if self.size == items:
+                return self.on(*range(items))._bind(scope)
         bound = self._bound(scope)
         bound._fit(scope)
         return bound

@@ -54,6 +54,7 @@ class _OfMap(Concave):
 
     objective: Concave
     kernel = mapped
+    of_items = True
 
     @abstractmethod
     def _matrix(self) -> sparse.csr_array[Any]:

@@ -72,6 +72,7 @@ class _Limits(Combination):
 
     margin: float
     multiplier: float
+    of_items = True
 
     def __post_init__(self) -> None:
         who = type(self).__name__

@@ -65,18 +65,23 @@ def constraints(state: Any, delta: float) -> tuple[Constraint, ...]:
     g, _ = plan.prices.touch(state.iterate, state.prices, plan.age(t))
     moving = plan.prices.moving
     found: list[Constraint] = []
-    for leaf, block in zip(moving.leaves, moving.blocks, strict=True):
+    for leaf, block, names in zip(moving.leaves, moving.blocks, plan.prices.names, strict=True):
         if isinstance(leaf, Bounds):
             x = moving.matrix[block] @ z
             # The running price where one is learnt: the last one jumps with every reward.
             prices = state.prices[block] if leaf.multiplier > 0.0 else g[block]
             errors = share * plan.prices.spreads[block] if share <= _SHARE else None
-            found += _of_leaf(leaf, x, prices, errors, impossible)
+            found += _of_leaf(leaf, names, x, prices, errors, impossible)
     return tuple(found)
 
 
 def _of_leaf(
-    leaf: Bounds, x: Vector, prices: Vector, errors: Vector | None, impossible: bool
+    leaf: Bounds,
+    names: tuple[str, ...],
+    x: Vector,
+    prices: Vector,
+    errors: Vector | None,
+    impossible: bool,
 ) -> list[Constraint]:
     """errors: of the averages of the rows; None while they are too large to say anything."""
     found = []
@@ -94,7 +99,6 @@ def _of_leaf(
             price = max(sign * float(prices[i]), 0.0) * whole
             kept = errors is not None and slack >= -errors[i] / whole
             feasible = False if impossible and price > 0.0 else True if kept else None
-            name = leaf.names[i] if leaf.names else f"row {i}"
             side: Literal["at least", "at most"] = "at least" if sign > 0.0 else "at most"
-            found.append(Constraint(name, level, average, slack, price, feasible, side))
+            found.append(Constraint(names[i], level, average, slack, price, feasible, side))
     return found

@@ -532,7 +532,7 @@ class FrankWolfe:
         if isinstance(plan.base, Compiled):
             own.extend(plan.base.kernels(plan.kind.problem))
         if plan.prices is not None:
-            own.extend(Prices.kernels(plan.objective, n))
+            return [*Prices.kernels(plan.objective, n), *own]
         return [*plan.objective.kernels(n), *Leaves.kernels(plan.objective, n), *own]
 
     def repair(self, state: State) -> float:

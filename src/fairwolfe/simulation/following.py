@@ -66,9 +66,8 @@ class Following:
         """What gives the direction."""
         if state.plan.compass is not None:
             n = state.plan.kind.problem.n_objectives
-            yield from state.plan.objective.kernels(n)
-            if state.plan.prices is not None:
-                yield from Prices.kernels(state.plan.objective, n)
+            found = state.plan.objective
+            yield from Prices.kernels(found, n) if state.plan.prices else found.kernels(n)
 
     def draws(self, rng: np.random.Generator, n: int) -> tuple[Cube, Matrix]:
         """What the policy draws in n rounds: for the direction first, then for the action."""

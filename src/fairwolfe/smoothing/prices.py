@@ -16,6 +16,7 @@ cents decides as one in euros. Prices stay within 100 Delta/B.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ from fairwolfe.kernels.settling import REPRICE, averages
 from fairwolfe.kernels.sparse import times, turned_times
 from fairwolfe.objectives import Concave
 from fairwolfe.objectives.bounds import MARGINS, Bounds
-from fairwolfe.objectives.concave import GRADIENT, Program, call_gradient
+from fairwolfe.objectives.concave import GRADIENT, Program, Scope, call_gradient
 from fairwolfe.objectives.leaves import Leaves
 from fairwolfe.smoothing.augmented import Augmented
 from fairwolfe.smoothing.identity import Identity
@@ -134,6 +135,12 @@ class Prices:
         pieces = [piece for piece in objective.split(n) if piece[0] > 0.0]
         having = [piece for piece in pieces if _has_price(piece[1], smoothing)]
         others = [piece for piece in pieces if not _has_price(piece[1], smoothing)]
+        # Items are numbered anew among those that are left; people know their first numbers.
+        now = dict(zip(Scope.of(kind.seen).labels, kind.labels(), strict=True))
+        self.names = [
+            tuple(now.get(name, name) for name in leaf.names) if isinstance(leaf, Bounds) else ()
+            for _, leaf, _ in having
+        ]
         self.size = sum(matrix.shape[0] for _, _, matrix in having)
         self.delta = scale_of(others + having, kind.seen)
         self.leaves = Leaves(objective, n, having + others)
@@ -158,7 +165,7 @@ class Prices:
 
     @staticmethod
     def kernels(objective: Concave, n: int) -> list[Kernel[..., Any]]:
-        """What directions and prices call."""
+        """What directions and prices call, instead of the gradient of f as a whole."""
         return [priced, reprice, *Leaves.kernels(objective, n)]
 
     def _set_widths(self, smoothing: Any, kind: Kind) -> None:
@@ -243,16 +250,18 @@ class Prices:
         fresh = self.fresh()
         if old is None:
             return fresh
-        pairs = zip(self.moving.leaves, self.moving.blocks, strict=True)
-        before = list(zip(old.moving.leaves, old.moving.blocks, strict=True))
-        for (leaf, block), (was, there) in zip(pairs, before, strict=False):
-            if isinstance(leaf, Bounds) and isinstance(was, Bounds):
-                known = dict(zip(was.names, prices[there].tolist(), strict=False))
-                found = [known.get(name, 0.0) for name in leaf.names]
+        for now, was in zip(self._rows(), old._rows(), strict=False):
+            (leaf, block, names), (former, there, known) = now, was
+            if names and known:
+                price = dict(zip(known, prices[there].tolist(), strict=False))
+                found = [price.get(name, 0.0) for name in names]
                 fresh[block.start : block.start + len(found)] = found
-            elif type(leaf) is type(was) and block == there:
+            elif type(leaf) is type(former) and block == there:
                 fresh[block] = prices[there]
         return fresh
+
+    def _rows(self) -> Iterator[tuple[Concave, slice, tuple[str, ...]]]:
+        return zip(self.moving.leaves, self.moving.blocks, self.names, strict=True)
 
 
 def typical_slope(objective: Concave, kind: Kind) -> float:
