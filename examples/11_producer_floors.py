@@ -12,7 +12,7 @@ import numpy as np
 
 import fairwolfe as fw
 from fairwolfe.environments import FactorModel, dcg
-from fairwolfe.objectives import AtLeast, ByGroup, GiniEquality, TwoSided
+from fairwolfe.objectives import AtLeast, ByGroup, Linear
 from fairwolfe.ranking import FWLinUCBRank
 
 ROUNDS = 30_000
@@ -42,13 +42,13 @@ def shares(average: np.ndarray) -> np.ndarray:
 # With and without floors
 # -----------------------
 #
-# Two lines state the rule: add up the exposures of each producer, and keep every sum at or above
-# 8 % of the whole. ``TwoSided`` adds the clicks.
+# ``ByGroup`` adds up the exposures of each producer's items, and ``AtLeast`` keeps every sum at or
+# above 8 % of the whole.
 
-floors = ByGroup(AtLeast(0.08, share=True), producers)
+clicks = Linear({"clicks": 1.0})
 objectives = {
-    "no floors": TwoSided(GiniEquality(), beta=0.0),
-    "floors of 8 %": TwoSided(floors, beta=1.0),
+    "no floors": clicks,
+    "floors of 8 %": clicks + ByGroup(AtLeast(0.08, share=True), producers),
 }
 best, learnt = {}, {}
 for name, f in objectives.items():
