@@ -85,7 +85,7 @@ def policy(study: Study, world: Any, kind: str, smoothing: Any) -> Any:
     if kind == "known":
         return fw.known(world, f, smoothing)
     if isinstance(f, TwoSided):
-        iterate = "observed" if kind == "learnt" else "expected"
+        iterate: Any = "observed" if kind == "learnt" else "expected"
         return FWLinUCBRank(f, smoothing=smoothing, exploration=0.1, iterate=iterate)
     if kind == "learnt":
         return fw.FrankWolfe(f, LinUCB(exploration=0.1, ridge=0.1), smoothing)
