@@ -67,7 +67,7 @@ bench: setup
 lock:
 	@command -v uv >/dev/null 2>&1 || \
 		{ echo "make lock needs uv, which is not on the PATH: install it (pip install uv) and try again."; exit 1; }
-	$(COMPILE) --extra plot --group dev --output-file requirements/dev.txt
+	$(COMPILE) --extra plot --extra serve --group dev --output-file requirements/dev.txt
 	$(COMPILE) --extra plot --group build --constraint requirements/dev.txt --output-file requirements/demo.txt
 
 clean:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import subprocess
+import tempfile
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -54,6 +56,18 @@ def browser() -> str | None:
     return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
 
 
+def _tmpfs() -> bool:
+    """Whether a small file system can be mounted."""
+    if platform.system() != "Linux" or os.geteuid() != 0:
+        return False
+    with tempfile.TemporaryDirectory() as folder:
+        mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder]
+        if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+            return False
+        subprocess.run(["umount", folder], capture_output=True, check=True)
+    return True
+
+
 CAPABILITIES = {
     "browser": Capability(
         lambda: browser() is not None, "Install chromium (apt install chromium)."
@@ -68,6 +82,7 @@ CAPABILITIES = {
     "pyarrow": Capability(_module("pyarrow"), "Install pyarrow (make setup)."),
     "ray": Capability(_module("ray"), "Install ray (make setup)."),
     "scikit-learn": Capability(_module("sklearn"), "Install scikit-learn (make setup)."),
+    "tmpfs": Capability(_tmpfs, "Run as root where file systems may be mounted."),
     "vowpalwabbit": Capability(_module("vowpalwabbit"), "Install vowpalwabbit (make setup)."),
 }
 

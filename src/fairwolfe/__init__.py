@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from fairwolfe.core.problem import Problem
     from fairwolfe.errors import FairwolfeError
     from fairwolfe.fairness import metrics, tradeoff
-    from fairwolfe.reduction import FrankWolfe, MOLinCB
+    from fairwolfe.reduction import FrankWolfe, Guarded, MOLinCB
     from fairwolfe.simulation import compare, simulate
     from fairwolfe.truth import bounds, known, optimum
 
@@ -46,6 +46,7 @@ __all__ = [
     "Decision",
     "FairwolfeError",
     "FrankWolfe",
+    "Guarded",
     "MOLinCB",
     "PerArm",
     "Problem",
@@ -83,6 +84,7 @@ _PLACES = {
     "Decision": "fairwolfe.core.decision",
     "FairwolfeError": "fairwolfe.errors",
     "FrankWolfe": "fairwolfe.reduction",
+    "Guarded": "fairwolfe.reduction",
     "MOLinCB": "fairwolfe.reduction",
     "PerArm": "fairwolfe.core.contexts",
     "Problem": "fairwolfe.core.problem",

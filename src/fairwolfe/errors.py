@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 __all__ = [
+    "Conflict",
     "ConformanceError",
+    "Denied",
     "FairwolfeError",
     "IncompatibleState",
     "InvalidInput",
@@ -14,8 +16,10 @@ __all__ = [
     "MissingExtra",
     "NoProx",
     "NotConcave",
+    "NotFound",
     "NumericalFailure",
     "OutsideAssumptions",
+    "Unavailable",
 ]
 
 
@@ -57,6 +61,22 @@ class IncompatibleState(FairwolfeError):
 
 class ConformanceError(FairwolfeError, AssertionError):
     """A class breaks the contract that it claims to keep."""
+
+
+class Conflict(InvalidInput):
+    """What a service was asked contradicts what it knows already."""
+
+
+class NotFound(InvalidInput):
+    """A service knows nothing of this name."""
+
+
+class Denied(FairwolfeError):
+    """A service wants a key, or one that may do more."""
+
+
+class Unavailable(FairwolfeError):
+    """A service did not answer in time, or could not make anything durable; try again later."""
 
 
 def did_you_mean(word: object, known: Iterable[object]) -> str:

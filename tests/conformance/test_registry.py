@@ -129,6 +129,7 @@ NOT_ASKED: dict[str, set[str]] = {
     "keeps_its_regret_bound": {"sklearn"},
     "keeps_the_direction_of_a_linear_objective": {
         "fairlearn-rank",
+        "guarded",
         "molincb",
         "unbiased-linucb-rank",
     },

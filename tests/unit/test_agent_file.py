@@ -78,7 +78,11 @@ for kind in ("bandits", "policies"):
             ranks = decides(example) == "ranking"
             f = TwoSided(GiniWelfare()) if ranks else GiniWelfare()
             policy = FrankWolfe(f, example) if kind == "bandits" else example
-            POLICIES[f"{name} of the registry, {i}"] = (policy, RANKING if ranks else PROBLEM)
+            chosen = RANKING if ranks else PROBLEM
+            if name == "guarded":  # its guarantee rests on the norm, and on an f of at least 0
+                ranges = dict.fromkeys(PROBLEM.rewards, (0.0, 1.0))
+                chosen = Problem.arms(3, ranges, parameter_norm=1.0)
+            POLICIES[f"{name} of the registry, {i}"] = (policy, chosen)
 
 
 def world(problem: Problem, n: int, seed: int = 0) -> list[tuple[Any, Any]]:

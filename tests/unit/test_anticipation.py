@@ -386,11 +386,11 @@ def test_sums_do_not_drift() -> None:
     state, rng = policy.init(PROBLEM), np.random.default_rng(0)
     kept = rng.normal(size=(10, 3))
     words = state.plan.frame(state).words
-    expect_rows.call(words, np.zeros(10, dtype=np.int64), kept)
+    expect_rows.call(words, kept, -1, 0, 0, kept.shape[1])
     start = state.waiting.copy()
     for _ in range(1000):
         rows = rng.normal(size=(1000, 3)) * 10.0 ** rng.integers(-6, 6, (1000, 1))
-        expect_rows.call(words, np.zeros(1000, dtype=np.int64), rows)
+        expect_rows.call(words, rows, -1, 0, 0, rows.shape[1])
         for place, row in zip(rng.permutation(1000), rows, strict=True):
             withdraw.call(words, 0, row, float(place), 2, 2)
     assert state.open == 10

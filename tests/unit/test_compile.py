@@ -295,7 +295,7 @@ def packages(tmp_path: Path) -> Path:
         (folder / package / "__init__.py").touch()
         (folder / package / "callee.py").write_text(CALLEE)
         (folder / package / "caller.py").write_text(CALLER.format(package=package))
-    for name in ("kernels/compile.py", "core/folders.py", "core/interrupts.py"):
+    for name in ("kernels/compile.py", "kernels/lean.py", "core/folders.py", "core/interrupts.py"):
         place = folder / "fairwolfe" / name
         place.parent.mkdir(exist_ok=True)
         (place.parent / "__init__.py").touch()

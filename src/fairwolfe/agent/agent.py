@@ -31,7 +31,7 @@ from fairwolfe.agent.names import (
     keyed,
     named_rows,
 )
-from fairwolfe.core.arrays import IntVector, Vector
+from fairwolfe.core.arrays import IntVector, Matrix, Vector
 from fairwolfe.core.batch import Batch
 from fairwolfe.core.catalogue import Catalogue, item_features, sizes, whole_ids
 from fairwolfe.core.decision import Decision
@@ -45,12 +45,14 @@ from fairwolfe.core.protocols import (
     Averages,
     Compiled,
     Constrains,
+    Counts,
     Expects,
     HasItems,
     KeepsPrices,
     Mends,
     Pursues,
     Reads,
+    Recounts,
     Recovers,
     Reports,
     Retargets,
@@ -124,6 +126,8 @@ class Agent:
         then need the user alone. A mapping key -> features, or pairs, gives the items keys, texts
         by which they may be named wherever ids may
     arms: the names of the arms, in the order of every context
+    token: what the ids of its decisions begin with, instead of a random text: for who keeps a log
+        of all that an agent does, and does it again after a restart, under the same ids
 
     >>> from fairwolfe import FrankWolfe
     >>> from fairwolfe.bandits import LinUCB
@@ -161,6 +165,7 @@ class Agent:
     _pending: Pending | None
     _policy: Any
     _reads: bool
+    _recounts: bool
     _refused: int
     _state: Any
     _usual_norm: float
@@ -180,6 +185,7 @@ class Agent:
         node: int = 0,
         expires: int | None = None,
         arms: Sequence[str] | None = None,
+        token: str | None = None,
     ) -> None:
         if not isinstance(problem, Problem):
             raise InvalidInput(f"the problem is {problem!r}; make it with Problem.arms(...)")
@@ -195,6 +201,7 @@ class Agent:
                 called = Keys(keys)
             state = holder.keep_items(state, items)
         self._start(made, problem, state)
+        self._ledger = Ledger(token)
         self._called = called
 
     def _start(self, policy: Any, problem: Problem, state: Any) -> None:
@@ -224,6 +231,8 @@ class Agent:
         # `decide` is `act` under an id, unless a subclass has an `act` of its own.
         self._names = isinstance(policy, FrankWolfe) and type(policy).act is FrankWolfe.act
         self._awaits = isinstance(policy, Expects)
+        others = self._awaits and not isinstance(policy, FrankWolfe)
+        self._recounts = self._names or (others and isinstance(policy, Recounts))
         self._batches = self._names and isinstance(policy, ActsInBatches)
         self._usual_norm = kind.problem.feature_norm * _ROUNDING
         self._warm = False
@@ -380,6 +389,67 @@ class Agent:
             this call; False: all are made from the state before the call
         candidates, blocked, pinned: as in `act`, for all contexts, or a list with those of each
         """
+        given, options = self._asked(contexts, advance, candidates, blocked, pinned)
+        if len(given) == 0:
+            return []
+        with self._lock:
+            stack, called = self._stacked(given, options, note=True)
+            self._recover()
+            counted = self._batches and self._policy.anticipate and advance is not False
+            if not self._batches or (counted and self._expires_within(stack.rows)):
+                return self._each(stack, called)
+            made = self._made(stack, called, advance)
+            self._issue(made)
+            return made
+
+    def propose(
+        self,
+        contexts: Any,
+        *,
+        candidates: Any = None,
+        blocked: Any = None,
+        pinned: Any = None,
+    ) -> Sequence[Decision]:
+        """What `act_many` would decide; nothing changes until `issue` is given it.
+
+        For who must keep decisions safe before anybody sees them. A proposal that is not issued
+        leaves no trace, and its numbers are used again.
+        """
+        given, options = self._asked(contexts, None, candidates, blocked, pinned)
+        if len(given) == 0:
+            return []
+        with self._lock:
+            stack, called = self._stacked(given, options, note=False)
+            self._recover()
+            return self._made(stack, called, None)
+
+    def issue(self, decisions: Sequence[Decision]) -> None:
+        """Decisions of `propose` are made from now on: they are open, and wait for their feedback.
+
+        They may come from bytes (`Batch.from_bytes`): an agent that is given again what it did
+        since a `dump` comes to the same state, bit for bit.
+        """
+        with self._lock:
+            self._recover()
+            ledger, called = self._ledger, self._called
+            made = decisions if isinstance(decisions, Batch) else list(decisions)
+            if len(made) == 0:
+                return
+            batch = made if isinstance(made, Batch) else None
+            places = [d.place() for d in made] if batch is None else [(batch.token, batch.first)]
+            if places != [(ledger.token, ledger.issued + i) for i in range(len(places))]:
+                raise InvalidInput(
+                    f"decisions {made[0].id!r} to {made[-1].id!r} are to be issued, and the next "
+                    f"is {ledger.next_id()!r}; issue what propose returned, once and in its order"
+                )
+            if batch is not None and batch.names is None and called is not None:
+                batch.names = [called.all] * len(batch)
+            self._issue(made)
+
+    def _asked(
+        self, contexts: Any, advance: Any, candidates: Any, blocked: Any, pinned: Any
+    ) -> tuple[Any, list[dict[str, Any]]]:
+        """What `act_many` was given: contexts, and what each was given besides."""
         if not self._warm:
             self.warm()
         if isinstance(contexts, Mapping):
@@ -387,44 +457,59 @@ class Agent:
         if not (advance is None or isinstance(advance, bool)):
             raise InvalidInput(f"advance is {advance!r}; give None, True or False")
         given = _many("contexts", contexts)
-        options = _options(len(given), candidates=candidates, blocked=blocked, pinned=pinned)
-        if len(given) == 0:
-            return []
-        with self._lock:
-            given, options, called = self._plain_many(given, options)
-            stack = self._stack(given, options)
-            self._recover()
-            ledger, policy = self._ledger, self._policy
-            first = self._draws.number = ledger.issued
-            counted = self._batches and policy.anticipate and advance is not False
-            if not self._batches or (counted and self._expires_within(stack.rows)):
-                return self._each(stack, called)
-            batch = policy.act_batch(self._state, stack, self._draws, advance)
-            if ledger.issued != first:  # a function of the user has asked the agent meanwhile
-                first = self._draws.number = ledger.issued
-                batch = policy.act_batch(self._state, stack, self._draws, advance)
-            if isinstance(batch, Batch):
-                issued = batch.issued(ledger.token, first, ledger.answered)
-                issued.actions = self._kind.numbered(stack.given, batch.actions)
-                issued.names = None if called is None else [one and one.all for one in called]
-                made: Sequence[Decision] = issued
-            else:
-                made = [
-                    one.issued(f"{ledger.token}-{first + i}", ledger.answered)
-                    for i, one in enumerate(batch)
-                ]
-                if options or called is not None:
-                    made = [
-                        self._labelled(one, self._kind.single(stack, i), called and called[i])
-                        for i, one in enumerate(made)
-                    ]
-            self._issue(made, first)
-            return made
+        return given, _options(len(given), candidates=candidates, blocked=blocked, pinned=pinned)
 
-    def _issue(self, made: Sequence[Decision], first: int) -> None:
+    def _stacked(
+        self, contexts: Any, options: list[dict[str, Any]], note: bool
+    ) -> tuple[Stack, list[ArmNames | Keys | None] | None]:
+        """Contexts in a row, read and judged, and their names; under the lock."""
+        given, options, called = self._plain_many(contexts, options)
+        return self._stack(given, options, note), called
+
+    def _made(
+        self, stack: Stack, called: Sequence[Any] | None, advance: bool | None
+    ) -> Sequence[Decision]:
+        """The next decisions, under their ids; only reads, under the lock."""
+        ledger, policy = self._ledger, self._policy
+        first = self._draws.number = ledger.issued
+        if not self._batches:
+            return self._singly(stack, called)
+        batch = policy.act_batch(self._state, stack, self._draws, advance)
+        if ledger.issued != first:  # a function of the user has asked the agent meanwhile
+            first = self._draws.number = ledger.issued
+            batch = policy.act_batch(self._state, stack, self._draws, advance)
+        if isinstance(batch, Batch):
+            issued = batch.issued(ledger.token, first, ledger.answered)
+            issued.actions = self._kind.numbered(stack.given, batch.actions)
+            issued.names = None if called is None else [one and one.all for one in called]
+            return issued
+        decided = []
+        for i, one in enumerate(batch):
+            numbered = one.issued(f"{ledger.token}-{first + i}", ledger.answered)
+            given = self._kind.single(stack, i)
+            decided.append(self._labelled(numbered, given, called and called[i]))
+        return decided
+
+    def _singly(self, stack: Stack, called: Sequence[Any] | None) -> list[Decision]:
+        """Decisions of a policy without batches, all from the current state."""
+        ledger, decided = self._ledger, []
+        for i in range(stack.rows):
+            self._draws.number = ledger.issued + i
+            given = self._kind.single(stack, i) if self._reads else stack.given[i]
+            decision, _ = self._named(given)
+            numbered = decision.issued(f"{ledger.token}-{ledger.issued + i}", ledger.answered)
+            decided.append(self._labelled(numbered, given, called and called[i]))
+        return decided
+
+    def _issue(self, made: Sequence[Decision]) -> None:
         """Decisions made together are open from now on; whole or not at all."""
+        first = self._ledger.issued
         self._issuing = made
-        self._state = self._policy.expect_batch(self._state, made)
+        if self._batches:
+            self._state = self._policy.expect_batch(self._state, made)
+        elif self._awaits:
+            for decision in made:
+                self._state = self._policy.expect(self._state, decision)
         if self._expires is not None:
             for i in range(len(made)):
                 self._young[first + i] = made if isinstance(made, Batch) else made[i]
@@ -486,14 +571,16 @@ class Agent:
         oldest = next(filter(self._ledger.waits, self._young), issued)
         return issued + rows - 1 > oldest + self._expires
 
-    def _stack(self, contexts: Any, options: list[dict[str, Any]]) -> Stack:
-        """Contexts in a row, read and judged; under the lock, since items may change."""
+    def _stack(self, contexts: Any, options: list[dict[str, Any]], note: bool) -> Stack:
+        """Contexts in a row, read and judged; under the lock, since items may change. note:
+        whether large features are counted and warned of.
+        """
         if not self._reads:
             for one in options:
                 self._refuse_options(one)
         stack = self._kind.read_many(contexts, options)
         if not stack.norm <= self._usual_norm:
-            self._judge_norm(stack)
+            self._judge_norm(stack, note)
         return stack if self._reads else stack._replace(given=list(contexts))
 
     def _given(self, context: Any, options: dict[str, Any]) -> Any:
@@ -502,7 +589,7 @@ class Agent:
             self._refuse_options(options)
         given = self._kind.read(context, **options)
         if not given.norm <= self._usual_norm:
-            self._judge_norm(given)
+            self._judge_norm(given, note=True)
         return given if self._reads else context
 
     def _refuse_options(self, options: Mapping[str, Any]) -> None:
@@ -513,8 +600,8 @@ class Agent:
                 "use a policy that has `kind`, such as FrankWolfe"
             )
 
-    def _judge_norm(self, given: Any) -> None:
-        """Refuse features that would cost the regression its digits; warn of others, once."""
+    def _judge_norm(self, given: Any, note: bool) -> None:
+        """Refuse features that would cost the regression its digits; note others, and warn once."""
         stated = self._kind.problem.feature_norm
         if not given.norm <= self._limit:
             raise InvalidInput(
@@ -522,6 +609,8 @@ class Agent:
                 f"than {self._limit:g} nothing can be learnt: scale the features, or give Problem "
                 "a larger feature_norm"
             )
+        if not note:
+            return
         self._warn_once(
             "features",
             f"features of norm {given.norm:.4g} were given; the problem says at most "
@@ -554,13 +643,7 @@ class Agent:
 
         Rewards outside their declared range are learnt as they are, counted and warned of once.
         """
-        options: dict[str, Any] = {}
-        if exposed is not None:
-            options["exposed"] = exposed
-        if clicked is not None:
-            options["clicked"] = clicked
-        if missing is not None:
-            options["missing"] = finite_number("missing", missing)
+        options = _told(exposed, clicked, missing)
         with self._lock:
             try:
                 if self._unfinished():
@@ -574,6 +657,20 @@ class Agent:
                 self._refused += 1
                 raise
         self._in_peace(lambda: self._apply_all([decision], [answer]))
+
+    def hear(
+        self,
+        decision: Decision,
+        reward: Any = None,
+        *,
+        exposed: Iterable[int | str] | None = None,
+        clicked: Iterable[int | str] | None = None,
+        missing: float | None = None,
+    ) -> Answer:
+        """What `update` would learn from, checked; nothing changes."""
+        with self._lock:
+            options = _told(exposed, clicked, missing) | self._heard_names(decision.action)
+            return self._kind.hear(decision.action, reward, **options)
 
     def update_many(
         self, decisions: Iterable[Decision], rewards: Any, *, missing: float | None = None
@@ -711,7 +808,7 @@ class Agent:
         self._pending = pending = (entry, t, ledger.answered + 1, outside)
         try:
             given = answer if self._reads else answer.observation
-            if entry[1] is not None and self._names:
+            if entry[1] is not None and self._recounts:
                 # It was made after the file was written: this state has never expected it.
                 decision = self._policy.unawaited(decision)
             self._state = self._policy.update(state, decision, given)
@@ -736,7 +833,7 @@ class Agent:
         """
         before, pending, issuing = self._before, self._pending, self._issuing
         if issuing is not None:
-            if self._names and issuing[0].number == self._ledger.issued:
+            if self._recounts and issuing[0].number == self._ledger.issued:
                 for decision in issuing:
                     self._policy.take_back(self._state, decision)
                     self._young.pop(decision.number, None)
@@ -793,7 +890,7 @@ class Agent:
 
     def _waiting(self) -> int:
         """How many decisions the policy counts as open."""
-        return self._state.open if self._names else 0
+        return self._state.open if self._recounts else 0
 
     def _finish_leaving(self, entry: Entry, decision: Decision, before: int, expired: int) -> None:
         """Once more does no harm."""
@@ -846,6 +943,19 @@ class Agent:
         with self._lock:
             catalogue, called = self._catalogue(), self._called
             return called.numbers(catalogue).copy() if isinstance(called, Keys) else {}
+
+    @property
+    def features(self) -> Matrix:
+        """The features of all items that there ever were, by id, (items, features of an item)."""
+        with self._lock:
+            return self._catalogue().features.T.copy()
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """What arms or items are called, by number, those of retired items too; None where they
+        have no names of their own.
+        """
+        return None if self._called is None else self._called.all
 
     @property
     def arms(self) -> tuple[str, ...] | None:
@@ -1008,7 +1118,8 @@ class Agent:
             return ()
         with self._lock:
             self._recover()
-            found: tuple[Any, ...] = self._policy.constraints(self._state)
+            trusted = self._out_of_range == 0
+            found: tuple[Any, ...] = self._policy.constraints(self._state, trusted=trusted)
             return found
 
     def stats(self) -> dict[str, Any]:
@@ -1019,7 +1130,8 @@ class Agent:
         refused: calls of update that were;
         out_of_range: rewards outside their ranges; features_over_norm: contexts with features
         beyond `feature_norm`; value: f of the average (None where there is no f); drift: how far
-        the regression's kept inverse was off when it was last computed afresh (0 where none is).
+        the regression's kept inverse was off when it was last computed afresh (0 where none is);
+        and what the policy counts itself, as Guarded does (baseline_played).
         """
         with self._lock:
             self._recover()
@@ -1033,6 +1145,7 @@ class Agent:
                 "features_over_norm": self._over_norm,
                 "value": None if self._bound is None else self.value,
                 "drift": self._policy.drift(self._state) if self._mends else None,
+                **(self._policy.counts(self._state) if isinstance(self._policy, Counts) else {}),
             }
 
     def __repr__(self) -> str:
@@ -1151,9 +1264,22 @@ class Agent:
         return cls._of(path, agent_file.read(path), policy, seed)
 
     @classmethod
-    def restore(cls, data: bytes, policy: Any = None, seed: int | None = None) -> Agent:
-        """The agent that `dump` wrote; as `load`."""
-        return cls._of("the data", agent_file.read_from(io.BytesIO(data), "the data"), policy, seed)
+    def restore(
+        cls,
+        data: bytes,
+        policy: Any = None,
+        seed: int | None = None,
+        *,
+        token: str | None = None,
+    ) -> Agent:
+        """The agent that `dump` wrote; as `load`.
+
+        With the `token` that it had its ids continue too, as if there had been no pause: what it
+        did since the dump has to be done again (`issue`, `update_many`), and nobody else may
+        continue from the same bytes.
+        """
+        content = agent_file.read_from(io.BytesIO(data), "the data")
+        return cls._of("the data", content, policy, seed, token)
 
     @classmethod
     def _of(
@@ -1162,6 +1288,7 @@ class Agent:
         content: tuple[dict[str, Any], dict[str, Any]],
         policy: Any,
         seed: int | None,
+        token: str | None = None,
     ) -> Agent:
         text, arrays = content
         if seed is not None:
@@ -1175,7 +1302,7 @@ class Agent:
             agent = cls.__new__(cls)
             state = _refilled(rebuilt, problem, arrays, earned, text.get("lacks", ()))
             agent._start(rebuilt, problem, state)
-            agent._ledger = Ledger.loaded(text["ledger"], kept)
+            agent._ledger = Ledger.loaded(text["ledger"], kept, token)
             if agent._earned is not None:
                 agent_file.fill("earned", agent._earned, earned)
             elif earned is not None:
@@ -1256,6 +1383,18 @@ def _numbering(i: int) -> Iterator[None]:
         yield
     except InvalidInput as error:
         raise InvalidInput(f"answer {i}: {error}") from error
+
+
+def _told(exposed: Any, clicked: Any, missing: Any) -> dict[str, Any]:
+    """What feedback says besides the reward."""
+    told: dict[str, Any] = {}
+    if exposed is not None:
+        told["exposed"] = exposed
+    if clicked is not None:
+        told["clicked"] = clicked
+    if missing is not None:
+        told["missing"] = finite_number("missing", missing)
+    return told
 
 
 def _node(given: Any) -> int:

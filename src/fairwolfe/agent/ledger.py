@@ -18,6 +18,7 @@ __all__ = ["Ledger"]
 _FULL = 0xFF
 _MOST = 2**53  # no agent makes more decisions
 _MOST_OPEN = 2**33  # decisions, which take a gigabyte of bits
+_LONGEST = 64  # characters of a token
 
 
 class Numbers(NamedTuple):
@@ -43,7 +44,8 @@ class Ledger:
     all answered are dropped, so that memory does not grow while feedback comes.
 
     The token in an id tells agents apart. A loaded ledger continues under a token of its own, so
-    that its decisions are not mistaken for those of another process that read the same file.
+    that its decisions are not mistaken for those of another process that read the same file; under
+    the same token only where it is asked for.
 
     >>> ledger = Ledger()
     >>> decision = Decision(ledger.issue(), 0, 2, None, ())
@@ -54,8 +56,8 @@ class Ledger:
 
     __slots__ = ("answered", "beyond", "earlier", "expired", "issued", "kept", "start", "token")
 
-    def __init__(self) -> None:
-        self.token = secrets.token_hex(8)
+    def __init__(self, token: str | None = None) -> None:
+        self.token = secrets.token_hex(8) if token is None else _text("token", token)
         self.start = 0  # the first number under this token
         self.earlier: dict[str, Numbers] = {}  # by token
         self.issued = 0
@@ -255,8 +257,12 @@ class Ledger:
         return numbers, {"answered": bits, "recovered": np.array(beyond, dtype=np.int64)}
 
     @classmethod
-    def loaded(cls, numbers: Any, arrays: Mapping[str, NDArray[Any]]) -> Ledger:
-        """The ledger that `saved` wrote, which continues under a token of its own."""
+    def loaded(
+        cls, numbers: Any, arrays: Mapping[str, NDArray[Any]], token: str | None = None
+    ) -> Ledger:
+        """The ledger that `saved` wrote, which continues under a token of its own, or under that
+        which it had.
+        """
         if not isinstance(numbers, dict):
             raise IncompatibleState(f"the ledger is {numbers!r:.60}; it must be a table")
         ledger = cls()
@@ -265,13 +271,19 @@ class Ledger:
         ledger.expired = _whole("expired", numbers["expired"], ledger.issued)
         ledger.start = _whole("start", numbers["start"], ledger.issued)
         ledger.token = _token("token", numbers["token"])
-        for token, given in _table("earlier", numbers["earlier"]):
+        for old, given in _table("earlier", numbers["earlier"]):
             if not isinstance(given, list) or len(given) != 3 or not isinstance(given[2], bool):
-                raise IncompatibleState(f"ledger.earlier of {token!r} is {given!r:.60}")
-            end = _whole(f"earlier of {token!r}", given[1], ledger.issued)
-            first = _whole(f"earlier of {token!r}", given[0], end)
-            ledger.earlier[token] = Numbers(first, end, given[2])
-        ledger._renew(beyond=True)
+                raise IncompatibleState(f"ledger.earlier of {old!r} is {given!r:.60}")
+            end = _whole(f"earlier of {old!r}", given[1], ledger.issued)
+            first = _whole(f"earlier of {old!r}", given[0], end)
+            ledger.earlier[old] = Numbers(first, end, given[2])
+        if token is None:
+            ledger._renew(beyond=True)
+        elif token != ledger.token:
+            raise IncompatibleState(
+                f"the token is {token!r:.80}, and the agent that was saved had {ledger.token!r}; "
+                "give that, or none"
+            )
         ledger._take_beyond(_table("beyond", numbers["beyond"]), arrays["recovered"])
         dropped = _whole("dropped", numbers["dropped"], ledger.issued // 8)
         ledger._take_bits(dropped, arrays["answered"])
@@ -318,8 +330,14 @@ def _whole(name: str, value: Any, most: int = _MOST) -> int:
     return value
 
 
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST:
+        raise InvalidInput(f"{name} is {value!r:.80}; give a text of at most {_LONGEST} characters")
+    return value
+
+
 def _token(name: str, value: Any) -> str:
-    if not isinstance(value, str) or not 0 < len(value) <= 64:
+    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST:
         raise IncompatibleState(f"ledger.{name} is {value!r:.60}; it must be a short text")
     return value
 

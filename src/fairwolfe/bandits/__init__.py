@@ -2,6 +2,7 @@
 
 from fairwolfe.bandits.epsilon_greedy import EpsilonGreedy
 from fairwolfe.bandits.extended import Extended
+from fairwolfe.bandits.fixed import Fixed
 from fairwolfe.bandits.linucb import LinUCB
 from fairwolfe.bandits.squarecb import SquareCB
 from fairwolfe.bandits.thompson import Thompson
@@ -11,6 +12,7 @@ from fairwolfe.bandits.vowpal_wabbit import VowpalWabbit
 __all__ = [
     "EpsilonGreedy",
     "Extended",
+    "Fixed",
     "LinUCB",
     "SquareCB",
     "Thompson",

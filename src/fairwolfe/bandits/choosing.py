@@ -44,11 +44,9 @@ from fairwolfe.kernels.frames import (
     FORGET,
     NUMBERS,
     RUNNING,
-    SETTLING,
     SLOPE,
     WAITING,
     address,
-    copied,
     cube,
     layer,
     part,
@@ -56,9 +54,9 @@ from fairwolfe.kernels.frames import (
     vector,
 )
 from fairwolfe.kernels.limits import largest_square_norm, row_limit
-from fairwolfe.kernels.linalg import STATUS, refresh
+from fairwolfe.kernels.linalg import STATUS
 from fairwolfe.kernels.philox import uniforms, uniforms_by_number
-from fairwolfe.kernels.settling import REFUSED, UNSOUND, WILD, call_settle
+from fairwolfe.kernels.settling import REFUSED, UNSOUND, WILD, settle
 from fairwolfe.kernels.waiting import (
     OPEN,
     age_weight,
@@ -112,10 +110,10 @@ VALUE, SCORE, ARM, PROBABILITY = 3, 4, 5, 6  # places in what is said of a choic
 REPORT = 7  # where its estimates begin, if there are any; then come its features and direction
 _STEEP = 1e6  # a slope that no smoothed objective has where features and rewards are scaled
 
-RULE, THETA, INVERSE, GRAM, MOMENT, LEARN_PARAMS, ORACLE_COUNTERS, PARAMS, DOUBT = range(
-    BASE, BASE + 9
+RULE, THETA, INVERSE, GRAM, MOMENT, LEARN_PARAMS, ORACLE_COUNTERS, PARAMS, DOUBT, LESSON = range(
+    BASE, BASE + 10
 )
-"""Places of the arrays of a bandit in a frame; RULE has the numbers below."""
+"""Places of the arrays of a bandit in a frame; RULE has the numbers below; LESSON is scratch."""
 
 CHOICE, LOOKING, LEARNING, LIMIT, EXTENDED, ESTIMATES, KEEPS, ONCE = range(8)
 """Places in RULE: addresses of the rule, of the look and of the oracle; the limit of |x|^2; whether
@@ -123,15 +121,6 @@ the model is extended, whether rewards are estimated, whether directions are kep
 `learn_once`."""
 
 _V, _M, _C = "float64[::1]", "float64[:, ::1]", "float64[:, :, ::1]"
-
-
-@kernel
-def parameters_of(theta: Cube, n: int) -> Cube:
-    """theta (blocks, n, d), also of an extended model, which has one row of n d numbers."""
-    wide = theta.shape[1] != n
-    blocks = 1 if wide else theta.shape[0]
-    out: Cube = cube_at(data_of(theta), blocks, n, theta.size // (blocks * n))
-    return out
 
 
 @kernel(signature=f"int64({COURSE}, boolean, {_C}, boolean, {_M}, {_M})")
@@ -154,30 +143,69 @@ def choose_rows(
     draws (rows, numbers). said (rows, ...): the outlook, the value and the score of the arm, the
     arm, its probability and estimates, its features, the direction. The others: see `COURSE`.
     """
+    waiting, n = vector(words, WAITING), vector(words, RUNNING).size
+    blocks = cube(words, THETA).shape[0]
+    scores = np.empty(blocks if per_arm else features.shape[1])
+    room, waits = np.empty((N_ROOM + 1, n)), np.empty(waiting.size if advance else 0)
+    for i in range(waits.size):
+        waits[i] = waiting[i]
+    return _choose_rows(
+        words,
+        work,
+        steps,
+        normals,
+        advance,
+        look,
+        features,
+        per_arm,
+        draws,
+        said,
+        scores,
+        room,
+        waits if advance else waiting,
+    )
+
+
+@kernel
+def _choose_rows(
+    words: IntVector,
+    work: Vector,
+    steps: Matrix,
+    normals: Cube,
+    advance: bool,
+    look: bool,
+    features: Cube,
+    per_arm: bool,
+    draws: Matrix,
+    said: Matrix,
+    out: Vector,
+    room: Matrix,
+    waits: Vector,
+) -> int:
+    """`choose_rows` with its scratch: out (arms,), room (N_ROOM + 1, n), waits: the open decisions,
+    with those made here where each counts for the next.
+    """
     theta, inverse, counters = (
         cube(words, THETA),
         cube(words, INVERSE),
         vector(words, ORACLE_COUNTERS),
     )
-    rule, params, waiting = vector(words, RULE), vector(words, PARAMS), vector(words, WAITING)
+    rule, params = vector(words, RULE), vector(words, PARAMS)
     slope, doubt = vector(words, SLOPE), vector(words, DOUBT)
     choice, looking = address(rule, CHOICE), address(rule, LOOKING)
     keep = 1.0 - vector(words, NUMBERS)[FORGET]
     n, d = vector(words, RUNNING).size, features.shape[2]
     n_report = 1 + n if rule[ESTIMATES] > 0.0 else 1
     x = PROBABILITY + n_report  # where the features begin
-    parameters = parameters_of(theta, n)
-    waits = waiting
-    if advance:
-        waits = copied(waiting)
-    frozen = waiting.size == size_without_features(n)
+    blocks = theta.shape[0] if theta.shape[1] == n else 1  # an extended model has one row of n d
+    parameters = cube_at(data_of(theta), blocks, n, d)
+    frozen = waits.size == size_without_features(n)
     summed = cube_at(0, 0, 0, 0) if frozen else parameters
-    g, room = np.empty(n), np.empty((N_ROOM, n))
+    g = row(room, N_ROOM, n)
     aiming, given = address(vector(words, NUMBERS), AIMING), vector(words, RUNNING)
     if aiming == 0:
         for i in range(n):
             g[i] = given[i]
-    out = np.empty(theta.shape[0] if per_arm else features.shape[1])
     for s in range(steps.shape[0]):
         anew = aiming != 0 and (s == 0 or advance or normals.shape[1] > 0)
         if anew and not call_aim(aiming, s, words, work, steps, normals, waits, summed, room, g):
@@ -269,7 +297,8 @@ def learn_once(
     n, d = reward.size, x.size
     lesson, target = x, reward
     if rule[EXTENDED] > 0.0:
-        lesson, target = np.empty(n * d), np.empty(1)
+        room = vector(words, LESSON)
+        lesson, target = part(room, 0, n * d), part(room, n * d, 1)
         extended_lesson(followed, x, reward, lesson, target)
     square = 0.0
     for j in range(lesson.size):
@@ -302,8 +331,7 @@ def learn_once(
             sum_in(waiting, n, block, x, -1.0, age_weight(waiting, keep, place))
         features_in(waiting, n, block, x, reward, keep)
     averaged = rho if rho.size > 0 else reward
-    due: int = call_settle(
-        address(vector(words, NUMBERS), SETTLING),
+    return settle(
         words,
         reward,
         averaged,
@@ -316,7 +344,6 @@ def learn_once(
         place,
         expected,
     )
-    return due
 
 
 @kernel(
@@ -374,18 +401,6 @@ def learn_rows(
 _NO_DRAWS = np.empty((1, 0))
 _NO_ROWS = np.empty((0, 0))
 _FLOAT = np.dtype(np.float64)
-
-
-@kernel(signature=f"void(int64[::1], {_M}, int64, int64, boolean)")
-def expect_arms(words: IntVector, said: Matrix, x: int, stop: int, per_arm: bool) -> None:
-    """Count decisions among the open ones. said: as of `choose_rows`; x, stop: where the features
-    begin and end in it.
-    """
-    waiting, n = vector(words, WAITING), vector(words, RUNNING).size
-    for s in range(said.shape[0]):
-        open_one(waiting, n, 1.0 - vector(words, NUMBERS)[FORGET])
-        block = int(said[s, ARM]) if per_arm else 0
-        sum_in(waiting, n, block, part(row(said, s, stop), x, stop - x), 1.0, 1.0)
 
 
 class Evidence(NamedTuple):
@@ -541,13 +556,11 @@ class LinearBandit(ABC):
     def kernels(self, problem: Problem) -> Iterator[Kernel[..., Any]]:
         """What `act` and `update` call."""
         yield from (choose_rows, self.choose, self.look_rule(False), largest_square_norm)
-        yield from (uniforms_by_number, expect_arms, expect_rows, withdraw)
+        yield from (uniforms_by_number, expect_rows, withdraw)
         if problem.parameter_norm is not None:  # else nothing is guaranteed
             yield self.look_rule(True)
         if isinstance(self.regression.learn, Kernel):
             yield from (self.regression.learn, learn_once, learn_rows)
-        if isinstance(self.regression, Ridge):
-            yield refresh
         if self.extended:
             yield extended_lesson
 
@@ -622,7 +635,8 @@ class LinearBandit(ABC):
         rule = [self.choose.address, look, learn, limit, self.extended, estimate, keep, once]
         gram, inverse, theta, moment, params, counters = oracle
         design = (theta, inverse, gram, moment, params, counters)
-        return [np.array(rule, dtype=np.float64), *design, state.params, doubt]
+        lesson = np.empty(theta.shape[2] + 1 if self.extended else 0)
+        return [np.array(rule, dtype=np.float64), *design, state.params, doubt, lesson]
 
     def act_rows(
         self,
@@ -725,22 +739,11 @@ class LinearBandit(ABC):
         starts, rhos, followed, number, places and expected, see `learn_rows`. Evidence and told, a
         tally and outlooks, are by column and may come from bytes.
         """
-        problem, n = state.problem, len(actions)
-        blocks, d = problem.n_arms or 1, problem.dimension
         tallied, outlooks = told
-        try:
-            given, rows = evidence[0], np.ascontiguousarray(evidence[1].values)
-            block = np.zeros(n, dtype=np.int64) if type(given) is int else given.values
-            fits: Any = rows.dtype == _FLOAT and rows.shape == (n, d)
-            fits = fits and block.dtype == np.int64 and block.shape == (n,)
-            fits = fits and (type(given) is not int or (given == 0 and problem.n_arms is None))
-            fits = fits and (block >= 0).all() and (block < blocks).all()
-            fits = bool(fits and (outlooks is None or outlooks.shape == (n, _SEEN)))
-        except (TypeError, ValueError, AttributeError, IndexError):
-            fits = False
-        if not fits or not largest_square_norm(rows) <= self._limit(problem):
-            raise self._wild(state, Choice(0, None, evidence))
+        block, rows = self._columns(state, len(actions), evidence)
         if outlooks is not None:
+            if outlooks.shape != (len(actions), _SEEN):
+                raise self._wild(state, Choice(0, None, evidence))
             tallied = np.ascontiguousarray(outlooks)
 
         def fold(start: int, rhos: Matrix, followed: Matrix, *rest: Any) -> int:
@@ -754,6 +757,23 @@ class LinearBandit(ABC):
             return done
 
         return fold
+
+    def _columns(self, state: BanditState, n: int, evidence: Any) -> tuple[IntVector, Matrix]:
+        """The blocks (n,) and features (n, d) of decisions, by column; they may come from bytes."""
+        problem = state.problem
+        blocks, d = problem.n_arms or 1, problem.dimension
+        try:
+            given, rows = evidence[0], np.ascontiguousarray(evidence[1].values)
+            block = np.zeros(n, dtype=np.int64) if type(given) is int else given.values
+            fits: Any = rows.dtype == _FLOAT and rows.shape == (n, d)
+            fits = fits and block.dtype == np.int64 and block.shape == (n,)
+            fits = fits and (type(given) is not int or (given == 0 and problem.n_arms is None))
+            fits = bool(fits and (block >= 0).all() and (block < blocks).all())
+        except (TypeError, ValueError, AttributeError, IndexError):
+            fits = False
+        if not fits or not largest_square_norm(rows) <= self._limit(problem):
+            raise self._wild(state, Choice(0, None, evidence))
+        return block, rows
 
     def _arm(self, state: BanditState, choice: Choice) -> tuple[int, Vector]:
         """The block and x: evidence may come from bytes that anybody wrote, and kernels trust what
@@ -802,12 +822,21 @@ class LinearBandit(ABC):
 
     def expect_rows(self, state: BanditState, made: ArmRows, words: IntVector) -> None:
         """Count decisions among the open ones."""
-        expect_arms.call(words, made.said, made.x, made.stop, made.per_arm)
+        column = ARM if made.per_arm else -1
+        expect_rows.call(words, made.said, column, 0, made.x, made.stop)
+
+    def expect_columns(
+        self, state: BanditState, actions: IntVector, evidence: Any, looks: Any, words: IntVector
+    ) -> None:
+        """Count decisions among the open ones, by columns that may come from bytes."""
+        block, rows = self._columns(state, len(actions), evidence)
+        beside: Matrix = np.column_stack([block.astype(np.float64), rows])
+        expect_rows.call(words, beside, 0, 0, 1, beside.shape[1])
 
     def expect(self, state: BanditState, choice: Choice, expected: Any, words: IntVector) -> None:
         """Count a decision among the open ones."""
         block, x = self._tame(state, choice)
-        expect_rows.call(words, np.array([block]), x[None])
+        expect_rows.call(words, x[None], -1, block, 0, x.size)
 
     def withdraw(
         self,
@@ -829,7 +858,8 @@ class LinearBandit(ABC):
 
     def repair(self, state: BanditState) -> float:
         """Compute the inverse and the estimates from the design afresh; how far off they were."""
-        return repair(state.oracle, self.ridge_used)
+        learner, nothing = self.regression.learn, np.empty(0)
+        return repair(state.oracle, lambda: learner(-1, nothing, nothing, *state.oracle))
 
     def drift(self, state: BanditState) -> float:
         """How far off the inverse was when it was last computed afresh; 0 where none is kept."""

@@ -13,7 +13,7 @@ from fairwolfe.bandits.choosing import CHOOSE, LinearBandit
 from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
-from fairwolfe.kernels.compile import Kernel, kernel
+from fairwolfe.kernels.compile import Kernel, kernel, part
 from fairwolfe.kernels.linalg import UPDATES, predict, predictions, scores
 from fairwolfe.kernels.selection import argmax, draw
 from fairwolfe.oracles import OnlineGradient, Regression, Ridge
@@ -72,13 +72,13 @@ def sample(
     report (1 or 1 + rewards,). params: as in `squarecb`.
     """
     n = theta.shape[1]
-    low, high = params[_HEAD : _HEAD + n], params[_HEAD + n : _HEAD + 2 * n]
+    low, high = part(params, _HEAD, n), part(params, _HEAD + n, n)
     probabilities = np.empty(out.size)
     gap_probabilities(out, gamma, probabilities)
     arm = draw(probabilities, draws[0])
     report[0] = probabilities[arm]
     if report.size > 1:
-        predict(theta, features, per_arm, arm, low, high, report[1:])
+        predict(theta, features, per_arm, arm, low, high, part(report, 1, n))
     return arm
 
 
@@ -126,7 +126,7 @@ def squarecb_theorem(
     counters (2 or 5,), draws (1,), out (arms,), report (1 or 1 + rewards,). inverse: not used.
     """
     n = direction.size
-    low, high = params[_HEAD : _HEAD + n], params[_HEAD + n : _HEAD + 2 * n]
+    low, high = part(params, _HEAD, n), part(params, _HEAD + n, n)
     rewards = np.empty((out.size, n))
     predictions(theta, features, per_arm, low, high, rewards)
     for a in range(out.size):

@@ -19,6 +19,7 @@ from fairwolfe.cli.listing import list_command
 from fairwolfe.cli.report import report
 from fairwolfe.cli.reproduce import reproduce
 from fairwolfe.cli.run import run
+from fairwolfe.cli.serve import keys, serve
 from fairwolfe.cli.tradeoff import tradeoff
 from fairwolfe.cli.warm import warm
 from fairwolfe.errors import FairwolfeError, did_you_mean
@@ -64,5 +65,18 @@ def commands() -> None:
     """Contextual bandits with concave rewards, and fair ranking."""
 
 
-for _command in (bench, check, data, demo, list_command, report, reproduce, run, tradeoff, warm):
+for _command in (
+    bench,
+    check,
+    data,
+    demo,
+    keys,
+    list_command,
+    report,
+    reproduce,
+    run,
+    serve,
+    tradeoff,
+    warm,
+):
     commands.add_command(_command)

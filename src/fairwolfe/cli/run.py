@@ -122,18 +122,21 @@ def _document(swept: Sweep) -> dict[str, Any]:
 def _print_sweep(swept: Sweep, resuming: str) -> None:
     rows = swept.table()
     chosen = list(dict.fromkeys(key for cell in swept.experiment.cells for key in cell.chosen))
+    limited = any("violation" in row for row in rows)
+    beyond = ("violation",) if limited else ()
     print_table(
-        ("policy", *chosen, "seeds", "f", "95 % interval", "us/round"),
+        ("policy", *chosen, "seeds", "f", "95 % interval", "us/round", *beyond),
         (
             (
                 row["label"],
                 *(_cell(row.get(key)) for key in chosen),
                 f"{row['seeds']}/{len(swept.seeds)}",
                 *_numbers(row),
+                *([f"{row['violation']:.2g}" if "violation" in row else ""] if limited else ()),
             )
             for row in rows
         ),
-        numbers=4 + len(chosen),
+        numbers=4 + len(chosen) + limited,
     )
     for text, count in swept.warnings().items():
         click.echo(f"{count} run{'s' * (count > 1)} warned: {text}", err=True)

@@ -140,6 +140,7 @@ def tradeoff(
             "top decile": "{top_decile}",
             "f": "{value}",
             "below the best": "{below_best_percent}",
+            **({"violation": "{violation}"} if found.constraints is not None else {}),
         },
         [_written(row) for row in rows],
     )

@@ -104,6 +104,48 @@ class Batch(Sequence[Decision]):
         part.names = None if self.names is None else self.names[place]
         return part
 
+    @classmethod
+    def joined(cls, batches: Sequence[Batch]) -> list[Batch]:
+        """The same decisions in fewer batches: neighbours are one where they were made in a row, in
+        one state, and differ in columns only.
+
+        >>> one, two, late = (Batch("a", n, t, np.array([n]), None, (Column(np.ones((1, 2))), 7))
+        ...                   for n, t in ((0, 0), (1, 0), (2, 5)))
+        >>> Batch.joined([one, two, late])
+        [<Batch of 2 decisions, a-0 to 1>, <Batch of 1 decisions, a-2 to 2>]
+        """
+        rows: list[list[Batch]] = []
+        for batch in batches:
+            last = rows[-1][-1] if rows else None
+            if last is not None and last._continues_in(batch):
+                rows[-1].append(batch)
+            else:
+                rows.append([batch])
+        return [one[0] if len(one) == 1 else cls._together(one) for one in rows]
+
+    def _continues_in(self, other: Batch) -> bool:
+        next_ = (self.token, self.first + len(self), self.t)
+        alike = next_ == (other.token, other.first, other.t)
+        alike = alike and self.actions.shape[1:] == other.actions.shape[1:]
+        alike = alike and (self.probabilities is None) == (other.probabilities is None)
+        return alike and _alike(self.evidence, other.evidence)
+
+    @classmethod
+    def _together(cls, batches: list[Batch]) -> Batch:
+        head = batches[0]
+        known = [batch.probabilities for batch in batches if batch.probabilities is not None]
+        together = cls(
+            head.token,
+            head.first,
+            head.t,
+            np.concatenate([batch.actions for batch in batches]),
+            np.concatenate(known) if known else None,
+            _concatenated([batch.evidence for batch in batches]),
+        )
+        if all(batch.names is not None for batch in batches):
+            together.names = [name for batch in batches for name in batch.names or ()]
+        return together
+
     def issued(self, token: str, first: int, t: int) -> Batch:
         """The same as an agent hands them out, under ids of its own."""
         columns = (self.actions, self.probabilities, self.evidence, self.made)
@@ -163,6 +205,27 @@ def _sliced(node: Any, place: slice) -> Any:
         parts = [_sliced(part, place) for part in node]
         return type(node)(*parts) if type(node) is not tuple else tuple(parts)
     return node
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether evidence differs in columns only."""
+    if type(one) is Column or type(other) is Column:
+        both = type(one) is type(other)
+        return both and one.values.shape[1:] == other.values.shape[1:]
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_alike, one, other))
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        return type(one) is type(other) and np.array_equal(one, other)
+    return type(one) is type(other) and bool(one == other)
+
+
+def _concatenated(nodes: list[Any]) -> Any:
+    head = nodes[0]
+    if type(head) is Column:
+        return Column(np.concatenate([node.values for node in nodes]))
+    if isinstance(head, tuple):
+        return tuple.__new__(type(head), map(_concatenated, map(list, zip(*nodes, strict=True))))
+    return head
 
 
 def _written(node: Any) -> Any:

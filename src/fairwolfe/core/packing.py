@@ -18,7 +18,8 @@ _HEAD = struct.Struct("<3sBI")  # magic, version, CRC-32 of what follows
 _MAGIC, _VERSION = b"fwd", 1
 _ARRAY = 1  # the MessagePack extension of an array: (dtype, shape, raw bytes)
 _DEEPEST = 32  # nested tuples, and the axes of an array
-_DTYPES = frozenset({"<f8", "<i8", "<f4", "<i4", "|u1", "|b1"})
+_DTYPES = {name: np.dtype(name) for name in ("<f8", "<i8", "<f4", "<i4", "|u1", "|b1")}
+_NESTED = (list, dict)
 
 
 def pack(values: tuple[Any, ...]) -> bytes:
@@ -64,7 +65,8 @@ def unpack(data: bytes) -> tuple[Any, ...]:
     if crc32(body) != expected:
         raise InvalidInput("the bytes of the decision are damaged or cut short: CRC does not match")
     try:
-        return tuple(_tuples(value, _DEEPEST) for value in _DECODER.decode(body))
+        unpacked: tuple[Any, ...] = _tuples(_DECODER.decode(body), _DEEPEST + 1)
+        return unpacked
     except (
         msgspec.MsgspecError,
         ValueError,
@@ -93,21 +95,24 @@ def _array(code: int, data: memoryview) -> Any:
     if code != _ARRAY:
         raise ValueError(f"extension {code} is unknown")
     dtype, shape, raw = _ARRAY_DECODER.decode(data)
-    if dtype not in _DTYPES or len(shape) > _DEEPEST or any(size < 0 for size in shape):
+    kind = _DTYPES.get(dtype)
+    if kind is None or len(shape) > _DEEPEST or min(shape, default=0) < 0:
         raise ValueError(f"an array of type {dtype!r:.40} and shape {shape!r:.80}")
-    if len(raw) != math.prod(shape) * np.dtype(dtype).itemsize:
+    if len(raw) != math.prod(shape) * kind.itemsize:
         raise ValueError(f"an array of shape {shape} has {len(raw)} bytes")
-    return np.frombuffer(raw, dtype=dtype).reshape(shape).copy()
+    return np.frombuffer(raw, dtype=kind).reshape(shape).copy()
 
 
-def _tuples(value: Any, deepest: int) -> Any:
-    if not isinstance(value, (list, dict)):
-        return value
+def _tuples(value: list[Any] | dict[Any, Any], deepest: int) -> Any:
+    """Nested lists as tuples."""
     if deepest == 0:
         raise ValueError(f"they are nested deeper than {_DEEPEST} times")
-    if isinstance(value, dict):
-        return {key: _tuples(part, deepest - 1) for key, part in value.items()}
-    return tuple(_tuples(part, deepest - 1) for part in value)
+    if type(value) is dict:
+        return {
+            key: _tuples(part, deepest - 1) if type(part) in _NESTED else part
+            for key, part in value.items()
+        }
+    return tuple([_tuples(part, deepest - 1) if type(part) in _NESTED else part for part in value])
 
 
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=_packed)

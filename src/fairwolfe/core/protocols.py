@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from inspect import signature
-from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ __all__ = [
     "Certifies",
     "Commits",
     "Compiled",
+    "Counts",
     "CountsExposure",
     "Decides",
     "Directs",
@@ -50,11 +51,13 @@ __all__ = [
     "Mends",
     "Mixed",
     "Objective",
+    "OpensColumns",
     "Oracle",
     "Policy",
     "Prepares",
     "Pursues",
     "Reads",
+    "Recounts",
     "Recovers",
     "Reduces",
     "Regresses",
@@ -348,6 +351,18 @@ class FoldsRows(Protocol):
 
 
 @runtime_checkable
+class OpensColumns(Protocol):
+    """A base with a linear model that counts many decisions as open in a kernel, by what their
+    bytes hold.
+    """
+
+    def expect_columns(
+        self, state: Any, actions: Any, evidence: Any, looks: Any, words: Any
+    ) -> None:
+        """Count them among the open ones."""
+
+
+@runtime_checkable
 class Certifies(Protocol):
     """A base that takes part in live numbers: with `act(..., look=(slope, doubt))` the choice has
     `info.outlook`, what it knows of the actions that were not chosen.
@@ -458,16 +473,17 @@ class Retargets(Protocol):
 class KeepsPrices(Protocol):
     """A policy whose state has arrays that belong to one f, and start anew with another."""
 
-    of_objective: ClassVar[tuple[str, ...]]
-    """The names that these arrays are saved under."""
+    @property
+    def of_objective(self) -> tuple[str, ...]:
+        """The names that these arrays are saved under."""
 
 
 @runtime_checkable
 class Constrains(Protocol):
     """A policy that knows how its hard constraints are kept."""
 
-    def constraints(self, state: Any) -> tuple[Any, ...]:
-        """One `Constraint` for each level."""
+    def constraints(self, state: Any, delta: float = 0.05, trusted: bool = True) -> tuple[Any, ...]:
+        """One `Constraint` for each level; `trusted`: all rewards were inside their ranges."""
 
 
 @runtime_checkable
@@ -494,6 +510,25 @@ class Expects(Protocol):
 
     def withdraw(self, state: Any, decision: Decision) -> Any:
         """The state in which a decision that was open gets no answer any more."""
+
+
+@runtime_checkable
+class Recounts(Protocol):
+    """A policy that can correct its count of open decisions; its state has their number, `open`."""
+
+    def unawaited(self, decision: Decision) -> Decision:
+        """The same decision, as one that this state has never counted as open."""
+
+    def take_back(self, state: Any, decision: Decision) -> None:
+        """Forget a decision that may or may not have been counted, and that nobody has received."""
+
+
+@runtime_checkable
+class Counts(Protocol):
+    """A policy that counts something of its own, for `agent.stats()`."""
+
+    def counts(self, state: Any) -> Mapping[str, int]:
+        """Name -> number."""
 
 
 @runtime_checkable

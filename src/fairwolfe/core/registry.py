@@ -24,6 +24,7 @@ KINDS: dict[str, dict[str, str]] = {
     "bandits": {
         "epsilon-greedy": "fairwolfe.bandits:EpsilonGreedy",
         "extended": "fairwolfe.bandits:Extended",
+        "fixed": "fairwolfe.bandits:Fixed",
         "linucb": "fairwolfe.bandits:LinUCB",
         "linucb-rank": "fairwolfe.ranking:LinUCBRank",
         "squarecb": "fairwolfe.bandits:SquareCB",
@@ -74,6 +75,7 @@ KINDS: dict[str, dict[str, str]] = {
         "fairlearn-rank": "fairwolfe.ranking:FairLearnRank",
         "frank-wolfe": "fairwolfe.reduction:FrankWolfe",
         "fw-linucb-rank": "fairwolfe.ranking:FWLinUCBRank",
+        "guarded": "fairwolfe.reduction:Guarded",
         "molincb": "fairwolfe.reduction:MOLinCB",
         "unbiased-linucb-rank": "fairwolfe.ranking:UnbiasedLinUCBRank",
     },

@@ -223,7 +223,7 @@ ABSORB = (
     "float64[:, :, ::1], float64[:, :, ::1], float64[:, :, ::1], float64[::1], float64[::1])"
 )
 
-call_absorb = function_at(ABSORB)
+call_absorb = function_at(ABSORB, only=False)
 
 
 @kernel(signature=ABSORB)
@@ -245,12 +245,15 @@ def absorb_items(
     ln det V += ln det M and theta_r += Y' L^-1 (reward_r - estimate_r). One pass over V^-1 whatever
     r is. contracted: B of the user; params: the penalty. Refreshed exactly now and then, and where
     the kept inverse cannot take it; what cannot be taken even then is refused (by its status), and
-    nothing has changed.
+    nothing has changed. Without a user it is refreshed only.
 
     user (p,), rows (r, q), rewards (r, R), contracted (q, d), gram, inverse (1, d, d), theta,
     moment (1, R, d), params (1,), counters (5,).
     """
     counters[STATUS] = 0.0
+    if user.size == 0:
+        refresh(gram, inverse, theta, moment, params[0], counters)
+        return
     for attempt in range(2):
         if _absorb(user, rows, rewards, contracted, gram, inverse, theta, moment, counters):
             if counters[SINCE_REFRESH] >= REFRESH_EVERY:

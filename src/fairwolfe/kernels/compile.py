@@ -1,4 +1,4 @@
-"""The kernel pattern: the only module that knows numba, and imports it at the first kernel call.
+"""The kernel pattern: all that knows numba, with `lean`, and imports it at the first kernel call.
 
 Every hot formula of the library is a *kernel*: a plain function over plain arrays, compiled without
 fastmath, cached on disk, free of the interpreter lock. Five small things make the pattern:
@@ -64,6 +64,9 @@ __all__ = [
 P = ParamSpec("P")
 R = TypeVar("R")
 
+WORDS = 4
+"""Of an array in a frame: its address and up to three sizes."""
+
 _KERNELS: list[Kernel[..., Any]] = []
 _BY_ADDRESS: set[str] = set()  # signatures of what is called by its address
 _UNUSED_SECONDS = 30 * 24 * 3600.0
@@ -81,6 +84,7 @@ class Kernel(Generic[P, R]):
         self.function = function
         self.signature = signature
         self.constants = constants and signature is None
+        self._part: Any = None
         self._dispatcher: Any = None
         self._called: Any = None
         self.call: Callable[P, R] = self._first
@@ -90,8 +94,15 @@ class Kernel(Generic[P, R]):
         _KERNELS.append(self)
 
     @property
-    def dispatcher(self) -> Any:
+    def part(self) -> Any:
         """numba's own object for this function (made on first use), as other kernels call it."""
+        if self._part is None:
+            _prepare([self._make_part])
+        return self._part
+
+    @property
+    def dispatcher(self) -> Any:
+        """The same as it is called by its address."""
         if self._dispatcher is None:
             _prepare([self._make])
         return self._dispatcher
@@ -112,22 +123,26 @@ class Kernel(Generic[P, R]):
         """
         return self.signature is None or self.signature in _BY_ADDRESS
 
+    def _make_part(self) -> None:
+        if self._part is None:
+            self._part = _dispatcher(self, "part")
+
     def _make(self) -> None:
         if self._dispatcher is None:
-            self._dispatcher = _dispatcher(self, self.bare)
+            self._dispatcher = _dispatcher(self, "bare" if self.bare else "called")
 
     def _make_called(self) -> None:
         if self._called is None:
             self._called = self.dispatcher
             if self.bare:
-                self._called = _dispatcher(self, False)
+                self._called = _dispatcher(self, "called")
 
     @property
     def _numba_type_(self) -> Any:
         # numba asks for this attribute when one kernel names another.
         from numba.core import types
 
-        return types.Dispatcher(self.dispatcher)
+        return types.Dispatcher(self.part)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.call(*args, **kwargs)
@@ -207,7 +222,12 @@ def ready(kernels: Iterable[Kernel[..., Any]]) -> int:
 
 def compilations() -> int:
     """How many functions this process has compiled itself rather than loaded from the cache."""
-    made = {id(d): d for k in list(_KERNELS) for d in (k._dispatcher, k._called) if d is not None}
+    made = {
+        id(d): d
+        for k in list(_KERNELS)
+        for d in (k._part, k._dispatcher, k._called)
+        if d is not None
+    }
     return sum(sum(list(d.stats.cache_misses.values())) for d in made.values())
 
 
@@ -489,43 +509,107 @@ def _build_call_back() -> Any:
     return call
 
 
+_NUMBER = 8  # bytes
+
+
+def _view(context: Any, builder: Any, array: Any, where: Any, shape: list[Any]) -> Any:
+    """An array of numbers that stand in a row from an address on."""
+    from numba.core import cgutils, types
+
+    from fairwolfe.kernels.lean import struct
+
+    size = context.get_value_type(types.intp)(_NUMBER)
+    strides, count = [size], shape[0]
+    for length in reversed(shape[1:]):
+        strides.insert(0, builder.mul(strides[0], length))
+    for length in shape[1:]:
+        count = builder.mul(count, length)
+    if not where.type.is_pointer:
+        where = builder.inttoptr(where, context.get_data_type(array.dtype).as_pointer())
+    fields = {
+        "nitems": count,
+        "itemsize": size,
+        "data": where,
+        "shape": cgutils.pack_array(builder, shape),
+        "strides": cgutils.pack_array(builder, strides),
+    }
+    return struct(context, builder, array, fields)
+
+
+def _field(context: Any, builder: Any, array: Any, value: Any, name: str) -> Any:
+    from fairwolfe.kernels.lean import field
+
+    return field(context, builder, array, value, name)
+
+
+def _typed(takes: tuple[str, ...], signature: Any, generate: Callable[..., Any]) -> Any:
+    """An operation that takes arguments of these names."""
+    from numba.extending import intrinsic
+
+    # numba reads the number of arguments from the function.
+    source = f"lambda typing, {', '.join(takes)}: made"
+    return intrinsic(eval(source, {"made": (signature, generate)}))
+
+
 def _build_view(kind: str, axes: int) -> Any:
     from numba.core import types
-    from numba.extending import intrinsic
-    from numba.np.arrayobj import populate_array
 
     array = types.Array(getattr(types, kind), axes, "C")
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        where, *shape = args
-        out = context.make_array(array)(context, builder)
-        size = context.get_constant(types.intp, 8)
-        strides = [size]
-        for length in reversed(shape[1:]):
-            strides.insert(0, builder.mul(strides[0], length))
-        data = builder.inttoptr(where, out.data.type)
-        populate_array(out, data=data, shape=shape, strides=strides, itemsize=size, meminfo=None)
-        return out._getvalue()
+        return _view(context, builder, array, args[0], list(args[1:]))
 
-    if axes == 1:
+    sizes = ("a", "b", "c")[:axes]
+    return _typed(("address", *sizes), array(*[types.int64] * (1 + axes)), generate)
 
-        @intrinsic  # type: ignore[untyped-decorator]
-        def view(typing: Any, address: Any, n: Any) -> Any:
-            return array(types.int64, types.int64), generate
 
-    elif axes == 2:
+def _build_framed(kind: str, axes: int) -> Any:
+    from numba.core import types
 
-        @intrinsic  # type: ignore[untyped-decorator]
-        def view(typing: Any, address: Any, rows: Any, columns: Any) -> Any:
-            return array(*[types.int64] * 3), generate
+    array, words = types.Array(getattr(types, kind), axes, "C"), types.Array(types.int64, 1, "C")
 
-    else:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = _field(context, builder, words, args[0], "data")
+        start = builder.mul(args[1], args[1].type(WORDS))
+        read = [
+            builder.load(builder.gep(data, [builder.add(start, start.type(i))]))
+            for i in range(1 + axes)
+        ]
+        return _view(context, builder, array, read[0], read[1:])
 
-        @intrinsic  # type: ignore[untyped-decorator]
-        def view(typing: Any, address: Any, a: Any, b: Any, c: Any) -> Any:
-            return array(*[types.int64] * 4), generate
+    return _typed(("words", "place"), array(words, types.int64), generate)
 
-    return view
+
+def _build_section(axes: int, given: int) -> Any:
+    """A part of an array with one axis less or as many, from a place on."""
+    from numba.core import types
+
+    array, whole = (types.Array(types.float64, n, "C") for n in (axes, given))
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        start, shape = args[1], list(args[2:])
+        sizes = _field(context, builder, whole, args[0], "shape")
+        rest = [builder.extract_value(sizes, i) for i in range(1, given)]
+        for length in rest:
+            start = builder.mul(start, length)
+        data = builder.gep(_field(context, builder, whole, args[0], "data"), [start])
+        return _view(context, builder, array, data, shape or rest)
+
+    takes = ("array", "start", "n") if axes == 1 else ("array", "start")
+    return _typed(takes, array(whole, *[types.int64] * (len(takes) - 1)), generate)
+
+
+def _build_whole_number() -> Any:
+    from numba.core import types
+
+    numbers = types.Array(types.float64, 1, "C")
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = _field(context, builder, numbers, args[0], "data")
+        number = builder.load(builder.gep(data, [args[1]]))
+        return builder.fptosi(number, context.get_value_type(types.int64))
+
+    return _typed(("numbers", "place"), types.int64(numbers, types.int64), generate)
 
 
 def _build_address() -> Any:
@@ -535,8 +619,8 @@ def _build_address() -> Any:
     @intrinsic  # type: ignore[untyped-decorator]
     def address(typing: Any, array: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            given = context.make_array(signature.args[0])(context, builder, args[0])
-            return builder.ptrtoint(given.data, context.get_value_type(types.int64))
+            data = _field(context, builder, signature.args[0], args[0], "data")
+            return builder.ptrtoint(data, context.get_value_type(types.int64))
 
         return types.int64(array), generate
 
@@ -554,6 +638,30 @@ cube_at: Any = _Intrinsic("cube_at", lambda: _build_view("float64", 3))
 
 integers_at: Any = _Intrinsic("integers_at", lambda: _build_view("int64", 1))
 """``integers_at(address, n)``: the n whole numbers there."""
+
+vector: Any = _Intrinsic("vector", lambda: _build_framed("float64", 1))
+"""``vector(words, place)``: a vector of a `Frame` (kernels/frames.py), whose words these are."""
+
+integers: Any = _Intrinsic("integers", lambda: _build_framed("int64", 1))
+"""``integers(words, place)``: a vector of whole numbers of a frame."""
+
+matrix: Any = _Intrinsic("matrix", lambda: _build_framed("float64", 2))
+"""``matrix(words, place)``: a matrix of a frame."""
+
+cube: Any = _Intrinsic("cube", lambda: _build_framed("float64", 3))
+"""``cube(words, place)``: an array of a frame that has three axes."""
+
+address: Any = _Intrinsic("address", _build_whole_number)
+"""``address(numbers, place)``: an address that is kept among numbers."""
+
+part: Any = _Intrinsic("part", lambda: _build_section(1, 1))
+"""``part(values, start, n)``: n numbers of a vector, from `start` on."""
+
+row: Any = _Intrinsic("row", lambda: _build_section(1, 2))
+"""``row(matrix, i, n)``: the first n numbers of a row."""
+
+layer: Any = _Intrinsic("layer", lambda: _build_section(2, 3))
+"""``layer(cube, i)``: one of the matrices of a cube."""
 
 data_of: Any = _Intrinsic("data_of", _build_address)
 """``data_of(array)``: the address of its numbers. With `matrix_at` it is a `reshape` that takes the
@@ -590,23 +698,36 @@ def _parsed(signature: str) -> Any:
 # --- the cache on disk -----------------------------------------------------------------------
 
 
-def _dispatcher(one: Kernel[..., Any], bare: bool) -> Any:
+def _dispatcher(one: Kernel[..., Any], form: str) -> Any:
+    """numba's object for a form of a kernel: "part" as other kernels call it, "bare" as it is
+    called by its address, "called" as Python calls it, and by its address.
+    """
     from numba import config, njit
 
+    from fairwolfe.kernels import lean
+
     function = one.function
-    options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
-    options["no_cpython_wrapper"] = bare
     file = Path(function.__code__.co_filename)
     # What was made by exec or belongs to no loaded module could not be found again.
     folder = _kernel_folder(_root(file)) if file.is_file() and _is_imported(function) else None
     # numba reads the folder when a function is decorated: set it for that moment only.
     before = config.CACHE_DIR
-    # Its cache does not tell the two forms apart, so they have folders of their own.
-    config.CACHE_DIR = before if folder is None else str(folder / "bare" if bare else folder)
+    # Its cache does not tell the forms apart, so they have folders of their own.
+    config.CACHE_DIR = before if folder is None else str(folder / form)
     try:
-        made = njit(cache=folder is not None, **options)(function)
+        made = njit(
+            cache=folder is not None,
+            nogil=True,
+            error_model="numpy",
+            no_cfunc_wrapper=True,
+            no_cpython_wrapper=form != "called",
+            pipeline_class=lean.PartCompiler if form == "part" else lean.WholeCompiler,
+        )(function)
+        if form == "part" and folder is not None:
+            made._cache = lean.PartCache(function)
     finally:
         config.CACHE_DIR = before
+    made._compiler._customize_flags = lean.Flags
     # numba calls this for types of arguments that it has not met.
     made._compile_for_args = partial(_first_call, made._compile_for_args)
     if not one.constants:  # numba calls this where one kernel calls another
@@ -664,7 +785,7 @@ def _digest(root: Path) -> str:
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")) if root.is_dir() else [root]:
         source = path.read_bytes()
-        if b"@kernel" in source or path == Path(__file__):
+        if b"@kernel" in source or path in (Path(__file__), Path(__file__).with_name("lean.py")):
             digest.update(path.name.encode() + b"\0" + source)
     return digest.hexdigest()[:16]
 

@@ -14,13 +14,22 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
-from fairwolfe.kernels.compile import cube_at, data_of, integers_at, kernel, matrix_at, vector_at
+from fairwolfe.core.arrays import IntVector
+from fairwolfe.kernels.compile import (
+    WORDS,
+    address,
+    cube,
+    integers,
+    layer,
+    matrix,
+    part,
+    row,
+    vector,
+)
 
 __all__ = [
     "Frame",
     "address",
-    "copied",
     "cube",
     "integers",
     "layer",
@@ -42,13 +51,10 @@ SPARE: params and scratch of what moves them."""
 OWN = frozenset({F_PARAMS, MOVING, SPARE})
 """Arrays that belong to one state and are not to be copied to another: they hold addresses."""
 
-GRADIENT, FORGET, CORRECTS, AIMING, SAMPLING, SETTLING, REPRICING = range(7)
+GRADIENT, FORGET, CORRECTS, AIMING, SAMPLING, REPRICING = range(6)
 """Places in NUMBERS: the address of the gradient of f; what averages forget; whether estimates are
 corrected as they were made; addresses: of `aim`, 0 where the direction is given, as RUNNING; of
-`sample`, 0 where smoothing does not draw; of `settle`; of what moves prices, 0 without any."""
-
-_NUMBER = 8  # bytes
-_WORDS = 4  # of an array: its address and up to three sizes
+`sample`, 0 where smoothing does not draw; of what moves prices, 0 without any."""
 
 
 class Frame:
@@ -58,77 +64,10 @@ class Frame:
 
     def __init__(self, arrays: Sequence[Any]) -> None:
         self.arrays = tuple(arrays)  # kept alive
-        self.words: IntVector = np.zeros(_WORDS * len(arrays), dtype=np.int64)
+        self.words: IntVector = np.zeros(WORDS * len(arrays), dtype=np.int64)
         for place, array in enumerate(self.arrays):
             if not array.flags.carray or array.dtype not in (np.float64, np.int64):
                 raise TypeError(f"array {place} of a frame is {array.dtype}, {array.flags}")
-            row = self.words[_WORDS * place : _WORDS * (place + 1)]
+            row = self.words[WORDS * place : WORDS * (place + 1)]
             row[0] = array.ctypes.data
             row[1 : 1 + array.ndim] = array.shape
-
-
-@kernel(constants=False)
-def vector(words: IntVector, place: int) -> Vector:
-    """A vector of a frame."""
-    out: Vector = vector_at(words[_WORDS * place], words[_WORDS * place + 1])
-    return out
-
-
-@kernel(constants=False)
-def integers(words: IntVector, place: int) -> IntVector:
-    """A vector of whole numbers of a frame."""
-    out: IntVector = integers_at(words[_WORDS * place], words[_WORDS * place + 1])
-    return out
-
-
-@kernel(constants=False)
-def address(numbers: Vector, place: int) -> int:
-    """An address that is kept among numbers."""
-    return int(numbers[place])
-
-
-@kernel(constants=False)
-def matrix(words: IntVector, place: int) -> Matrix:
-    """A matrix of a frame."""
-    start = _WORDS * place
-    out: Matrix = matrix_at(words[start], words[start + 1], words[start + 2])
-    return out
-
-
-@kernel(constants=False)
-def row(room: Matrix, i: int, n: int) -> Vector:
-    """The first n numbers of a row: an index or a slice takes the compiler ten times as long."""
-    out: Vector = vector_at(data_of(room) + _NUMBER * i * room.shape[1], n)
-    return out
-
-
-@kernel(constants=False)
-def layer(cube: Cube, i: int) -> Matrix:
-    """One of the matrices of a cube."""
-    rows, columns = cube.shape[1], cube.shape[2]
-    out: Matrix = matrix_at(data_of(cube) + _NUMBER * i * rows * columns, rows, columns)
-    return out
-
-
-@kernel(constants=False)
-def part(values: Vector, start: int, n: int) -> Vector:
-    """n numbers of a vector, from `start` on. values (start + n or more,)."""
-    out: Vector = vector_at(data_of(values) + _NUMBER * start, n)
-    return out
-
-
-@kernel
-def copied(values: Vector) -> Vector:
-    """A vector with the same numbers."""
-    out = np.empty(values.size)
-    for i in range(values.size):
-        out[i] = values[i]
-    return out
-
-
-@kernel(constants=False)
-def cube(words: IntVector, place: int) -> Cube:
-    """An array of a frame that has three axes."""
-    start = _WORDS * place
-    out: Cube = cube_at(words[start], words[start + 1], words[start + 2], words[start + 3])
-    return out

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from fairwolfe.core.arrays import Cube, Matrix, Vector
-from fairwolfe.kernels.compile import distinct, fma, kernel
+from fairwolfe.kernels.compile import distinct, fma, kernel, layer, part, row
 
 __all__ = [
     "DRIFT",
@@ -92,10 +92,10 @@ def scores(direction: Vector, theta: Cube, features: Matrix, per_arm: bool, out:
     combined = np.empty(theta.shape[2])
     if per_arm:
         for a in range(out.size):
-            combine_rows(direction, theta[a], combined)
-            row_products(features, combined, out[a : a + 1])
+            combine_rows(direction, layer(theta, a), combined)
+            row_products(features, combined, part(out, a, 1))
     else:
-        combine_rows(direction, theta[0], combined)
+        combine_rows(direction, layer(theta, 0), combined)
         row_products(features, combined, out)
 
 
@@ -112,7 +112,7 @@ def predictions(
     out (arms, rewards).
     """
     for a in range(out.shape[0]):
-        predict(theta, features, per_arm, a, low, high, out[a])
+        predict(theta, features, per_arm, a, low, high, row(out, a, out.shape[1]))
 
 
 @kernel
@@ -123,11 +123,11 @@ def predict(
 
     theta (blocks, rewards, features), features (arms or 1, features), low, high, out (rewards,).
     """
-    block, row = (arm, 0) if per_arm else (0, arm)
+    block, place = (arm, 0) if per_arm else (0, arm)
     for i in range(out.size):
         total = 0.0
         for j in range(features.shape[1]):
-            total = fma(theta[block, i, j], features[row, j], total)
+            total = fma(theta[block, i, j], features[place, j], total)
         out[i] = min(max(total, low[i]), high[i])
 
 
@@ -140,14 +140,14 @@ def widths(inverse: Cube, features: Matrix, per_arm: bool, out: Vector) -> None:
     n, d = out.size, inverse.shape[1]
     if per_arm:
         for a in range(n):
-            out[a] = np.sqrt(max(_form(inverse[a], features[0]), 0.0))
+            out[a] = np.sqrt(max(_form(layer(inverse, a), row(features, 0, d)), 0.0))
         return
     # Arms as the inner axis: the loops below are long enough to be vectorised.
     turned = np.empty((d, n))
     for j in range(d):
         for a in range(n):
             turned[j, a] = features[a, j]
-    _forms(inverse[0], turned, np.empty(n), out)
+    _forms(layer(inverse, 0), turned, np.empty(n), out)
 
 
 @kernel
@@ -285,7 +285,7 @@ def refresh(
     counters[STATUS] = 0.0
     worst, log_det = 0.0, 0.0
     for b in range(blocks):
-        if not _factor(gram[b], lower):
+        if not _factor(layer(gram, b), lower):
             counters[STATUS] = 1.0
             return
         for i in range(d):  # half = L^-1

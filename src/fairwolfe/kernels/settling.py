@@ -36,7 +36,6 @@ __all__ = [
     "average_in",
     "averages",
     "call_reprice",
-    "call_settle",
     "count_tally",
     "settle",
 ]
@@ -137,9 +136,6 @@ SETTLE = f"{_V}, {_V}, {_V}, {_V}, {_V}, int64, int64, float64, float64, {_V}"
 REPRICE = "void(int64[::1])"
 call_reprice = function_at(REPRICE)
 """Move the prices of leaves of f, for the words of a frame: see smoothing/prices.py."""
-
-
-call_settle = function_at(f"int64(int64[::1], {SETTLE})", only=False)
 
 
 @kernel(signature=f"int64(int64[::1], {SETTLE})")

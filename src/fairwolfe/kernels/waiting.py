@@ -264,15 +264,19 @@ def lean(
             over[i] += weight
 
 
-@kernel(signature="void(int64[::1], int64[::1], float64[:, ::1])")
-def expect_rows(words: IntVector, blocks: IntVector, rows: Matrix) -> None:
-    """Count decisions among the open ones, by the features (rows, d) of what was chosen, or by
-    their estimates (rows, n) where blocks are -1. words: of the `Frame` of a state; blocks (rows,).
+@kernel(signature="void(int64[::1], float64[:, ::1], int64, int64, int64, int64)")
+def expect_rows(
+    words: IntVector, rows: Matrix, column: int, block: int, start: int, stop: int
+) -> None:
+    """Count decisions among the open ones, by what rows have from `start` to below `stop`: the
+    features of what was chosen, or the estimates, where the block is -1. column: where rows have
+    their blocks; -1: all are of this block. words: of the `Frame` of a state.
     """
     waiting, n = vector(words, WAITING), vector(words, TOTALS).size
     for s in range(rows.shape[0]):
         open_one(waiting, n, 1.0 - vector(words, NUMBERS)[FORGET])
-        sum_in(waiting, n, blocks[s], row(rows, s, rows.shape[1]), 1.0, 1.0)
+        own = int(rows[s, column]) if column >= 0 else block
+        sum_in(waiting, n, own, part(row(rows, s, stop), start, stop - start), 1.0, 1.0)
 
 
 @kernel(signature="void(int64[::1], int64, float64[::1], float64, int64, int64)")

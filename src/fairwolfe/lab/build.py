@@ -23,7 +23,7 @@ from fairwolfe.ranking import Ranker
 from fairwolfe.simulation.lateness import RENAMED, Lateness
 from fairwolfe.simulation.trace import checkpoint_grid
 
-__all__ = ["OPTIONS", "Parts", "build", "checked"]
+__all__ = ["OPTIONS", "Parts", "build", "build_objective", "build_policy", "checked"]
 
 
 class Parts(NamedTuple):
@@ -83,18 +83,9 @@ def build(settings: Settings, label: str = "policy") -> Parts:
     objective: Concave | None = None
     if settings.objective is not None:
         # Where the policy's own is what is measured, the path is the policy's; both are right.
-        objective = _object(settings.objective, "objective", ("objectives",))
-        if not isinstance(objective, Concave):
-            raise InvalidInput(f"objective is {shown(objective)}; give one of fw.objectives")
+        objective = build_objective(settings.objective, "objective")
     path = f"policies.{label}"
-    policy = _object(
-        settings.policy, path, ("policies", "bandits", "scalar_policies"), objective=objective
-    )
-    if not (keeps(policy, Policy) or isinstance(policy, Ranker)):
-        raise InvalidInput(
-            f"{path} is {shown(policy)}, which is no policy; give one such as "
-            '{ name = "frank-wolfe", base = { name = "linucb" } }'
-        )
+    policy = build_policy(settings.policy, path, objective=objective)
     if objective is None and not (isinstance(policy, Pursues) and policy.objective is not None):
         raise InvalidInput(
             f"{path} has no objective of its own; add a table [objective] to say what is measured"
@@ -106,6 +97,25 @@ def build(settings: Settings, label: str = "policy") -> Parts:
             raise InvalidInput(f"options.{key} is unknown; {did_you_mean(key, OPTIONS)}")
         options[name] = OPTIONS[name](value, f"options.{key}")
     return Parts(world, policy, objective, options)
+
+
+def build_objective(table: dict[str, Any], path: str) -> Concave:
+    """An objective; path: where the table is, for errors."""
+    objective = _object(table, path, ("objectives",))
+    if not isinstance(objective, Concave):
+        raise InvalidInput(f"{path} is {shown(objective)}; give one of fw.objectives")
+    return objective
+
+
+def build_policy(table: dict[str, Any], path: str, **default: Any) -> Any:
+    """A policy; default: keywords that it is given where it takes them and the table has none."""
+    policy = _object(table, path, ("policies", "bandits", "scalar_policies"), **default)
+    if not (keeps(policy, Policy) or isinstance(policy, Ranker)):
+        raise InvalidInput(
+            f"{path} is {shown(policy)}, which is no policy; give one such as "
+            '{ name = "frank-wolfe", base = { name = "linucb" } }'
+        )
+    return policy
 
 
 def _current(key: str, options: dict[str, Any]) -> str:
@@ -149,7 +159,9 @@ def _environment(text: str) -> Any:
 
 
 def _object(table: dict[str, Any], path: str, kinds: tuple[str, ...], **default: Any) -> Any:
-    name = table["name"]
+    name = table.get("name")
+    if not isinstance(name, str):
+        raise InvalidInput(f"{path}.name is {shown(name)}; give a name, see fairwolfe list")
     given = {key: value for key, value in table.items() if key != "name"}
     if kinds == ("environments",) and ":" not in name and name not in names("environments"):
         # `make` may know more worlds by name than there are classes.
@@ -171,7 +183,7 @@ def _object(table: dict[str, Any], path: str, kinds: tuple[str, ...], **default:
     for key, hint in _plain_hints(kind).items():
         if key in given:
             _require(given[key], hint, f"{path}.{key}", name)
-    built = {key: _value(value, f"{path}.{key}") for key, value in given.items()}
+    built = {key: _value(value, f"{path}.{key}", **default) for key, value in given.items()}
     for key, value in default.items():
         if key in known and value is not None:
             built.setdefault(key, value)
@@ -233,12 +245,15 @@ def _require(value: Any, options: tuple[Any, ...], path: str, name: str) -> None
 _INNER = tuple(kind for kind in KINDS if kind != "environments")
 
 
-def _value(value: Any, path: str) -> Any:
+def _value(value: Any, path: str, **default: Any) -> Any:
+    """What a key holds; a policy inside a policy has the same defaults."""
     if isinstance(value, list):
         return tuple(_value(one, f"{path}.{i}") for i, one in enumerate(value))
     if isinstance(value, dict):
-        if isinstance(value.get("name"), str):
-            return _object(value, path, _INNER)
+        name = value.get("name")
+        if isinstance(name, str):
+            inherited = default if name in names("policies") else {}
+            return _object(value, path, _INNER, **inherited)
         return {key: _value(one, f"{path}.{key}") for key, one in value.items()}
     return value
 

@@ -19,6 +19,7 @@ from fairwolfe.errors import FairwolfeError
 from fairwolfe.fairness.metrics import bottom_share, gini_index
 from fairwolfe.lab.experiment import Experiment
 from fairwolfe.lab.grid import Cell, flat
+from fairwolfe.lab.results import violations
 from fairwolfe.lab.spec import canonical
 from fairwolfe.simulation.compare import interval
 
@@ -42,6 +43,7 @@ class Line:
     averages: Matrix  # (seeds, rewards), at the horizon
     us_per_round: float
     n_items: int | None = None
+    violation: float | None = None  # of hard constraints at the horizon, the mean over seeds
 
     @property
     def final(self) -> Vector:
@@ -110,6 +112,8 @@ class Group:
             if line is not self.best and len(gaps):
                 behind = interval(gaps[:, -1]) if len(gaps) > 1 else (gaps[0, -1], None, None)
             row |= dict(zip(("behind", "behind_low", "behind_high"), behind, strict=True))
+            if line.violation is not None:
+                row["violation"] = line.violation
             row |= {name: numbers[0] for name, numbers in line.fairness.items()}
             found.append(row | {"seeds": len(line.seeds), "us_per_round": line.us_per_round})
         return found
@@ -155,9 +159,15 @@ class Group:
             names = _listed([row["policy"] for row in near])
             seeds = "one seed" if first["seeds"] == 1 else f"{first['seeds']} seeds"
             said.append(f"{names} cannot be told apart from it with {seeds}.")
+        if "violation" in first:
+            said.append(self._violations([first, *others]))
         if "bottom_half" in first:
             said.append(self._shares([first, *others]))
         return said
+
+    def _violations(self, rows: list[dict[str, Any]]) -> str:
+        told = [f"{row['policy']} by {row.get('violation', 0.0):.2g}" for row in rows]
+        return f"Hard constraints are no part of f; they are violated with {_listed(told)}."
 
     def _shares(self, rows: list[dict[str, Any]]) -> str:
         fair = max(rows, key=lambda row: float(row["bottom_half"]))
@@ -254,6 +264,7 @@ def _line(cell: Cell, rows: pd.DataFrame, n_items: int | None) -> Line:
     short = _short(list(own))
     told = [f"{short[path]} = {_told(value)}" for path, value in own.items()]
     table = rows.pivot_table(index="seed", columns="t", values="value", dropna=False)
+    beyond = violations(rows)
     last = rows[rows["t"] == rows["t"].max()].set_index("seed").loc[table.index]
     return Line(
         name=", ".join([cell.label, *told]),
@@ -264,6 +275,7 @@ def _line(cell: Cell, rows: pd.DataFrame, n_items: int | None) -> Line:
         averages=np.stack(last["average"].to_list()),
         us_per_round=_microseconds(rows),
         n_items=n_items,
+        violation=None if beyond is None else float(beyond.mean()),
     )
 
 

@@ -151,6 +151,8 @@ class Report:
         yield tag("div", *map(figure, drawn), class_="figures")
         fair = group.n_items is not None
         head = ["policy", "f", "95 % interval", "behind the best", "95 % interval"]
+        limited = any(line.violation is not None for line in group.lines)
+        head += ["violation"] if limited else []
         head += ["user side", "Gini index", "bottom half"] if fair else []
         rows = []
         for row in group.rows():
@@ -159,6 +161,8 @@ class Report:
             cells.append("" if row["behind"] is None else group.number(row["behind"]))
             ends = (row["behind_low"], row["behind_high"])
             cells.append("" if None in ends else group.span(*ends))
+            if limited:
+                cells.append(f"{row.get('violation', 0.0):.2g}")
             if fair:
                 cells += [f"{row['utility']:.4g}", f"{row['gini']:.3f}"]
                 cells.append(f"{100 * row['bottom_half']:.0f} %")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from fairwolfe.core.arrays import Vector
 from fairwolfe.core.folders import whole_file
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import FairwolfeError, InvalidInput, MissingExtra
@@ -34,6 +35,7 @@ __all__ = [
     "require_arrow",
     "table",
     "to_bytes",
+    "violations",
     "write",
 ]
 
@@ -69,6 +71,8 @@ def table(run: Run, trace: Trace, problem: Problem, seconds: Mapping[int, float]
         "scalar_pseudo_regret": trace.scalar_pseudo_regret,
         "seconds": [seconds[t] for t in trace.t.tolist()],
     }
+    if trace.objective.constrained:
+        columns["violation"] = trace.violation
     if problem.n_items is not None:
         columns |= {name: getattr(trace, name) for name in FAIRNESS}
     size = trace.average.shape[1]
@@ -186,6 +190,14 @@ def experiment_of(out: Path) -> Experiment:
 def numbers(frame: pd.DataFrame) -> pd.DataFrame:
     """What must be equal, bit for bit, wherever and whenever the same runs are played."""
     return frame.drop(columns=["seconds"])
+
+
+def violations(rows: pd.DataFrame) -> Vector | None:
+    """How far hard constraints are violated at the last checkpoint, by seed; None without any."""
+    if "violation" not in rows or rows["violation"].isna().all():
+        return None
+    last: Vector = rows.groupby("seed")["violation"].last().to_numpy()
+    return last
 
 
 def facts(out: str | os.PathLike[str]) -> list[dict[str, Any]]:

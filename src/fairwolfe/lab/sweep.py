@@ -56,7 +56,9 @@ class Sweep:
         return tuple(one for one in found if one.file.exists())
 
     def table(self) -> list[dict[str, Any]]:
-        """A row for each policy and point of the grid: f at the horizon with its 95 % interval."""
+        """A row for each policy and point of the grid: f at the horizon with its 95 % interval, and
+        the mean violation of hard constraints where f has any.
+        """
         rows: list[dict[str, Any]] = []
         frame: Any = None
         with suppress(InvalidInput):  # nothing is finished yet
@@ -72,6 +74,8 @@ class Sweep:
                     mean, low, high = interval(played["value"].last().to_numpy())
                     row |= {"seeds": played.ngroups, "value": mean, "low": low, "high": high}
                     row["us_per_round"] = microseconds(played)
+                    beyond = results.violations(frame[mine & (frame["label"] == cell.label)])
+                    row |= {} if beyond is None else {"violation": float(beyond.mean())}
             rows.append(row)
         return rows
 

@@ -18,6 +18,7 @@ from fairwolfe.core.arrays import IntVector, Vector
 from fairwolfe.core.problem import real_number
 from fairwolfe.errors import InvalidInput, NotConcave
 from fairwolfe.kernels.compile import Kernel, kernel
+from fairwolfe.kernels.frames import part as section
 from fairwolfe.kernels.linalg import add_scaled
 from fairwolfe.objectives.concave import (
     GRADIENT,
@@ -47,18 +48,20 @@ def combined(z: Vector, step: float, params: Vector, work: Vector, out: Vector) 
         start, size = np.int64(params[head + 2]), np.int64(params[head + 3])
         listed, first = np.int64(params[head + 4]), np.int64(params[head + 5])
         last, scratch = np.int64(params[head + 6]), np.int64(params[head + 7])
-        g, rest = work[scratch : scratch + size], work[scratch + size :]
-        x = z[start : start + size]
+        g, x = section(work, scratch, size), section(z, start, size)
+        used = scratch + size
         if listed > 0:
-            x, rest = rest[:size], rest[size:]
+            x = section(work, used, size)
+            used += size
             for i in range(size):
                 x[i] = z[np.int64(params[listed + i])]
-        call_gradient(address, x, scale * step, params[first:last], rest, g)
+        own, rest = section(params, first, last - first), section(work, used, work.size - used)
+        call_gradient(address, x, scale * step, own, rest, g)
         if listed > 0:
             for i in range(size):
                 out[np.int64(params[listed + i])] += scale * g[i]
         else:
-            add_scaled(scale, g, out[start : start + size])
+            add_scaled(scale, g, section(out, start, size))
 
 
 class Part(NamedTuple):

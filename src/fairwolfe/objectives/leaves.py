@@ -16,6 +16,7 @@ from scipy import sparse
 
 from fairwolfe.core.arrays import Vector
 from fairwolfe.kernels.compile import Kernel, kernel
+from fairwolfe.kernels.frames import part
 from fairwolfe.objectives.bounds import WIDTHS
 from fairwolfe.objectives.concave import GRADIENT, Concave, Program, call_gradient, gradient_at
 from fairwolfe.objectives.linear import Linear
@@ -33,16 +34,16 @@ def stacked(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -
     z, out (n,). work: scratch of the leaves.
     """
     for k in range(np.int64(params[0])):
-        head = params[1 + _HEADER * k : 1 + _HEADER * (k + 1)]
+        head = part(params, 1 + _HEADER * k, _HEADER)
         scale, start, size = head[1], np.int64(head[3]), np.int64(head[4])
-        own = params[np.int64(head[5]) : np.int64(head[6])]
-        block = out[start : start + size]
+        first, last, scratch = np.int64(head[5]), np.int64(head[6]), np.int64(head[7])
+        block = part(out, start, size)
         call_gradient(
             np.int64(head[0]),
-            z[start : start + size],
+            part(z, start, size),
             step * scale * head[2],
-            own,
-            work[np.int64(head[7]) :],
+            part(params, first, last - first),
+            part(work, scratch, work.size - scratch),
             block,
         )
         for i in range(size):

@@ -13,7 +13,7 @@ from fairwolfe.core.problem import Problem
 from fairwolfe.core.restoring import require, require_counts
 from fairwolfe.errors import NumericalFailure
 from fairwolfe.kernels.compile import Kernel, function_at, kernel
-from fairwolfe.kernels.linalg import DRIFT, LOG_DET, SINCE_REFRESH, STATUS, UPDATES, refresh
+from fairwolfe.kernels.linalg import DRIFT, LOG_DET, SINCE_REFRESH, STATUS, UPDATES
 
 __all__ = [
     "LEARN",
@@ -35,7 +35,7 @@ LEARN = (
 )
 """(block, x, reward, gram, inverse, theta, moment, params, counters)."""
 
-call_learn = function_at(LEARN)
+call_learn = function_at(LEARN, only=False)
 
 _ROUNDING = 1e-6  # that long sums may leave, relative to what they are of
 
@@ -105,11 +105,13 @@ def refuse(counters: Vector) -> NoReturn:
     )
 
 
-def repair(state: LinearState, ridge: float) -> float:
-    """The inverse and the estimates from the design afresh, in place; how far off they were."""
+def repair(state: LinearState, afresh: Callable[[], None]) -> float:
+    """The inverse and the estimates from the design, in place; how far off they were. afresh: what
+    calls the kernel that learns so that it does this alone.
+    """
     if state.gram.shape[1] == 0:  # nothing is kept beside the estimates
         return 0.0
-    refresh(state.gram, state.inverse, state.theta, state.moment, ridge, state.counters)
+    afresh()
     state.raise_failure()
     return float(state.counters[DRIFT])
 

@@ -11,7 +11,7 @@ from fairwolfe.core.arrays import Cube, Vector
 from fairwolfe.core.problem import Problem
 from fairwolfe.core.restoring import need
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.compile import kernel
+from fairwolfe.kernels.compile import kernel, layer
 from fairwolfe.kernels.linalg import REFRESH_EVERY, SINCE_REFRESH, STATUS, absorb, refresh
 from fairwolfe.oracles.linear_state import LEARN, LinearState, RegretBound, parameter_norms
 
@@ -32,13 +32,25 @@ def ridge_learn(
 ) -> None:
     """One observation; params: the penalty. Refreshed exactly now and then, and where the kept
     inverse cannot take it; what cannot be taken even then is refused, and nothing has changed.
+    Where the block is -1 it is refreshed only.
 
     x (features,), reward (rewards,), gram, inverse (blocks, features, features), theta,
     moment (blocks, rewards, features), params (1,), counters (5,).
     """
     counters[STATUS] = 0.0
+    if block < 0:
+        refresh(gram, inverse, theta, moment, params[0], counters)
+        return
     for attempt in range(2):
-        if absorb(x, reward, gram[block], inverse[block], theta[block], moment[block], counters):
+        if absorb(
+            x,
+            reward,
+            layer(gram, block),
+            layer(inverse, block),
+            layer(theta, block),
+            layer(moment, block),
+            counters,
+        ):
             if counters[SINCE_REFRESH] >= REFRESH_EVERY:
                 refresh(gram, inverse, theta, moment, params[0], counters)
             return

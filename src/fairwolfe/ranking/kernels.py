@@ -17,7 +17,7 @@ from fairwolfe.kernels.bilinear import (
     contract_user,
     turn_parameters,
 )
-from fairwolfe.kernels.compile import data_of, fma, function_at, kernel, matrix_at
+from fairwolfe.kernels.compile import data_of, fma, function_at, kernel, matrix_at, vector_at
 from fairwolfe.kernels.frames import (
     AIMING,
     BASE,
@@ -25,12 +25,10 @@ from fairwolfe.kernels.frames import (
     NUMBERS,
     RUNNING,
     SEEN,
-    SETTLING,
     SLOPE,
     TOTALS,
     WAITING,
     address,
-    copied,
     cube,
     integers,
     matrix,
@@ -39,7 +37,7 @@ from fairwolfe.kernels.frames import (
 from fairwolfe.kernels.limits import largest_square_norm
 from fairwolfe.kernels.linalg import LOG_DET, STATUS, UPDATES
 from fairwolfe.kernels.selection import top_k
-from fairwolfe.kernels.settling import REFUSED, UNSOUND, WILD, call_settle
+from fairwolfe.kernels.settling import REFUSED, UNSOUND, WILD, settle
 from fairwolfe.kernels.waiting import (
     OPEN,
     age_weight,
@@ -523,7 +521,9 @@ def rank_rows(
         n_seen = n
     waits = waiting
     if advance:
-        waits = copied(waiting)
+        waits = np.empty(waiting.size)
+        for i in range(waiting.size):
+            waits[i] = waiting[i]
     look_rates(slots, vector(words, WEIGHTS), looks)
     g, room = np.empty(n_seen), np.empty((N_ROOM, n))
     aiming, given = address(vector(words, NUMBERS), AIMING), vector(words, RUNNING)
@@ -719,8 +719,7 @@ def take_in_and_settle(
             sum_ranking(waiting, n, items, looks, user, own, -1.0, weight)
         features_in(waiting, n, 0, _expected_features(looks, user, own), reward, keep)
     averaged = rho if rho.size > 0 else reward
-    due: int = call_settle(
-        address(vector(words, NUMBERS), SETTLING),
+    return settle(
         words,
         reward,
         averaged,
@@ -731,9 +730,8 @@ def take_in_and_settle(
         stop,
         number,
         place,
-        np.empty(0),
+        vector_at(0, 0),
     )
-    return due
 
 
 @kernel(signature=f"void({_M}, {_V}, {_V})")

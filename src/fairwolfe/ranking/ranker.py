@@ -30,7 +30,6 @@ from fairwolfe.errors import IncompatibleState, InvalidInput
 from fairwolfe.kernels.bilinear import absorb_items, estimates_of
 from fairwolfe.kernels.compile import Kernel
 from fairwolfe.kernels.limits import row_limit
-from fairwolfe.kernels.linalg import refresh
 from fairwolfe.kernels.philox import uniforms, uniforms_by_number
 from fairwolfe.kernels.settling import REFUSED
 from fairwolfe.kinds import Ranking
@@ -346,7 +345,7 @@ class Ranker(Settings):
         """What `act` and `update` call."""
         ranking = (rank_rows, type(self).rule, estimates_of(sizes(problem)[1]), look_along)
         opening = (uniforms_by_number, expect_rankings, withdraw_ranking)
-        learning = (tally_slots, take_in_and_settle, take_in_rows, absorb_items, refresh)
+        learning = (tally_slots, take_in_and_settle, take_in_rows, absorb_items)
         return *ranking, *opening, *learning
 
     def act(
@@ -474,6 +473,24 @@ class Ranker(Settings):
     def expect_rows(self, state: RankState, made: RankRows, words: IntVector) -> None:
         """Count rankings among the open decisions."""
         expect_rankings.call(words, made.shown, made.looks, made.users, made.rows)
+
+    def expect_columns(
+        self, state: RankState, actions: IntMatrix, evidence: Any, looks: Any, words: IntVector
+    ) -> None:
+        """Count rankings among the open decisions, by columns that may come from bytes."""
+        user, rows = self._columns(state, actions, evidence, looks)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if rows.shape[1]:
+                squares = np.einsum("skq,skq->sk", rows, rows).max(axis=1)
+            else:
+                kept = state.features
+                squares = np.einsum("qi,qi->i", kept, kept)[actions].max(axis=1)
+            largest = (np.einsum("sp,sp->s", user, user) * squares).max()
+        ordered = np.sort(actions, axis=1)
+        twice = (ordered[:, 1:] == ordered[:, :-1]).any()
+        if twice or not largest <= row_limit(state.problem, self.ridge) ** 2:
+            raise self._wild(state, Choice(0, None, evidence))
+        expect_rankings.call(words, np.ascontiguousarray(actions[:, None]), looks, user, rows)
 
     def expect(self, state: RankState, choice: Choice, looks: Any, words: IntVector) -> None:
         """Count a ranking among the open decisions."""
@@ -608,27 +625,12 @@ class Ranker(Settings):
         followed, number and places, see `take_in_rows`. Evidence, told (a tally and outlooks) and
         looks are by column and may come from bytes.
         """
-        problem, n = state.problem, len(actions)
-        p, q = sizes(problem)
-        slots, n_items = state.slots.shape[1], state.exposed.size
+        n, slots, n_items = len(actions), state.slots.shape[1], state.exposed.size
         tallied, outlooks = told
         if outlooks is None:
             outlooks = np.empty((0, 2, slots))
-        try:
-            user, rows = evidence[0].values, evidence[1]
-            rows = rows.values if type(rows) is Column else rows[None]
-            fits = _is_plain(user, (n, p))
-            if rows.shape == (1, 0, q):
-                fits = fits and state.features.shape[1] > 0
-            else:
-                fits = fits and _is_plain(rows, (n, slots, q))
-            fits = fits and outlooks.shape[1:] == (2, slots) and len(outlooks) in (0, n)
-            fits = fits and _is_plain(looks, (slots,)) and np.isfinite(looks).all()
-            inside = actions.shape == (n, slots) and actions.min() >= 0 and actions.max() < n_items
-            fits = bool(fits and inside and actions.flags.carray)
-        except (TypeError, ValueError, AttributeError, IndexError):
-            fits = False
-        if not fits:
+        user, rows = self._columns(state, actions, evidence, looks)
+        if outlooks.shape[1:] != (2, slots) or len(outlooks) not in (0, n):
             raise self._wild(state, Choice(0, None, evidence))
         made = (actions, user, rows, shown.exposed, shown.rewards)
         seen = np.ascontiguousarray(outlooks)
@@ -644,6 +646,31 @@ class Ranker(Settings):
             return done
 
         return fold
+
+    def _columns(
+        self, state: RankState, actions: IntMatrix, evidence: Any, looks: Any
+    ) -> tuple[Matrix, Cube]:
+        """The users (n, p) and rows (n, slots, q) of rankings, by column; they may come from bytes.
+        rows is (1, 0, q) where the state keeps the features.
+        """
+        p, q = sizes(state.problem)
+        n, slots, n_items = len(actions), state.slots.shape[1], state.exposed.size
+        try:
+            user, rows = evidence[0].values, evidence[1]
+            rows = rows.values if type(rows) is Column else rows[None]
+            fits = _is_plain(user, (n, p))
+            if rows.shape == (1, 0, q):
+                fits = fits and state.features.shape[1] > 0
+            else:
+                fits = fits and _is_plain(rows, (n, slots, q))
+            fits = fits and _is_plain(looks, (slots,)) and np.isfinite(looks).all()
+            inside = actions.shape == (n, slots) and actions.min() >= 0 and actions.max() < n_items
+            fits = bool(fits and inside and actions.flags.carray)
+        except (TypeError, ValueError, AttributeError, IndexError):
+            fits = False
+        if not fits:
+            raise self._wild(state, Choice(0, None, evidence))
+        return user, rows
 
     def _judge(self, state: RankState, choice: Choice, code: int) -> None:
         """Raise what a kernel refused."""
@@ -684,7 +711,8 @@ class Ranker(Settings):
 
     def repair(self, state: RankState) -> float:
         """Compute the inverse and the estimates from the design afresh; how far off they were."""
-        return repair(state.oracle, self.ridge)
+        nothing, none = np.empty(0), np.empty((0, 0))
+        return repair(state.oracle, lambda: absorb_items(nothing, none, none, none, *state.oracle))
 
     def drift(self, state: RankState) -> float:
         """How far off the inverse was when it was last computed afresh."""

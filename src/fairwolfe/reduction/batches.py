@@ -25,7 +25,7 @@ __all__ = ["act_batch", "each", "expect_batch", "fold"]
 
 _NO_ROWS = np.empty((0, 0))
 _NUMBERLESS = -np.inf
-_SIZE = Trail._fields.index("size")
+_SIZE, _PLACE = Trail._fields.index("size"), Trail._fields.index("place")
 
 
 def act_batch(
@@ -82,15 +82,30 @@ def expect_batch(policy: FrankWolfe, state: State, batch: Batch | list[Decision]
         return state
     made = batch.made if isinstance(batch, Batch) else None
     if made is None:
+        if isinstance(batch, Batch) and _opens(state, batch):
+            evidence, looks, words = batch.evidence[0], batch.evidence[-1], plan.frame(state).words
+            plan.base.expect_columns(state.base, batch.actions, evidence, looks, words)
+            return state
         for decision in batch:
             state = policy.expect(state, decision)
     elif plan.blocks == (0, 0):
         values = made.expectations().values
-        blocks = np.full(len(values), -1)
-        expect_rows.call(plan.frame(state).words, blocks, values)
+        expect_rows.call(plan.frame(state).words, values, -1, -1, 0, values.shape[1])
     else:
         plan.base.expect_rows(state.base, made, plan.frame(state).words)
     return state
+
+
+def _opens(state: State, batch: Batch) -> bool:
+    """Whether decisions that come from bytes can be counted as open by one kernel: their features
+    are summed, and they are the next ones.
+    """
+    trail, plan = batch.evidence, state.plan
+    whole = isinstance(trail, tuple) and len(trail) == len(Trail._fields)
+    places = trail[_PLACE] if whole else None
+    if not plan.opens or type(places) is not Column:
+        return False
+    return np.array_equal(places.values, state.issued + np.arange(len(batch)))
 
 
 def fold(policy: FrankWolfe, state: State, batch: Batch | list[Decision], answers: Any) -> State:

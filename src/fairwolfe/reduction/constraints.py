@@ -54,13 +54,15 @@ cost buys 0.56 of f.
         return text + "."
 
 
-def constraints(state: Any, delta: float) -> tuple[Constraint, ...]:
-    """The hard constraints of a state of the reduction, one for each level."""
+def constraints(state: Any, delta: float, trusted: bool = True) -> tuple[Constraint, ...]:
+    """The hard constraints of a state of the reduction, one for each level; `trusted` says that all
+    rewards were inside their ranges.
+    """
     plan = state.plan
     if plan.prices is None or not plan.objective.constrained:
         return ()
     t, z = state.t, state.average
-    impossible = plan.watch.impossible(state.live, delta)
+    impossible = plan.watch.impossible(state.live, delta, trusted)
     share = math.sqrt(math.log(2.0 / delta) / (2.0 * max(t, 1)))  # of a range: Hoeffding
     g, _ = plan.prices.touch(state.iterate, state.prices, plan.age(t))
     moving = plan.prices.moving
@@ -96,7 +98,7 @@ def _of_leaf(
             level = leaf.shares[i] if leaf.shares else bound
             slack = sign * (average - level)
             # The gradient of a constraint that costs something points back inside.
-            price = max(sign * float(prices[i]), 0.0) * whole
+            price = max(sign * float(prices[i]), 0.0) * whole + 0.0  # not -0
             kept = errors is not None and slack >= -errors[i] / whole
             feasible = False if impossible and price > 0.0 else True if kept else None
             side: Literal["at least", "at most"] = "at least" if sign > 0.0 else "at most"

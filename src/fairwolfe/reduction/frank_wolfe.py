@@ -337,7 +337,7 @@ class FrankWolfe:
             values = _expectation(decision, plan.optimistic)
             if not _fits(values, state.totals.shape):
                 raise _foreign(decision)
-            expect_rows.call(words, np.array([-1]), values[None])
+            expect_rows.call(words, values[None], -1, -1, 0, values.size)
         else:
             choice = Choice(decision.action, decision.probability, trail[0])
             plan.base.expect(state.base, choice, trail[_EXPECTED], words)
@@ -521,7 +521,9 @@ class FrankWolfe:
         """What the other methods can call in a state, so that they are ready before the first."""
         plan = state.plan
         n = plan.kind.seen.n_objectives
-        own: list[Kernel[..., Any]] = [settle, averages, turn_over]
+        own: list[Kernel[..., Any]] = [averages, turn_over]
+        if not plan.commits:
+            own.append(settle)
         if plan.compass is not None:
             own.append(aim)
             if plan.compass.sampled:
@@ -558,9 +560,11 @@ class FrankWolfe:
         """How far from the best reachable value; see `Live` and docs/live.md."""
         return state.plan.watch.report(state.live, state.average, state.t, delta, trusted)
 
-    def constraints(self, state: State, delta: float = 0.05) -> tuple[Constraint, ...]:
+    def constraints(
+        self, state: State, delta: float = 0.05, trusted: bool = True
+    ) -> tuple[Constraint, ...]:
         """The hard constraints of f, one for each level; see `Constraint`."""
-        return constraints(state, delta)
+        return constraints(state, delta, trusted)
 
     of_objective: ClassVar[tuple[str, ...]] = ("state.prices",)
     """Arrays of a state that belong to one f."""

@@ -4,6 +4,11 @@
   every context, averaged over contexts and with Hoeffding's margin.
 - *about* (an estimate): the same with what was earned, plus what the estimates say was missed.
 
+With hard constraints f* is the best value of the policies that keep them. A certificate then has
+their prices in it: it is above f where they are kept, <g, A s - p> being at least 0 there for every
+gradient g of a constraint at p. Where its bound is below the least value of its other part, no
+policy keeps them.
+
 Windows hold sums only; what the other actions promised travels in the decision.
 """
 
@@ -39,8 +44,9 @@ class Live:
         of the base's widths; None where nothing can be guaranteed, or nothing that the ranges of
         the rewards do not say already: `reason` tells which
     about: an estimate of f*, with an interval from `low` to `high` at level 1 - delta; None while
-        too few decisions were answered
-    value: f of the average so far
+        too few decisions were answered, and where it seems that no policy keeps the hard
+        constraints, of which f* is the best value otherwise
+    value: f of the average so far, without its hard constraints
     t, decisions: how many were answered, and how many of them these numbers look back on
 
     >>> print(Live(0.58, 0.503, 0.499, 0.507, 0.5011, 10_000, 5_968, 0.05, 0.9, ""))
@@ -192,11 +198,18 @@ class Watch:
             why = why if not certifies else "too few decisions were answered"
         else:
             reached, ceiling = self._extremes if trusted else (np.inf, np.inf)
-            middle, half = windows.estimate(self.objective, delta)
+            constrained = self.plan.objective.constrained
+            middle, half = windows.estimate(self.objective, delta, constrained)
             if math.isfinite(half):  # f of what was earned may be -inf
                 about, low, high = (min(x, ceiling) for x in (middle, middle - half, middle + half))
             why = why or ("" if trusted else "rewards were outside the ranges of the problem")
             why = why or windows.refusal
+            if constrained and self.impossible(windows, delta, trusted):
+                why = f"no policy keeps the hard constraints ({100.0 * confidence:g} % sure)"
+            elif constrained and high is not None and high < windows.floor:
+                why = why or "it seems that no policy keeps the hard constraints"
+            if constrained and high is not None and high < windows.floor:
+                about = low = high = None  # of nothing
             at_most = windows.bound(delta) if not why else None
             kept = self.plan.objective._violation(average) == 0.0
             if at_most is not None and at_most < value and kept:
@@ -207,11 +220,11 @@ class Watch:
         numbers = (value, t, windows.decisions, delta, confidence, why)
         return Live(at_most, about, low, high, *numbers)
 
-    def impossible(self, windows: Windows, delta: float) -> bool:
+    def impossible(self, windows: Windows, delta: float, trusted: bool = True) -> bool:
         """Whether it is certain, up to `delta` and that of the widths, that no policy keeps the
-        hard constraints.
+        hard constraints. Certificates are at least their floors wherever these are kept.
         """
-        if windows.decisions == 0 or self.refusal or windows.refusal:
+        if not trusted or windows.decisions == 0 or self.refusal or windows.refusal:
             return False
         return windows.bound(delta, above_floor=True) < 0.0
 

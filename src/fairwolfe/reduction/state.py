@@ -18,6 +18,7 @@ from fairwolfe.core.protocols import (
     FoldsRows,
     Forecasts,
     LearnsDirection,
+    OpensColumns,
     Repairs,
     Undirected,
     newest,
@@ -25,7 +26,7 @@ from fairwolfe.core.protocols import (
 from fairwolfe.core.restoring import require, require_counts
 from fairwolfe.kernels.frames import Frame
 from fairwolfe.kernels.limits import row_limit
-from fairwolfe.kernels.settling import averages, settle
+from fairwolfe.kernels.settling import averages
 from fairwolfe.kernels.waiting import ISSUED, OPEN, size
 from fairwolfe.objectives import Concave
 from fairwolfe.reduction.direction import Compass, Course
@@ -137,8 +138,7 @@ class Plan:
             repricing, moving = reprice.address, self.prices.moving_params(state.prices)
             spare = np.zeros(self.prices.work_size)
         numbers = np.array(
-            [address, self.forget, corrects, aiming, sampling, settle.address, repricing],
-            dtype=np.float64,
+            [address, self.forget, corrects, aiming, sampling, repricing], dtype=np.float64
         )
         live = state.live.now
         waiting = (state.waiting, self.ranges, self.coordinates)
@@ -181,6 +181,13 @@ class Plan:
         if self.optimistic or not isinstance(self.base, Awaits):
             return 0, 0
         return self.base.blocks(self.kind.problem)
+
+    @cached_property
+    def opens(self) -> bool:
+        """Whether the base counts decisions as open in one kernel, by what their bytes hold."""
+        base = self.base
+        own = isinstance(base, OpensColumns) and newest(base, "expect_columns", "expect")
+        return own and self.blocks != (0, 0)
 
     @cached_property
     def recalls(self) -> bool:

@@ -188,6 +188,12 @@ class Windows(NamedTuple):
         return int(before + self.now.numbers[N]) if before > 0.0 else 0
 
     @property
+    def floor(self) -> float:
+        """The least that certificates can have where hard constraints are kept."""
+        numbers = np.array([self.before.numbers, self.now.numbers])
+        return float(numbers[:, N] @ numbers[:, FLOOR] / numbers[:, N].sum())
+
+    @property
     def refusal(self) -> str:
         """Why these decisions guarantee nothing, if they do not: too many have no answer.
 
@@ -224,7 +230,9 @@ class Windows(NamedTuple):
             weight += pull * made
         return float(total / weight)
 
-    def estimate(self, objective: Concave, delta: float) -> tuple[float, float]:
+    def estimate(
+        self, objective: Concave, delta: float, constrained: bool = False
+    ) -> tuple[float, float]:
         """An estimate of f*, and half of the length of its interval.
 
         Every decision gives an unbiased value of <b, best>, as far as estimates err by the same for
@@ -233,7 +241,9 @@ class Windows(NamedTuple):
 
         The certificates are above f* by an unknown part of a gap that is seen: what the policy's
         directions missed under them, and what they exceed f by at the rewards earned. The middle
-        of the gap is the estimate, and its variance that of a uniform law, gap^2/12.
+        of the gap is the estimate, and its variance that of a uniform law, gap^2/12. With hard
+        constraints what exploring missed belongs to the gap too: what is explored may be what keeps
+        them, while their prices are still too low.
         """
         both = (self.before, self.now)
         numbers = np.array([window.numbers for window in both])
@@ -243,7 +253,10 @@ class Windows(NamedTuple):
         slope = shares @ np.array([window.slope for window in both])
         earned = (self.before.rewards + self.now.rewards) / total
         above = intercept + slope @ earned - objective._value(earned)
-        gap = numbers[:, SPARE].sum() / total + max(above, 0.0)
+        missed = numbers[:, SPARE].sum()
+        if constrained:
+            missed = sum(w.numbers[Y] - w.slope @ w.rewards for w in both)
+        gap = missed / total + max(above, 0.0)
         freedom = np.maximum(numbers[:, BATCHES] - 1.0, 0.0).sum()
         # Means of long batches vary less, in proportion to their length.
         spread = numbers[:, PLANNED] @ numbers[:, SQUARES] / (SPLIT * freedom)

@@ -19,7 +19,14 @@ from fairwolfe.objectives import Concave
 from fairwolfe.ranking.policies import as_policy
 from fairwolfe.simulation.exposure import lorenz
 from fairwolfe.simulation.lateness import Lateness, by_either_name
-from fairwolfe.simulation.plots import COLOURS, LINES, best_value, lorenz_axes, value_axes
+from fairwolfe.simulation.plots import (
+    COLOURS,
+    LINES,
+    best_value,
+    lorenz_axes,
+    value_axes,
+    violation_axes,
+)
 from fairwolfe.simulation.rollout import needed, simulate
 from fairwolfe.simulation.trace import FAIRNESS, Trace
 
@@ -36,6 +43,11 @@ class Comparison(Brief):
 
     traces: Mapping[str, tuple[Trace, ...]]
     seeds: tuple[int, ...]
+
+    @property
+    def constrained(self) -> bool:
+        """Whether f has hard constraints, which may be violated."""
+        return any(t.objective.constrained for traces in self.traces.values() for t in traces)
 
     def values(self, name: str) -> Matrix:
         """f over time, a row for each seed."""
@@ -58,7 +70,8 @@ class Comparison(Brief):
         """A row for each policy: f at the horizon with its 95 % interval, microseconds a round.
 
         With the optima of the seeds, also the mean distance to them in percent. Rankings have the
-        means of utility, gini, bottom_half and top_decile too.
+        means of utility, gini, bottom_half and top_decile too, and an f with hard constraints that
+        of their violation.
         """
         tops = None if best is None else tuple(best)
         rows = []
@@ -66,6 +79,8 @@ class Comparison(Brief):
             final = self.values(name)[:, -1]
             mean, low, high = interval(final)
             row: dict[str, Any] = {"policy": name, "value": mean, "low": low, "high": high}
+            if self.constrained:
+                row["violation"] = float(self.last(name, "violation").mean())
             if tops is not None:
                 row["below_best_percent"] = float(self.below_best(name, tops)[:, -1].mean())
             if traces[0].problem.n_items is not None:
@@ -80,14 +95,17 @@ class Comparison(Brief):
         rows = []
         for name, traces in islice(self.traces.items(), most):
             mean, low, high = interval(np.array([trace.final for trace in traces]))
-            rows.append((name, f"{mean:.4g}", f"{low:.4g} to {high:.4g}"))
+            row = (name, f"{mean:.4g}", f"{low:.4g} to {high:.4g}")
+            beyond = (f"{self.last(name, 'violation').mean():.2g}",) if self.constrained else ()
+            rows.append((*row, *beyond))
         n = len(self.traces)
+        columns = ("policy", "value", "95 % interval", *(("violation",) * self.constrained))
         if n > most:
-            rows.append((f"and {n - most} more", "see table()", ""))
+            rows.append((f"and {n - most} more", "see table()", *("",) * (len(columns) - 2)))
         rounds = max((int(traces[0].t[-1]) for traces in self.traces.values() if traces), default=0)
         sizes = ((n, "policy", "policies"), (len(self.seeds), "seed"), (rounds, "round"))
         title = ", ".join(count(*size) for size in sizes)
-        return Summary(title, rows, ("policy", "value", "95 % interval"))
+        return Summary(title, rows, columns)
 
     def to_frame(self) -> pd.DataFrame:
         """One row per policy, seed and checkpoint (needs pandas)."""
@@ -112,7 +130,8 @@ class Comparison(Brief):
 
         `best`, the optima of the seeds, adds a line at the best possible value. Worlds often
         differ more than policies: "percent" shows f in percent of the optimum of its world,
-        "below" what is missing to it, on a logarithmic axis.
+        "below" what is missing to it, on a logarithmic axis. Where f has hard constraints, the mean
+        of their violation is dotted, on the axis to the right.
         """
         tops = None if best is None else tuple(best)
         if scale not in ("value", "percent", "below"):
@@ -121,6 +140,7 @@ class Comparison(Brief):
             raise InvalidInput(f"scale={scale!r} compares with the optima of the seeds; pass best=")
         line = None if tops is None or scale == "below" else float(_tops(tops).mean())
         ax = value_axes(ax, 100.0 if scale == "percent" else line)
+        beside = violation_axes(ax) if self.constrained else None
         for i, (name, traces) in enumerate(self.traces.items()):
             values = self.values(name)
             if scale != "value" and tops is not None:
@@ -132,6 +152,10 @@ class Comparison(Brief):
             ax.fill_between(
                 traces[0].t, bands[:, 1], bands[:, 2], color=colour, alpha=0.15, linewidth=0
             )
+            if beside is not None:
+                beyond = np.mean([trace.violation for trace in traces], axis=0)
+                beside.plot(traces[0].t, beyond, color=colour, linestyle=":", linewidth=1.0)
+                beside.set_ylim(bottom=0.0)
         if scale == "percent":
             ax.set_ylabel("f, in percent of the best possible")
         if scale == "below":

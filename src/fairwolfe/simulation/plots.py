@@ -23,6 +23,7 @@ __all__ = [
     "require_matplotlib",
     "save",
     "value_axes",
+    "violation_axes",
 ]
 
 # Okabe and Ito's colours, told apart by the colour-blind; the line styles tell them apart in grey.
@@ -94,3 +95,12 @@ def lorenz_axes(ax: Axes | None) -> Axes:
     ax.set_ylabel("their share of all exposure, in percent")
     ax.spines[["top", "right"]].set_visible(False)
     return ax
+
+
+def violation_axes(ax: Axes) -> Axes:
+    """Axes to the right of f over time, for how far hard constraints are violated."""
+    beside = ax.twinx()
+    beside.set_ylabel("violation of the hard constraints (dotted)")
+    beside.spines[["top", "left"]].set_visible(False)
+    beside.spines["right"].set_visible(True)
+    return beside

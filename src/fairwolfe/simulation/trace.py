@@ -162,6 +162,8 @@ class Trace(Brief):
             "observed": self.observed,
             "scalar_regret": self.scalar_regret,
         }
+        if self.objective.constrained:
+            columns["violation"] = self.violation
         if self.problem.n_items is not None:
             columns |= {name: getattr(self, name) for name in FAIRNESS}
         for i in range(self.average.shape[1]):
@@ -169,11 +171,18 @@ class Trace(Brief):
         return pd.DataFrame(columns).assign(seed=self.seed)
 
     def plot(self, ax: Axes | None = None, best: Any = None, **style: Any) -> Axes:
-        """f over time on a logarithmic axis, with f* if given (needs matplotlib)."""
-        from fairwolfe.simulation.plots import value_axes
+        """f over time on a logarithmic axis, with f* if given (needs matplotlib).
+
+        Where f has hard constraints, their violation is dotted, on the axis to the right.
+        """
+        from fairwolfe.simulation.plots import value_axes, violation_axes
 
         ax = value_axes(ax, best)
-        ax.plot(self.t, self.value, **style)
+        (line,) = ax.plot(self.t, self.value, **style)
+        if self.objective.constrained:
+            beside = violation_axes(ax)
+            beside.plot(self.t, self.violation, color=line.get_color(), linestyle=":")
+            beside.set_ylim(bottom=0.0)
         return ax
 
 

@@ -37,6 +37,7 @@ from fairwolfe.kernels.frames import (
     SPARE,
     TOTALS,
     integers,
+    part,
     vector,
 )
 from fairwolfe.kernels.settling import REPRICE, averages
@@ -65,20 +66,16 @@ def _by_leaf(z: Vector, step: float, params: Vector, work: Vector) -> None:
     """
     rows, entries, n = np.int64(params[1]), np.int64(params[2]), np.int64(params[3])
     at = _HEAD + rows + 1
-    x = work[:rows]
-    times(
-        params[_HEAD:at],
-        params[at : at + entries],
-        params[at + entries : at + 2 * entries],
-        z,
-        x,
-    )
+    x, g = part(work, 0, rows), part(work, rows, rows)
+    begins, columns = part(params, _HEAD, rows + 1), part(params, at, entries)
+    times(begins, columns, part(params, at + entries, entries), z, x)
     at += 2 * entries
     prices = vector_at(np.int64(params[0]), n)
     for i in range(n):
         x[i] -= step * params[at + i] * prices[i]
-    own, rest = params[at + 3 * n :], work[2 * rows :]
-    call_gradient(np.int64(params[4]), x, step, own, rest, work[rows : 2 * rows])
+    at += 3 * n
+    own, rest = part(params, at, params.size - at), part(work, 2 * rows, work.size - 2 * rows)
+    call_gradient(np.int64(params[4]), x, step, own, rest, g)
 
 
 @kernel(signature=GRADIENT)
@@ -87,13 +84,8 @@ def priced(z: Vector, step: float, params: Vector, work: Vector, out: Vector) ->
     _by_leaf(z, step, params, work)
     rows, entries = np.int64(params[1]), np.int64(params[2])
     at = _HEAD + rows + 1
-    turned_times(
-        params[_HEAD:at],
-        params[at : at + entries],
-        params[at + entries : at + 2 * entries],
-        work[rows : 2 * rows],
-        out,
-    )
+    begins, columns = part(params, _HEAD, rows + 1), part(params, at, entries)
+    turned_times(begins, columns, part(params, at + entries, entries), part(work, rows, rows), out)
 
 
 @kernel(signature=REPRICE)

@@ -181,6 +181,11 @@ class Walk(NamedTuple):
 def walk(panel: Panel, steps: int = STEPS) -> Walk:
     """Walk to the point of S that an objective prefers, smoothed as by default."""
     objective = panel.objective
+    if objective.constrained:
+        raise InvalidInput(
+            f"{objective} has hard constraints, and the picture follows gradients without prices; "
+            "give them a penalty"
+        )
     n = PROBLEM.n_objectives
     smoothing = default_smoothing(objective, n).bind(PROBLEM, objective)
     if isinstance(smoothing, Randomized):

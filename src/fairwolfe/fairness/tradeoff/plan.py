@@ -24,12 +24,13 @@ from fairwolfe.objectives import (
     TwoSided,
     Welfare,
 )
+from fairwolfe.objectives.combine import Sum, is_zero
 from fairwolfe.objectives.concave import numbers, positive
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank
 from fairwolfe.simulation.compare import compare
 from fairwolfe.truth.optimum import Optimum, optimum
 
-__all__ = ["Plan", "item_objective", "plan", "tradeoff"]
+__all__ = ["Plan", "apart", "item_objective", "plan", "tradeoff"]
 
 _BETAS = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
 _FLOORS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.95)  # of the largest that can be kept, n_slots/n_items
@@ -74,6 +75,25 @@ def _is_number(text: str) -> bool:
     return True
 
 
+def apart(items: Concave, n: int) -> tuple[Concave, Concave | None]:
+    """An objective of n items without its hard constraints, and these; None where there are none.
+
+    Constraints are kept whatever beta is: with them in the item objective, beta = 0 would leave
+    them out.
+    """
+    if not items.constrained:
+        return items, None
+    terms = items.terms if isinstance(items, Sum) else (items,)
+    whole = [term for term in terms if term.constrained]
+    if not all(is_zero(term.relaxed()) for term in whole):
+        raise InvalidInput(
+            f"{items} has hard constraints inside of another function; add them to it instead, "
+            "such as GiniWelfare() + ByGroup(AtLeast(0.05, share=True), producers)"
+        )
+    kept = Sum(tuple(whole)) if len(whole) > 1 else whole[0]
+    return items.relaxed(), kept.on(*range(n))
+
+
 @dataclass(frozen=True)
 class Plan:
     """A trade-off to be explored, with everything checked; see `tradeoff`."""
@@ -87,6 +107,12 @@ class Plan:
     exploration: Exploration
     jobs: int
     tolerance: float
+    constraints: Concave | None = None  # of all coordinates
+
+    def objective(self, beta: float = 1.0) -> Concave:
+        """f with its hard constraints."""
+        f = TwoSided(self.items, beta)
+        return f if self.constraints is None else f + self.constraints
 
     @property
     def rounds(self) -> int:
@@ -96,9 +122,7 @@ class Plan:
     def policies(self) -> dict[str, Any]:
         """Every policy by name."""
         fair: dict[str, Any] = {
-            name_of(FAIR, beta): FWLinUCBRank(
-                TwoSided(self.items, beta), exploration=self.exploration
-            )
+            name_of(FAIR, beta): FWLinUCBRank(self.objective(beta), exploration=self.exploration)
             for beta in self.betas
         }
         return fair | {
@@ -114,7 +138,7 @@ class Plan:
             self.world,
             self.horizon,
             self.seeds,
-            TwoSided(self.items),
+            self.objective(),
             self.jobs,
             checkpoints=[self.horizon],
             scalar_regret=False,
@@ -130,6 +154,7 @@ class Plan:
             self.floors,
             comparison,
             {beta: tuple(optima[i] for i in kept) for beta, optima in best.items()},
+            None if self.constraints is None else self.constraints.bind(problem),
         )
 
     def _optima(self) -> dict[float, list[Optimum]]:
@@ -142,11 +167,17 @@ class Plan:
         )
         found: dict[float, list[Optimum]] = {}
         for beta in sorted({0.0, *self.betas}):
-            f = TwoSided(self.items, beta)
+            f = self.objective(beta)
             first = [optimum(self.world, f, self.seeds[0], self.tolerance)]
             rest = self.seeds[1:]
             others = [optimum(self.world, f, seed, self.tolerance) for seed in rest if not same]
             found[beta] = first + (first * len(rest) if same else others)
+            for best in found[beta]:
+                if not best.feasible:
+                    raise InvalidInput(
+                        f"no policy keeps {self.constraints}: it is violated by "
+                        f"{best.unavoidable:.3g} at least, whatever is shown; loosen its levels"
+                    )
         return found
 
 
@@ -172,10 +203,11 @@ def plan(
     room = (problem.n_slots or 0) / (problem.n_items or 1)
     given = tuple(round(part * room, 12) for part in _FLOORS) if floors is None else tuple(floors)
     several = sorted(set(numbers("betas", betas)))
+    items, constraints = apart(item_objective(objective), problem.n_items or 0)
     chosen = tuple(range(whole_number("seeds", seeds))) if isinstance(seeds, int) else tuple(seeds)
     made = Plan(
         world,
-        item_objective(objective),
+        items,
         tuple(several),
         tuple(sorted(set(numbers("floors", given)))) if given else (),
         whole_number("horizon", horizon),
@@ -183,6 +215,7 @@ def plan(
         exploration,
         whole_number("jobs", jobs),
         positive("tolerance", tolerance),
+        constraints,
     )
     if not chosen:
         raise InvalidInput("seeds is empty; give a number of seeds, or some of them")
@@ -216,7 +249,9 @@ def tradeoff(
     ----------
     world: an environment with rankings
     objective: of the items' exposures: "gini", "gini-equality", "equal-exposure", "welfare:0.5",
-        "nash", "minimum", or one of fw.objectives
+        "nash", "minimum", or one of fw.objectives. Hard constraints that are added to it, such as
+        floors of producers, hold for every beta: the best possible is that of the policies that
+        keep them, and tables say how far they are violated
     floors: shares of rankings in which FairLearnRank shows every item, up to n_slots/n_items; None
         is six of them from 0 to 95 % of that, () leaves FairLearnRank out
     seeds: how many worlds or runs, or which

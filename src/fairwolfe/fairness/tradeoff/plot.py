@@ -146,10 +146,11 @@ def draw(found: TradeOff, folder: Path) -> list[Path]:
     plot(found, trade).set_title("What fairness costs", loc="left")
     plot_lorenz(found, curves).set_title(f"Who is seen by {result.FAIR}", loc="left")
     n = len(found.seeds)
+    kept = "" if found.constraints is None else ", hard constraints kept by the best possible"
     figure.suptitle(
         f"{found.problem.n_items} items in {found.problem.n_slots} slots, item objective "
         f"{type(found.items).__name__}, {found.horizon:,} rounds, "
-        f"{n} seed{'s' * (n > 1)}",
+        f"{n} seed{'s' * (n > 1)}{kept}",
         x=0.01,
         ha="left",
     )

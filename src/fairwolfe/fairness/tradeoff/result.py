@@ -50,6 +50,8 @@ class TradeOff(Brief):
     floors: tuple[float, ...]
     comparison: Comparison
     best: Mapping[float, tuple[Optimum, ...]]
+    constraints: Concave | None = None
+    """Hard constraints that hold for every beta; they are no part of `items`."""
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -123,7 +125,9 @@ class TradeOff(Brief):
         utility and gini have 95 % intervals (`..._low`, `..._high`). `item_objective` is that of
         the items alone, `value` is f with the beta of the row. `below_best_percent` is how far f
         is below its optimum, which is known up to `certified_gap`. `below_frontier_percent` is how
-        far utility is, at most, below the largest of any policy that is as fair.
+        far utility is, at most, below the largest of any policy that is as fair. With hard
+        constraints the best possible is that of the policies that keep them, and `violation` says
+        how far a row is beyond them.
         """
         return [
             self._row(policy, setting)
@@ -155,6 +159,8 @@ class TradeOff(Brief):
             "certified_gap": None,
             "below_frontier_percent": float((100.0 * (most - utilities) / abs(most)).mean()),
         }
+        if self.constraints is not None:
+            row["violation"] = float(_each(self.constraints.violation, averages).mean())
         if policy != FLOOR:
             f = TwoSided(self.items, setting).bind(self.problem)
             values, best = _each(f.value, averages), self.best[setting]

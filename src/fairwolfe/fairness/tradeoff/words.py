@@ -30,6 +30,7 @@ def sentences(found: TradeOff) -> list[str]:
     return [
         *_price(fair, chosen, what),
         *_frontier(found, chosen, what),
+        *_kept(fair, floors, chosen),
         *_baseline(floors, chosen, what),
         *_smallest(found, what),
         *_end(fair, what),
@@ -78,10 +79,26 @@ def _price(fair: list[Row], chosen: Row, what: str) -> list[str]:
 
 def _frontier(found: TradeOff, chosen: Row, what: str) -> list[str]:
     missing = max(chosen["below_frontier_percent"], 0.0)
+    keeping = "" if found.constraints is None else ", with the hard constraints kept"
     return [
         f"That is at most {missing:.1f} % below the most {what} of any policy that is as fair by "
-        f"{type(found.items).__name__} (certified)."
+        f"{type(found.items).__name__}{keeping} (certified)."
     ]
+
+
+def _kept(fair: list[Row], floors: list[Row], chosen: Row) -> list[str]:
+    if "violation" not in chosen:
+        return []
+    worst = max(row["violation"] for row in fair)
+    said = (
+        "The best possible is that of the policies that keep the hard constraints. "
+        f"{result.FAIR} violates them by {chosen['violation']:.2g} there, and by {worst:.2g} at "
+        "most"
+    )
+    if floors:
+        least = min(row["violation"] for row in floors)
+        said += f"; {result.FLOOR}, which does not know them, by {least:.2g} at least"
+    return [said + "."]
 
 
 def _baseline(floors: list[Row], chosen: Row, what: str) -> list[str]:

@@ -25,6 +25,7 @@ __all__ = [
     "linear",
     "parameter_norm",
     "probability",
+    "refuse_constraints",
     "setting",
     "the_problem",
     "times",
@@ -76,6 +77,7 @@ def setting(problem: Any, objective: Concave, lipschitz: float | None = None) ->
     found = the_problem(problem)
     if not isinstance(objective, Concave):
         raise InvalidInput(f"the objective is {objective!r}; give one of fw.objectives")
+    refuse_constraints(objective)
     bound = objective.bind(found)
     slope = bound.lipschitz(found.n_objectives)
     if lipschitz is not None:
@@ -86,6 +88,16 @@ def setting(problem: Any, objective: Concave, lipschitz: float | None = None) ->
             "it a larger offset if it can have one, or pass lipschitz= if you know a constant"
         )
     return Setting(found, bound, slope)
+
+
+def refuse_constraints(objective: Concave) -> None:
+    """Where f is -inf there is no Lipschitz constant, and no regret that says anything."""
+    if objective.constrained:
+        raise OutsideAssumptions(
+            f"Assumption 1 asks for a Lipschitz f, and {objective} has hard constraints: it is "
+            "-inf where they are violated; give them a penalty, or ask for the bound of the other "
+            "parts, objective.relaxed()"
+        )
 
 
 def the_problem(given: Any) -> Problem:

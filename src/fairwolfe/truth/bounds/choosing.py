@@ -27,6 +27,7 @@ from fairwolfe.truth.bounds.assumptions import (
     T,
     checked_number,
     like,
+    refuse_constraints,
     setting,
     times,
 )
@@ -244,6 +245,7 @@ def uniform_regret(environment: Any, objective: Concave, seed: int = 0) -> float
     >>> round(uniform_regret(Finite.a2(), Minimum()), 6)
     0.05
     """
+    refuse_constraints(objective)
     best = optimum(environment, objective, seed).value
     if isinstance(environment, Finite):
         means = environment.init(stream(seed, "world")).means

@@ -1,0 +1,91 @@
+"""`Fixed`: always the same arm; what a system does before it learns, and a baseline to beat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+
+from fairwolfe.bandits.choosing import CHOOSE, LinearBandit
+from fairwolfe.core.arrays import Cube, Matrix, Vector
+from fairwolfe.core.problem import Problem, whole_number
+from fairwolfe.errors import InvalidInput
+from fairwolfe.kernels.compile import kernel
+from fairwolfe.kernels.linalg import predict
+from fairwolfe.oracles import LinearOracle, Ridge
+
+__all__ = ["Fixed"]
+
+
+@kernel(signature=CHOOSE)
+def fixed_choice(
+    direction: Vector,
+    theta: Cube,
+    inverse: Cube,
+    counters: Vector,
+    features: Matrix,
+    per_arm: bool,
+    draws: Vector,
+    params: Vector,
+    out: Vector,
+    report: Vector,
+) -> int:
+    """params: the arm; lows; highs.
+
+    direction (rewards,), theta (blocks, rewards, features), features (arms or 1, features),
+    out (arms,), report (1 or 1 + rewards,). inverse, counters, draws: not used.
+    """
+    n = direction.size
+    arm = min(int(params[0]), out.size - 1)
+    for a in range(out.size):
+        out[a] = 0.0
+    report[0] = 1.0
+    if report.size > 1:
+        predict(theta, features, per_arm, arm, params[1 : 1 + n], params[1 + n :], report[1:])
+    return arm
+
+
+@dataclass(frozen=True)
+class Fixed(LinearBandit):
+    """P(arm) = 1: the arm of this number, the last one where a context has fewer.
+
+    Where only some arms of a context may be chosen, it is the number among these. It still learns,
+    so that its data can be used. `FrankWolfe(objective, Fixed(0))` is a baseline for `Guarded`.
+
+    >>> problem = Problem.arms(2, {"clicks": (0, 1)})
+    >>> base = Fixed(1)
+    >>> base.act(base.init(problem), np.eye(2), np.ones(1), np.random.default_rng(0)).action
+    1
+    """
+
+    arm: int = 0
+
+    choose = fixed_choice
+    needs_direction = False
+
+    def __post_init__(self) -> None:
+        if whole_number("arm", self.arm, 0) >= _MOST_ARMS:
+            raise InvalidInput(f"arm is {self.arm}; give the number of an arm, from 0 on")
+
+    @cached_property
+    def regression(self) -> LinearOracle:
+        """Ridge with penalty 1."""
+        return Ridge()
+
+    def rule_params(self, problem: Problem) -> Vector:
+        if problem.n_arms is not None and self.arm >= problem.n_arms:
+            raise InvalidInput(
+                f"arm is {self.arm}; the problem has {problem.n_arms} arms, so give 0 to "
+                f"{problem.n_arms - 1}"
+            )
+        return np.concatenate([[self.arm], problem.low, problem.high])
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        """Instances for the conformance checks."""
+        return cls(), cls(2)
+
+
+_MOST_ARMS = 2**31  # as a float it is still a whole number

@@ -1,0 +1,334 @@
+"""The configuration: one TOML file, checked whole before anything is opened."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from fairwolfe.core import expressions
+from fairwolfe.core.problem import Problem
+from fairwolfe.errors import InvalidInput, did_you_mean
+from fairwolfe.lab.build import build_objective, build_policy
+from fairwolfe.objectives import Concave
+
+__all__ = ["SCOPES", "Config", "Key", "Limits", "ModelConfig", "parse", "read", "seconds"]
+
+Scope = Literal["decide", "feedback", "read", "admin"]
+SCOPES: tuple[Scope, ...] = ("decide", "feedback", "read", "admin")
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
+_SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_BYTES = {"B": 1, "kB": 1000, "KiB": 1024, "MB": 1000**2, "MiB": 1024**2}
+_LONGEST_WINDOW = 400 * 86400.0
+_RANKING_ITEMS = "n_items"
+
+T = TypeVar("T")
+
+
+class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A key that clients may show: its hash, never itself. Two entries of one name: rotation."""
+
+    name: str
+    sha256: str
+    scopes: tuple[Scope, ...]
+    rate: float | None = None  # requests a second; None: no limit
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Bounds on what a client can make the service hold."""
+
+    body: str | int = "1 MiB"
+    waiting: int = 4096  # requests that wait for their group
+    open: int = 200_000  # decisions of a model that wait for their feedback
+    candidates: int = 10_000  # arms or candidates of a request
+    seconds: float = 10.0  # for the body of a request to arrive
+
+
+class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a model decides, how it learns, and how its feedback is joined."""
+
+    problem: dict[str, Any]
+    policy: dict[str, Any]
+    missing: Literal["zero", "skip"]
+    objective: dict[str, Any] | None = None
+    seed: int = 0
+    window: str = "10 min"
+    apply: Literal["window", "arrival"] = "window"
+    anticipate: bool = True
+    items: str | None = None
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A service."""
+
+    state: str
+    models: dict[str, ModelConfig]
+    listen: str = "127.0.0.1:8710"
+    keys: tuple[Key, ...] = ()
+    limits: Limits = Limits()
+    folder: str = "."  # of the file: paths are relative to it
+
+    def path(self, name: str) -> Path:
+        """A path of the configuration."""
+        return Path(self.folder) / Path(name).expanduser()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The host and the port to listen at."""
+        return _address(self.listen)
+
+    @property
+    def public(self) -> bool:
+        """Whether others than this machine can reach it."""
+        return not _is_loopback(self.address[0])
+
+    @property
+    def largest_body(self) -> int:
+        """Bytes of a request."""
+        return _bytes("limits.body", self.limits.body)
+
+
+class Setup(msgspec.Struct, frozen=True):
+    """What the fold of a model rests on: it is written to the log once, and cannot change."""
+
+    name: str
+    problem: str  # JSON of the keywords of Problem; a ranking's has no n_items
+    policy: str  # its repr
+    seed: int
+    missing: str
+    apply: str
+
+    def make_problem(self, n_items: int) -> Problem:
+        """The problem; n_items: for rankings."""
+        return _problem(json.loads(self.problem), "problem", n_items)
+
+    def make_policy(self) -> Any:
+        """The policy."""
+        return expressions.read(self.policy)
+
+    @property
+    def n_slots(self) -> int:
+        """Of a ranking; 0 for arms."""
+        return int(json.loads(self.problem).get("n_slots") or 0)
+
+
+def read(path: Path, listen: str | None = None) -> Config:
+    """The configuration of a file; `listen` instead of its own."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise InvalidInput(f"{path} cannot be read: {reason}; give a TOML file") from error
+    return parse(text, str(path.parent), listen, str(path))
+
+
+def parse(text: str, folder: str = ".", listen: str | None = None, path: str = "config") -> Config:
+    """The configuration that a text says.
+
+    >>> parse('stat = "s"')
+    Traceback (most recent call last):
+    ...
+    fairwolfe.errors.InvalidInput: config: stat is unknown; did you mean 'state'? Known are: ...
+    """
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput(f"{path} is not TOML: {error}") from error
+    try:
+        if listen is not None:
+            table["listen"] = listen
+        config = _checked(table, folder)
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from error
+    return config
+
+
+def _checked(table: dict[str, Any], folder: str) -> Config:
+    _known(table, Config, "")
+    _known(table.get("limits", {}), Limits, "limits.")
+    for i, key in enumerate(_list(table.get("keys", []), "keys")):
+        _known(key, Key, f"keys.{i}.")
+    models = table.get("models", {})
+    if not isinstance(models, dict) or not models:
+        raise InvalidInput("models is missing; give at least one table [models.NAME]")
+    for name, model in models.items():
+        if not _NAME.fullmatch(name):
+            raise InvalidInput(
+                f"a model is called {name!r:.80}; names are letters, digits and _ . - and begin "
+                "with a letter or digit, at most 64"
+            )
+        _known(model, ModelConfig, f"models.{name}.")
+        if "missing" not in model:
+            raise InvalidInput(
+                f'models.{name}.missing is not given; give "zero" (where nothing came back, '
+                "nothing was earned: right where every page reports) or "
+                '"skip" (it is unknown and left out: right where reports get lost). No default '
+                "fits both"
+            )
+    config = _convert({**table, "folder": folder}, Config)
+    _check_numbers(config)
+    if config.public and not config.keys:
+        raise InvalidInput(
+            f"listen is {config.listen!r}, which others can reach, and there are no [[keys]]; make "
+            "one with `fairwolfe keys new`, or listen at 127.0.0.1"
+        )
+    for name, model in config.models.items():
+        setup(config, name)
+        seconds(f"models.{name}.window", model.window)
+    return config
+
+
+def _check_numbers(config: Config) -> None:
+    limits = config.limits
+    for name in ("waiting", "open", "candidates", "seconds"):
+        if not getattr(limits, name) > 0:
+            raise InvalidInput(f"limits.{name} is {getattr(limits, name)}; give a positive number")
+    assert config.address
+    assert config.largest_body
+    for i, key in enumerate(config.keys):
+        if not re.fullmatch(r"[0-9a-f]{64}", key.sha256):
+            raise InvalidInput(
+                f"keys.{i}.sha256 is {key.sha256!r:.20}...; give the 64 hexadecimal digits that "
+                "`fairwolfe keys new` prints, never the key itself"
+            )
+        if not key.scopes:
+            raise InvalidInput(f"keys.{i}.scopes is empty; give some of {', '.join(SCOPES)}")
+        if key.rate is not None and not key.rate > 0:
+            raise InvalidInput(f"keys.{i}.rate is {key.rate}; give a positive number a second")
+
+
+def setup(config: Config, name: str) -> Setup:
+    """What the fold of a model rests on, built and tried."""
+    model, path = config.models[name], f"models.{name}"
+    table = dict(model.problem)
+    problem = _problem(table, f"{path}.problem", int(table.get("n_slots") or 1))
+    objective: Concave | None = None
+    if model.objective is not None:
+        objective = build_objective(model.objective, f"{path}.objective")
+    policy = build_policy(
+        model.policy, f"{path}.policy", objective=objective, anticipate=model.anticipate
+    )
+    try:
+        rebuilt = expressions.read(repr(policy))
+    except InvalidInput as error:
+        raise InvalidInput(
+            f"{path}.policy: {error}; the log keeps a policy by its text, so give classes of the "
+            "registry (an entry point makes one of your own such a class)"
+        ) from error
+    if rebuilt != policy:
+        raise InvalidInput(f"{path}.policy is not what its own text says: {policy!r:.200}")
+    if model.seed < 0:
+        raise InvalidInput(f"{path}.seed is {model.seed}; give a whole number of at least 0")
+    if model.items is not None and problem.kind != "ranking":
+        raise InvalidInput(f"{path}.items is for rankings, and the problem has arms")
+    if problem.kind != "ranking":  # that of a ranking depends on how many items there are
+        try:
+            policy.init(problem)
+        except InvalidInput as error:
+            raise InvalidInput(f"{path}: {error}") from error
+    text = json.dumps(table, sort_keys=True)
+    return Setup(name, text, repr(policy), model.seed, model.missing, model.apply)
+
+
+def _problem(table: dict[str, Any], path: str, n_items: int) -> Problem:
+    given = dict(table)
+    kind = given.pop("kind", None)
+    if kind not in ("arms", "ranking"):
+        raise InvalidInput(f"{path}.kind is {kind!r}; give 'arms' or 'ranking'")
+    if kind == "ranking" and "n_slots" not in given:
+        raise InvalidInput(f"{path}.n_slots is missing; say how many items a ranking shows")
+    known = {"n_features", "rewards", "feature_norm", "parameter_norm", "noise"}
+    known |= {"n_slots"} if kind == "ranking" else {"n_arms"}
+    for key in given:
+        if key == _RANKING_ITEMS:
+            raise InvalidInput(
+                f"{path}.n_items is not given here: items come by POST, or from `items`"
+            )
+        if key not in known:
+            raise InvalidInput(f"{path}.{key} is unknown; {did_you_mean(key, known)}")
+    if "n_features" not in given:
+        raise InvalidInput(f"{path}.n_features is missing; say how many features there are")
+    if isinstance(given["n_features"], list):
+        given["n_features"] = tuple(given["n_features"])
+    if kind == "ranking":
+        given["n_items"] = n_items
+    try:
+        return Problem(**given)
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from error
+
+
+def seconds(path: str, text: str) -> float:
+    """A span of time such as "10 min", in seconds.
+
+    >>> seconds("window", "20 s"), seconds("window", "1.5min")
+    (20.0, 90.0)
+    """
+    found = _QUANTITY.fullmatch(text.strip())
+    if not found or found[2] not in _SECONDS:
+        raise InvalidInput(
+            f"{path} is {text!r:.80}; give a number and one of {', '.join(_SECONDS)}, such as "
+            '"10 min"'
+        )
+    span = float(found[1]) * _SECONDS[found[2]]
+    if not 0.0 < span <= _LONGEST_WINDOW:
+        raise InvalidInput(f"{path} is {text!r:.80}; give more than 0 s and at most 400 d")
+    return span
+
+
+def _bytes(path: str, given: str | int) -> int:
+    found = _QUANTITY.fullmatch(given.strip()) if isinstance(given, str) else None
+    size = given if isinstance(given, int) else 0
+    if found and found[2] in _BYTES:
+        size = int(float(found[1]) * _BYTES[found[2]])
+    if size <= 0:
+        raise InvalidInput(
+            f"{path} is {given!r:.80}; give a number of bytes, or one with {', '.join(_BYTES)}"
+        )
+    return size
+
+
+def _address(listen: str) -> tuple[str, int]:
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise InvalidInput(f"listen is {listen!r:.80}; give HOST:PORT, such as 127.0.0.1:8710")
+    return host.strip("[]"), int(port)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _known(table: Any, kind: type[msgspec.Struct], path: str) -> None:
+    """Refuse a key that is unknown, with the nearest one."""
+    if not isinstance(table, dict):
+        raise InvalidInput(f"{path.rstrip('.')} is {table!r:.80}; give a table")
+    for key in table:
+        known = [name for name in kind.__struct_fields__ if name != "folder"]
+        if key not in known:
+            raise InvalidInput(f"{path}{key} is unknown; {did_you_mean(key, known)}")
+
+
+def _list(given: Any, path: str) -> list[Any]:
+    if not isinstance(given, list):
+        raise InvalidInput(f"{path} is {given!r:.80}; give tables [[{path}]]")
+    return given
+
+
+def _convert(table: Any, kind: type[T]) -> T:
+    try:
+        return msgspec.convert(table, kind)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `")
+        place = where.rstrip("`").replace("$.", "").replace("[...]", "") or "the file"
+        raise InvalidInput(f"{place}: {what[:1].lower()}{what[1:]}") from error

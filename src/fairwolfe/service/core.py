@@ -1,0 +1,647 @@
+"""`Core`: the one writer.
+
+What has arrived is gathered into a group, decided in one kernel call for each model, and written as
+one row; only when that is on the disk is it applied to the models and answered. A group that cannot
+be written is answered as such and has changed nothing: its numbers were never seen by anybody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fairwolfe.core.batch import Batch
+from fairwolfe.core.decision import Decision
+from fairwolfe.core.packing import pack
+from fairwolfe.errors import FairwolfeError, InvalidInput, NumericalFailure
+from fairwolfe.service.clock import Clock
+from fairwolfe.service.config import Limits
+from fairwolfe.service.entries import Entry, cells_of
+from fairwolfe.service.events import Applied, Closed, Decided, Event, decode, encode, size
+from fairwolfe.service.join import Cells, Joined, Merge, Outcome, made_from
+from fairwolfe.service.metrics import Numbers
+from fairwolfe.service.model import Model
+from fairwolfe.service.recovery import exercise
+from fairwolfe.service.refusal import Refused
+from fairwolfe.service.store import Outcomes, Row, Span, Store, StoreFailed
+
+__all__ = ["Answer", "Ask", "Core", "Found"]
+
+logger = logging.getLogger("fairwolfe.service")
+
+_GROUP = 2048  # records of a group
+_CLOSES = 512  # of a model in a row
+_CLOSING_ROWS = 8  # in a tick: requests come in between
+_SNAPSHOT_RECORDS = 7_000  # and a group more at most, so that a restart replays below 10,000
+_SNAPSHOT_SECONDS = 30.0
+_HISTORY_SECONDS = 60.0
+_SILENCE = 10  # parts of a window: so often the clock is written where nothing else is
+_RETRY = 1.0  # seconds
+
+
+class Ask(NamedTuple):
+    """A decision that somebody asks for."""
+
+    context: Any
+    options: dict[str, Any]
+    explain: bool
+    request_id: str | None
+    asked: bytes  # hash of all but the request_id
+    field: str  # that holds the context
+
+
+class Answer(NamedTuple):
+    """A decision, as it is told."""
+
+    number: int
+    decision: Decision
+    explanation: list[dict[str, Any]] | None
+
+
+class Found(NamedTuple):
+    """A decision by its id: its state, and what has come for it."""
+
+    number: int
+    decision: Decision
+    state: str
+    joined: Joined
+
+
+class Work:
+    """A request that waits for its group."""
+
+    __slots__ = ("asks", "change", "entries", "future", "model")
+
+    def __init__(
+        self,
+        model: Model,
+        asks: Sequence[Ask] = (),
+        entries: Sequence[Entry] = (),
+        change: Callable[[], Event | None] | None = None,
+    ) -> None:
+        self.model, self.asks, self.entries, self.change = model, asks, entries, change
+        self.future: asyncio.Future[Any] | None = None
+
+    @property
+    def size(self) -> int:
+        """How many records it may become."""
+        return len(self.asks) + len(self.entries) + 1
+
+
+class Stage:
+    """What one group is about to write, and what it will answer."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[Model, Event]] = []
+        self.spans: list[Span] = []
+        self.answers: list[tuple[Work, Callable[[], Any]]] = []
+
+    def add(self, other: Stage) -> None:
+        """What another model is about to write."""
+        self.events += other.events
+        self.spans += other.spans
+        self.answers += other.answers
+
+
+class Core:
+    """Models, a store, and what waits.
+
+    Parameters
+    ----------
+    models: by name
+    windows: of the models, in seconds, by name
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        models: dict[str, Model],
+        windows: dict[str, float],
+        limits: Limits | None = None,
+        clock: Clock | None = None,
+        numbers: Numbers | None = None,
+    ) -> None:
+        self.store, self.models, self.windows = store, models, windows
+        self.limits = limits or Limits()
+        self.numbers = numbers or Numbers()
+        self.clock = clock or Clock()
+        self.seq, at = store.last()
+        self.clock.start(at)
+        self.failing = ""  # why the store cannot be written, while it cannot
+        self._waiting: deque[Work] = deque()
+        self._scheduled = False
+        self._written = self._snapped = self._noted = at
+        self._unsnapped = 0
+
+    # --- what is asked ------------------------------------------------------------------------
+
+    def model(self, name: str) -> Model:
+        """A model by its name."""
+        if name not in self.models:
+            raise Refused(404, "unknown_model", f"there is no model {name!r:.80}", "model")
+        return self.models[name]
+
+    async def decide(self, name: str, asks: Sequence[Ask]) -> list[Answer]:
+        """Decisions, all or none, each open for the next."""
+        model = self._usable(name)
+        if model.agent is None:
+            raise Refused(
+                409,
+                "no_items",
+                f"model {name!r} has {len(model.early)} items and shows {model.n_slots}; add items "
+                "with POST items first",
+            )
+        return await self._wait(Work(model, asks=asks))  # type: ignore[no-any-return]
+
+    async def tell(self, name: str, entries: Sequence[Entry]) -> list[Outcome]:
+        """What came of decisions: an outcome for each entry; none counts where one is refused."""
+        return await self._wait(Work(self._usable(name), entries=entries))  # type: ignore[no-any-return]
+
+    async def change(self, name: str, change: Callable[[], Event | None]) -> None:
+        """Write an event that is made when its turn comes, and tried on a copy first; None where
+        there is nothing to change.
+        """
+        model = self._usable(name)
+        event = change()
+        if event is None:  # it is so already
+            return
+        # Another objective may need other kernels: they are made ready while others are served.
+        await asyncio.to_thread(_rehearse, model.copy(), event)
+        await self._wait(Work(model, change=change))
+
+    def _usable(self, name: str) -> Model:
+        model = self.model(name)
+        if model.stopped:
+            raise Refused(503, "model_stopped", model.stopped, retry_after=60.0)
+        return model
+
+    async def _wait(self, work: Work) -> Any:
+        if len(self._waiting) >= self.limits.waiting:
+            self.numbers.rejected["waiting"] += 1
+            raise Refused(
+                429, "busy", f"{len(self._waiting)} requests wait already", retry_after=_RETRY
+            )
+        loop = asyncio.get_running_loop()
+        work.future = loop.create_future()
+        self._waiting.append(work)
+        if not self._scheduled:
+            self._scheduled = True
+            loop.call_soon(self._next)
+        return await work.future
+
+    def _next(self) -> None:
+        self._scheduled = False
+        self.turn()
+        if self._waiting and not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._next)
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for their group."""
+        return len(self._waiting)
+
+    # --- a group ------------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """Write, apply and answer what has arrived, as far as it fits into a group."""
+        works: list[Work] = []
+        records = 0
+        while self._waiting and records < _GROUP:
+            work = self._waiting.popleft()
+            if work.future is not None and work.future.cancelled():
+                continue  # whoever asked has gone, and nothing was written
+            works.append(work)
+            records += work.size
+        if not works:
+            return
+        try:
+            self._group([work for work in works if work.change is None])
+            for work in works:
+                if work.change is not None:
+                    self._change(work)
+        except Exception as error:  # nobody may be left waiting
+            logger.exception("a group failed")
+            for work in works:
+                _fail(work, error)
+        self._snapshot_if_due()
+
+    def _group(self, works: list[Work]) -> None:
+        stage = Stage()
+        by_model: dict[int, list[Work]] = {}
+        for work in works:
+            by_model.setdefault(work.model.number, []).append(work)
+        for own in by_model.values():
+            model = own[0].model
+            if model.stopped:  # since it was asked
+                for work in own:
+                    _fail(work, Refused(503, "model_stopped", model.stopped, retry_after=60.0))
+                continue
+            part = Stage()
+            try:
+                self._decide(part, model, [work for work in own if work.asks])
+                self._tell(part, model, [work for work in own if not work.asks])
+            except Exception as error:  # of a policy of somebody's: others are served all the same
+                logger.exception("a group of model %s failed", model.name)
+                for work in own:
+                    _fail(work, error)
+            else:
+                stage.add(part)
+        if stage.events and not self._commit(stage.events, stage.spans):
+            failure = self._failure()
+            for work, _ in stage.answers:
+                _fail(work, failure)
+            return
+        if stage.events:
+            self.numbers.groups.note(len(stage.answers))
+        for work, answer in stage.answers:
+            if work.model.stopped:
+                _fail(work, Refused(503, "model_stopped", work.model.stopped, retry_after=60.0))
+            else:
+                _done(work, answer())
+
+    def _failure(self) -> Refused:
+        return Refused(503, "not_durable", f"{self.failing}; nothing changed", None, _RETRY)
+
+    def _commit(
+        self,
+        events: list[tuple[Model, Event]],
+        spans: Sequence[Span] = (),
+        outcomes: Sequence[Outcomes] = (),
+    ) -> bool:
+        """Write a row, and apply it once it is durable; whether it is."""
+        clock = self.clock.now()
+        began = time.perf_counter()
+        try:
+            payload = encode([event for _, event in events], time.time())
+            self.seq = self.store.append(clock, payload, spans, outcomes)
+        except FairwolfeError as error:
+            if not self.failing:
+                logger.error("the log cannot be written: %s", error)
+            self.failing = str(error)
+            self.numbers.unwritten += 1
+            return False
+        synced = time.perf_counter()
+        self.numbers.commits.note(synced - began)
+        self.failing, self._written = "", clock
+        for model, event in events:
+            self._apply(model, event, clock)
+            self._unsnapped += size(event)
+        self.numbers.folds.note(time.perf_counter() - synced)
+        return True
+
+    def _apply(self, model: Model, event: Event, clock: float) -> None:
+        if model.stopped:
+            return
+        try:
+            model.apply(event, self.seq, clock)
+        except Exception as error:
+            # The log is right; this state of it is not. Nothing more is built on it.
+            logger.exception("model %s is stopped", model.name)
+            model.stopped = (
+                f"model {model.name!r} is stopped, since row {self.seq} of the log could not be "
+                f"applied ({type(error).__name__}: {error}); start the service again"
+            )
+
+    # --- decisions ----------------------------------------------------------------------------
+
+    def _decide(self, stage: Stage, model: Model, works: list[Work]) -> None:
+        """Stage the decisions of a model; refuse what cannot be decided, and it alone."""
+        requests: dict[str, tuple[int, bytes]] = {}
+        fresh: list[Ask] = []
+        planned: list[tuple[Work, list[int]]] = []
+        for work in works:
+            try:
+                numbers, new, ids = self._numbered(model, work.asks, len(fresh), requests)
+            except Refused as refused:
+                _fail(work, refused)
+                continue
+            fresh += new
+            requests |= ids
+            planned.append((work, numbers))
+        made: Sequence[Decision] = []
+        if fresh:
+            try:
+                made = _propose(model, fresh)
+            except InvalidInput as error:
+                return self._decide(stage, model, _sound(model, [w for w, _ in planned], error))
+            except NumericalFailure as error:
+                model.stopped = f"model {model.name!r} is stopped: {error}"
+                logger.error(model.stopped)
+                for work, _ in planned:
+                    _fail(work, Refused(503, "model_stopped", model.stopped, retry_after=60.0))
+                return None
+            data = made.to_bytes() if isinstance(made, Batch) else tuple(d.to_bytes() for d in made)
+            first = model.decisions
+            known = tuple(
+                (place, ask.request_id, ask.asked)
+                for place, ask in enumerate(fresh)
+                if ask.request_id is not None
+            )
+            stage.events.append((model, Decided(model.number, len(made), data, known)))
+            stage.spans.append(Span(model.number, first, first + len(made)))
+        for work, numbers in planned:
+            pairs = zip(numbers, work.asks, strict=True)
+            told = [_explained(model, made, number, ask) for number, ask in pairs]
+            stage.answers.append((work, lambda m=model, told=told: _answers(m, told)))  # type: ignore[misc]
+        return None
+
+    def _numbered(
+        self,
+        model: Model,
+        asks: Sequence[Ask],
+        staged: int,
+        requests: dict[str, tuple[int, bytes]],
+    ) -> tuple[list[int], list[Ask], dict[str, tuple[int, bytes]]]:
+        """The numbers that asks will have, those of them that are new, and their request ids."""
+        numbers: list[int] = []
+        new: list[Ask] = []
+        ids: dict[str, tuple[int, bytes]] = {}
+        for ask in asks:
+            id = ask.request_id
+            known = None
+            if id is not None:
+                known = model.ring.requests.get(id) or requests.get(id) or ids.get(id)
+            if known is not None:
+                if known[1] != ask.asked:
+                    raise Refused(
+                        409,
+                        "request_id_reused",
+                        f"request_id {id!r:.80} was used for another question within the window; "
+                        "give every question an id of its own",
+                        "request_id",
+                    )
+                numbers.append(known[0])
+                self.numbers.repeated += 1
+                continue
+            number = model.decisions + staged + len(new)
+            if id is not None:
+                ids[id] = (number, ask.asked)
+            numbers.append(number)
+            new.append(ask)
+        if new and model.ring.issued - model.ring.closed + staged + len(new) > self.limits.open:
+            self.numbers.rejected["open"] += 1
+            raise Refused(
+                429,
+                "too_many_open",
+                f"{model.ring.issued - model.ring.closed} decisions of model {model.name!r} are "
+                f"within their window, and limits.open is {self.limits.open}",
+                retry_after=_RETRY,
+            )
+        return numbers, new, ids
+
+    # --- feedback -----------------------------------------------------------------------------
+
+    def _tell(self, stage: Stage, model: Model, works: list[Work]) -> None:
+        merge = Merge(model.ring)
+        applied: list[int] = []
+        for work in works:
+            try:
+                read = [self._read(model, merge, i, entry) for i, entry in enumerate(work.entries)]
+            except Refused as refused:
+                _fail(work, refused)
+                continue
+            outcomes: list[Outcome] = []
+            for number, early, cells in read:
+                outcome = early or merge.tell(number, cells)
+                if outcome != "joined":
+                    merge.counts[outcome] += 1
+                elif model.setup.apply == "arrival" and _complete(model, merge, number):
+                    merge.mark_applied(number)
+                    applied.append(number)
+                outcomes.append(outcome)
+            stage.answers.append((work, lambda outcomes=outcomes: outcomes))  # type: ignore[misc]
+        told = merge.told(model.number)
+        if told is not None:
+            stage.events.append((model, told))
+        if applied:
+            stage.events.append((model, Applied(model.number, np.array(applied))))
+
+    def _read(
+        self, model: Model, merge: Merge, i: int, entry: Entry
+    ) -> tuple[int, Outcome | None, Cells]:
+        """An entry, checked: its decision, its outcome where that is known, and what it says."""
+        number = model.number_of(entry.id)
+        outcome = merge.outcome_of(number)
+        if outcome is not None:
+            return number, outcome, Cells((), (), False)
+        try:
+            return number, None, cells_of(model, model.ring.decision(number), entry)
+        except Refused as refused:
+            raise refused.within(f"[{i}]") from refused
+
+    # --- changes ------------------------------------------------------------------------------
+
+    def _change(self, work: Work) -> None:
+        model = work.model
+        try:
+            assert work.change is not None
+            event = work.change()
+            if event is None:  # it is so by now
+                return _done(work, None)
+            model.copy().apply(event, self.seq + 1, self.clock.now())
+        except Refused as refused:
+            return _fail(work, refused)
+        except FairwolfeError as error:
+            return _fail(work, Refused(422, "invalid", str(error)))
+        if not self._commit([(model, event)]):
+            return _fail(work, self._failure())
+        return _done(work, None)
+
+    # --- time ---------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Close what is due, write the clock where nothing else does, keep snapshots, history."""
+        clock = self.clock.now()
+        for _ in range(_CLOSING_ROWS):
+            if not self._close(clock):
+                break
+            self._snapshot_if_due()
+        silence = clock - self._written
+        opened = [self.windows[m.name] for m in self.models.values() if m.ring.groups]
+        if (opened and silence > max(1.0, min(opened) / _SILENCE)) or (
+            self.failing and silence > _RETRY
+        ):
+            self._commit([])
+        self._snapshot_if_due()
+        if clock - self._noted >= _HISTORY_SECONDS:
+            self._note(clock)
+
+    def _close(self, clock: float) -> bool:
+        """Close what is due, as far as it fits into a row; whether more may be due."""
+        events: list[tuple[Model, Event]] = []
+        outcomes = []
+        for model in self.models.values():
+            if model.stopped:
+                continue
+            ring = model.ring
+            upto = ring.due(clock, self.windows[model.name], _CLOSES)
+            if upto > ring.closed:
+                events.append((model, Closed(model.number, ring.closed, upto)))
+                held = ring.joined(np.arange(ring.closed, upto))
+                outcomes.append(Outcomes(model.number, ring.closed, upto, held.to_bytes()))
+        return bool(events) and self._commit(events, (), outcomes)
+
+    def _snapshot_if_due(self) -> None:
+        age = self.clock.now() - self._snapped
+        due = self._unsnapped >= _SNAPSHOT_RECORDS or (self._unsnapped and age >= _SNAPSHOT_SECONDS)
+        if due and not self.failing:
+            self.snapshot()
+
+    def snapshot(self) -> None:
+        """Keep the state of every model, so that a restart is short."""
+        began = time.perf_counter()
+        try:
+            for model in self.models.values():
+                if not model.stopped:
+                    self.store.snapshot(model.number, self.seq, model.dump())
+        except StoreFailed as error:  # the log is the truth: no snapshot, no harm
+            logger.error("no snapshot: %s", error)
+            self.numbers.unwritten += 1
+        self._snapped, self._unsnapped = self.clock.now(), 0
+        self.numbers.snapshots.note(time.perf_counter() - began)
+
+    def _note(self, clock: float) -> None:
+        self._noted = clock
+        for model in self.models.values():
+            point = {"t": model.t, "value": model.value, "average": model.average()}
+            try:
+                self.store.note(model.number, clock, pack((point,)))
+            except FairwolfeError:
+                self.numbers.unwritten += 1
+
+    @property
+    def snapshot_age(self) -> float:
+        """Seconds since the last snapshot."""
+        return self.clock.now() - self._snapped
+
+    # --- what was decided ---------------------------------------------------------------------
+
+    def find(self, model: Model, id: str) -> Found:
+        """A decision by its id, open or closed."""
+        number, ring = model.number_of(id), model.ring
+        if not 0 <= number < ring.issued:
+            raise Refused(404, "unknown_decision", f"there is no decision {id!r:.80}", "id")
+        if number >= ring.closed:
+            joined = ring.joined([number]).take(0)
+            state = "joined" if joined.applied else "open"
+            return Found(number, ring.decision(number), state, joined)
+        row = self.store.row_of(model.number, number)
+        kept = self.store.outcome_of(model.number, number)
+        if row is None or kept is None:
+            raise Refused(404, "unknown_decision", f"decision {id!r:.80} is not kept", "id")
+        first, data = kept
+        joined = Joined.from_bytes(data).take(number - first)
+        state = "joined" if joined.heard else "expired"
+        return Found(number, _decision_in(row, model.number, number), state, joined)
+
+
+def _decision_in(row: tuple[int, Row], model: int, number: int) -> Decision:
+    first, (_, _, payload) = row
+    for event in decode(payload):
+        if isinstance(event, Decided) and event.model == model:
+            made = made_from(event.made)
+            return made[number - first]
+    raise Refused(404, "unknown_decision", f"decision {number} is not kept", "id")
+
+
+def _rehearse(copy: Model, event: Event) -> None:
+    """Do it on a copy, and whatever may come after it, so that it is refused or ready."""
+    try:
+        copy.apply(event, 0, 0.0)
+        exercise(copy)
+    except FairwolfeError as error:
+        raise Refused(422, "invalid", str(error)) from error
+
+
+def _propose(model: Model, asks: Sequence[Ask]) -> Sequence[Decision]:
+    """Decide for all of them in one call."""
+    agent = model.agent
+    assert agent is not None
+    contexts: Any = [ask.context for ask in asks]
+    alike = isinstance(contexts[0], np.ndarray) and all(
+        isinstance(one, np.ndarray) and one.shape == contexts[0].shape for one in contexts
+    )
+    options = {
+        name: [ask.options.get(name) for ask in asks]
+        for name in ("candidates", "blocked", "pinned")
+        if any(name in ask.options for ask in asks)
+    }
+    return agent.propose(np.array(contexts) if alike else contexts, **options)
+
+
+def _sound(model: Model, works: list[Work], error: InvalidInput) -> list[Work]:
+    """Those that can be decided by themselves; the others are told why not."""
+    sound = []
+    for work in works:
+        try:
+            for i, ask in enumerate(work.asks):
+                try:
+                    _propose(model, [ask])
+                except InvalidInput as own:
+                    text = str(own).removeprefix("context 0: ")
+                    refused = Refused(422, "invalid", text, _guilty(model, ask))
+                    raise (
+                        refused if len(work.asks) == 1 else refused.within(f"requests[{i}]")
+                    ) from own
+        except Refused as refused:
+            _fail(work, refused)
+        else:
+            sound.append(work)
+    if len(sound) == len(works):  # each by itself, but not together
+        for work in works:
+            _fail(work, Refused(503, "not_decided", str(error), retry_after=_RETRY))
+        return []
+    return sound
+
+
+def _guilty(model: Model, ask: Ask) -> str:
+    """The field that is wrong: the option without which it could be decided, or the context."""
+    for name in ask.options:
+        others = {key: value for key, value in ask.options.items() if key != name}
+        with suppress(InvalidInput):
+            _propose(model, [ask._replace(options=others)])
+            return name
+    return ask.field
+
+
+def _complete(model: Model, merge: Merge, number: int) -> bool:
+    """Whether nothing more will come for a decision."""
+    row = merge.state(number)
+    return bool(row.final) or (not model.ranks and bool(row.given.all()))
+
+
+def _explained(
+    model: Model, made: Sequence[Decision], number: int, ask: Ask
+) -> tuple[int, list[dict[str, Any]] | None]:
+    """The number of a decision, and what made it where that is asked for and known: a decision
+    that is told again is not explained again.
+    """
+    place = number - model.decisions
+    if not ask.explain or place < 0:
+        return number, None
+    try:
+        return number, made[place].explain()
+    except InvalidInput:  # the policy cannot say
+        return number, None
+
+
+def _answers(model: Model, told: list[tuple[int, Any]]) -> list[Answer]:
+    return [Answer(number, model.ring.decision(number), why) for number, why in told]
+
+
+def _done(work: Work, answer: Any) -> None:
+    if work.future is not None and not work.future.done():
+        work.future.set_result(answer)
+
+
+def _fail(work: Work, error: Exception) -> None:
+    if work.future is not None and not work.future.done():
+        work.future.set_exception(error)

@@ -1,0 +1,150 @@
+"""The words of the log: everything that changes a model, by column, as bytes and back.
+
+A row of the log is a group of events. Numbers of decisions count from 0 in each model.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairwolfe.core.packing import pack, unpack
+from fairwolfe.errors import IncompatibleState, InvalidInput
+
+__all__ = [
+    "Applied",
+    "Closed",
+    "Decided",
+    "Event",
+    "ItemsAdded",
+    "ItemsRetired",
+    "ObjectiveReplaced",
+    "Request",
+    "Started",
+    "Told",
+    "decode",
+    "encode",
+    "size",
+]
+
+Request: TypeAlias = tuple[int, str, bytes]
+"""Of a decision with a request_id: its place in the group, the id, and a hash of what was asked."""
+
+
+class Started(NamedTuple):
+    """A model begins; setup: JSON of `config.Setup`."""
+
+    model: int
+    setup: str
+
+
+class Decided(NamedTuple):
+    """Decisions were made: the bytes of a Batch, or of each of them where they are not alike."""
+
+    model: int
+    rows: int
+    made: bytes | tuple[bytes, ...]
+    requests: tuple[Request, ...]
+
+
+class Told(NamedTuple):
+    """Feedback came that was new, and how much came that was not.
+
+    numbers, final (n,): the decisions, and whether nothing more will come for them; exposed (m, 2):
+    entry and slot; cells (c, 3): entry, slot and reward, with values (c,). An arm is in slot 0.
+    counts: entries that were known, late, unknown, in conflict.
+    """
+
+    model: int
+    numbers: NDArray[np.int64]
+    final: NDArray[np.bool_]
+    exposed: NDArray[np.int32]
+    cells: NDArray[np.int32]
+    values: NDArray[np.float64]
+    counts: tuple[int, int, int, int]
+
+
+class Applied(NamedTuple):
+    """These decisions are learnt from before their window ends (``apply = "arrival"``)."""
+
+    model: int
+    numbers: NDArray[np.int64]
+
+
+class Closed(NamedTuple):
+    """The windows of the decisions from `first` to below `upto` have ended."""
+
+    model: int
+    first: int
+    upto: int
+
+
+class ItemsAdded(NamedTuple):
+    """New items, features (items, q); objective: another one from now on, as text, or empty."""
+
+    model: int
+    keys: tuple[str, ...]
+    features: NDArray[np.float64]
+    objective: str
+
+
+class ItemsRetired(NamedTuple):
+    """Items that are not shown any more."""
+
+    model: int
+    keys: tuple[str, ...]
+    objective: str
+
+
+class ObjectiveReplaced(NamedTuple):
+    """Another f from now on."""
+
+    model: int
+    objective: str
+
+
+Event: TypeAlias = (
+    Started | Decided | Told | Applied | Closed | ItemsAdded | ItemsRetired | ObjectiveReplaced
+)
+
+_KINDS: dict[str, Any] = {
+    "started": Started,
+    "decided": Decided,
+    "told": Told,
+    "applied": Applied,
+    "closed": Closed,
+    "items": ItemsAdded,
+    "retired": ItemsRetired,
+    "objective": ObjectiveReplaced,
+}
+_TAGS = {kind: tag for tag, kind in _KINDS.items()}
+
+
+def encode(events: list[Event], wall: float) -> bytes:
+    """A group of events as the payload of a row; wall: the time of day, for people only."""
+    return pack((wall, *((_TAGS[type(event)], *event) for event in events)))
+
+
+def decode(payload: bytes) -> list[Event]:
+    """The events of a row.
+
+    >>> decode(encode([Closed(0, 3, 7)], 0.0))
+    [Closed(model=0, first=3, upto=7)]
+    """
+    try:
+        _, *rows = unpack(payload)
+        return [_KINDS[tag](*fields) for tag, *fields in rows]
+    except (InvalidInput, KeyError, TypeError, ValueError) as error:
+        raise IncompatibleState(f"a row of the log cannot be read: {error}") from error
+
+
+def size(event: Event) -> int:
+    """How many records an event is: one for each decision, entry of feedback, or change."""
+    match event:
+        case Decided(rows=rows):
+            return rows
+        case Told(numbers=numbers) | Applied(numbers=numbers):
+            return len(numbers)
+    return 1

@@ -1,0 +1,288 @@
+"""Open decisions, and what has come back for them.
+
+Feedback comes in parts, in any order, and more than once. What is joined are bits (exposed), which
+add up, and numbers, of which the first counts; so the order does not matter, and an entry that came
+before says nothing new.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from fairwolfe.core.batch import Batch
+from fairwolfe.core.decision import Decision
+from fairwolfe.core.packing import pack, unpack
+from fairwolfe.errors import IncompatibleState
+from fairwolfe.service.events import Request, Told
+
+__all__ = ["Cells", "Group", "Joined", "Merge", "Outcome", "Ring"]
+
+Outcome: TypeAlias = Literal["joined", "known", "late", "unknown", "conflict"]
+
+_FIRST = 1024  # rows of a new ring
+
+
+class Cells(NamedTuple):
+    """What an entry of feedback says: slots that were exposed, and (slot, reward, number)."""
+
+    exposed: Sequence[int]
+    numbers: Sequence[tuple[int, int, float]]
+    final: bool
+
+
+class Group(NamedTuple):
+    """Decisions that were made together: the first number, the row that holds them, and when."""
+
+    first: int
+    seq: int
+    clock: float
+    made: Sequence[Decision]
+    requests: tuple[Request, ...]
+
+    @property
+    def stop(self) -> int:
+        """The number after the last."""
+        return self.first + len(self.made)
+
+
+class Joined(NamedTuple):
+    """What has come for decisions in a row, by column: exposed (n, slots), values and given (n,
+    slots, rewards), heard (n,): whether anything came, final, applied (n,).
+    """
+
+    exposed: Any
+    values: Any
+    given: Any
+    heard: Any
+    final: Any
+    applied: Any
+
+    def take(self, rows: Any) -> Joined:
+        """Copies of some rows."""
+        return Joined(*(column[rows] for column in self))
+
+    def to_bytes(self) -> bytes:
+        """Bits as bits, and the numbers that are there."""
+        bits = (np.packbits(column) for column in (self.exposed, self.given, *self[3:]))
+        return pack((self.values.shape, *bits, self.values[self.given]))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Joined:
+        """What `to_bytes` wrote."""
+        shape, *bits, numbers = unpack(data)
+        rows, slots, _ = shape
+        shapes = ((rows, slots), shape, rows, rows, rows)
+        exposed, given, *flags = (
+            np.unpackbits(column, count=math.prod(np.atleast_1d(size).tolist()))
+            .reshape(size)
+            .astype(np.bool_)
+            for column, size in zip(bits, shapes, strict=True)
+        )
+        values = np.zeros(shape)
+        values[given] = numbers
+        return cls(exposed, values, given, *flags)
+
+    @classmethod
+    def nothing(cls, rows: int, slots: int, rewards: int) -> Joined:
+        """Of decisions for which nothing has come."""
+        cells = (rows, slots, rewards)
+        bits = [np.zeros(rows, dtype=np.bool_) for _ in range(3)]
+        exposed, given = np.zeros(cells[:2], np.bool_), np.zeros(cells, np.bool_)
+        return cls(exposed, np.zeros(cells), given, *bits)
+
+
+class Ring:
+    """Open decisions by number, from `closed` to below `issued`; memory is what is open."""
+
+    def __init__(self, slots: int, rewards: int) -> None:
+        self.slots, self.rewards = slots, rewards
+        self.closed = self.issued = self.applied = 0
+        self.groups: list[Group] = []
+        self.requests: dict[str, tuple[int, bytes]] = {}  # id -> number, hash of what was asked
+        self._columns = Joined.nothing(_FIRST, slots, rewards)
+
+    @property
+    def open(self) -> int:
+        """How many decisions wait: those that were learnt from on arrival do not."""
+        return self.issued - self.closed - self.applied
+
+    def add(self, group: Group) -> None:
+        """Decisions were made."""
+        self.groups.append(group)
+        self.issued = group.stop
+        for place, id, asked in group.requests:
+            self.requests[id] = (group.first + place, asked)
+        while self.issued - self.closed > len(self._columns.heard):
+            self._grow()
+
+    def _grow(self) -> None:
+        size = len(self._columns.heard)
+        held = np.arange(self.closed, min(self.closed + size, self.issued))
+        larger = Joined.nothing(2 * size, self.slots, self.rewards)
+        for old, new in zip(self._columns, larger, strict=True):
+            new[held % (2 * size)] = old[held % size]
+        self._columns = larger
+
+    def rows(self, numbers: Any) -> Any:
+        """Where decisions are in the columns."""
+        return np.asarray(numbers) % len(self._columns.heard)
+
+    def joined(self, numbers: Any) -> Joined:
+        """What has come for decisions."""
+        return self._columns.take(self.rows(numbers))
+
+    def group(self, number: int) -> Group:
+        """The decisions that one was made with."""
+        place = bisect_right(self.groups, number, key=lambda group: group.first) - 1
+        return self.groups[place]
+
+    def decision(self, number: int) -> Decision:
+        """An open decision."""
+        group = self.group(number)
+        return group.made[number - group.first]
+
+    def tell(self, told: Told) -> None:
+        """Feedback that is new: bits add up, numbers are written."""
+        columns, rows = self._columns, self.rows(told.numbers)
+        columns.heard[rows] = True
+        columns.final[rows[told.final]] = True
+        columns.exposed[rows[told.exposed[:, 0]], told.exposed[:, 1]] = True
+        entry, slot, reward = told.cells.T
+        columns.values[rows[entry], slot, reward] = told.values
+        columns.given[rows[entry], slot, reward] = True
+
+    def apply(self, numbers: Any) -> None:
+        """These decisions were learnt from before their window ended."""
+        self._columns.applied[self.rows(numbers)] = True
+        self.applied += len(numbers)
+
+    def close(self, upto: int) -> None:
+        """The windows of all decisions below `upto` have ended: they are forgotten here."""
+        rows = self.rows(np.arange(self.closed, upto))
+        self.applied -= int(self._columns.applied[rows].sum())
+        for column in self._columns:
+            column[rows] = 0
+        gone = 0
+        for group in self.groups:
+            if group.first >= upto:
+                break
+            for place, id, _ in group.requests:
+                number = group.first + place
+                if self.closed <= number < upto and self.requests.get(id, (-1,))[0] == number:
+                    del self.requests[id]
+            gone += group.stop <= upto
+        del self.groups[:gone]
+        self.closed = upto
+
+    def due(self, clock: float, window: float, most: int) -> int:
+        """The number up to which windows have ended, at most so many further ones."""
+        upto = self.closed
+        for group in self.groups:
+            if group.clock + window > clock or upto - self.closed >= most:
+                break
+            upto = min(group.stop, self.closed + most)
+        return upto
+
+    def dump(self) -> tuple[Any, ...]:
+        """For a snapshot: decisions are in the log, and only their rows are named."""
+        groups = tuple((g.first, g.seq) for g in self.groups)
+        held = self.joined(np.arange(self.closed, self.issued))
+        return self.closed, self.issued, groups, held.to_bytes()
+
+    def load(self, dumped: tuple[Any, ...], group_in: Callable[[int, int], Group]) -> None:
+        """What `dump` wrote; group_in: the decisions from a number on that a row holds."""
+        closed, issued, groups, data = dumped
+        held = Joined.from_bytes(data)
+        self.closed = self.issued = closed
+        for first, seq in groups:
+            self.add(group_in(first, seq))
+        if self.issued != issued or len(held.heard) != issued - closed:
+            raise IncompatibleState(
+                f"a snapshot holds decisions {closed} to {issued}, and the log up to {self.issued}"
+            )
+        self.requests = {id: kept for id, kept in self.requests.items() if kept[0] >= closed}
+        rows = self.rows(np.arange(closed, issued))
+        for column, values in zip(self._columns, held, strict=True):
+            column[rows] = values
+        self.applied = int(self._columns.applied.sum())
+
+
+class Merge:
+    """Feedback of one group, merged beside the ring: nothing is written until it is durable."""
+
+    def __init__(self, ring: Ring) -> None:
+        self.ring = ring
+        self.counts = {"known": 0, "late": 0, "unknown": 0, "conflict": 0}
+        self._seen: dict[int, Joined] = {}
+        self._numbers: list[int] = []
+        self._final: list[bool] = []
+        self._exposed: list[tuple[int, int]] = []
+        self._cells: list[tuple[int, int, int]] = []
+        self._values: list[float] = []
+
+    def outcome_of(self, number: int) -> Outcome | None:
+        """What an entry for a decision comes to, whatever it says; None where that matters."""
+        if not 0 <= number < self.ring.issued:
+            return "unknown"
+        return "late" if number < self.ring.closed else None
+
+    def tell(self, number: int, cells: Cells) -> Outcome:
+        """An entry for an open decision."""
+        row = self.state(number)
+        for slot, reward, value in cells.numbers:
+            if row.given[slot, reward] and row.values[slot, reward] != value:
+                return "conflict"
+        new_slots = [slot for slot in cells.exposed if not row.exposed[slot]]
+        new_cells = [cell for cell in cells.numbers if not row.given[cell[0], cell[1]]]
+        if row.heard and not new_slots and not new_cells and not (cells.final and not row.final):
+            return "known"
+        if row.applied:  # it was learnt from on arrival, and this comes after it
+            return "late"
+        entry = len(self._numbers)
+        self._numbers.append(number)
+        self._final.append(cells.final)
+        self._exposed += [(entry, slot) for slot in new_slots]
+        for slot, reward, value in new_cells:
+            self._cells.append((entry, slot, reward))
+            self._values.append(value)
+            row.given[slot, reward], row.values[slot, reward] = True, value
+        row.exposed[new_slots] = True
+        self._seen[number] = row._replace(heard=True, final=row.final or cells.final)
+        return "joined"
+
+    def state(self, number: int) -> Joined:
+        """What has come for a decision, with this group."""
+        if number not in self._seen:
+            self._seen[number] = self.ring.joined([number]).take(0)
+        return self._seen[number]
+
+    def mark_applied(self, number: int) -> None:
+        """It is learnt from with this group."""
+        self._seen[number] = self.state(number)._replace(applied=True)
+
+    def told(self, model: int) -> Told | None:
+        """The event; None where nothing came."""
+        counts = tuple(self.counts.values())
+        if not self._numbers and not any(counts):
+            return None
+        return Told(
+            model,
+            np.array(self._numbers, dtype=np.int64),
+            np.array(self._final, dtype=np.bool_),
+            np.array(self._exposed, dtype=np.int32).reshape(-1, 2),
+            np.array(self._cells, dtype=np.int32).reshape(-1, 3),
+            np.array(self._values, dtype=np.float64),
+            counts,  # type: ignore[arg-type]
+        )
+
+
+def made_from(data: bytes | tuple[bytes, ...]) -> Sequence[Decision]:
+    """Decisions from the bytes of a Batch, or of each of them."""
+    if isinstance(data, bytes):
+        return Batch.from_bytes(data)
+    return [Decision.from_bytes(one) for one in data]

@@ -1,0 +1,336 @@
+"""`Model`: an agent and its open decisions. Its state is the fold of the log by `apply`, the only
+writer: the same code when the service runs and when it starts again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby, pairwise
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from fairwolfe.agent import Agent
+from fairwolfe.core import expressions
+from fairwolfe.core.batch import Batch
+from fairwolfe.core.decision import Decision
+from fairwolfe.core.feedback import Shown
+from fairwolfe.core.packing import pack, unpack
+from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput
+from fairwolfe.objectives import Concave
+from fairwolfe.service.config import Setup
+from fairwolfe.service.events import (
+    Applied,
+    Closed,
+    Decided,
+    Event,
+    ItemsAdded,
+    ItemsRetired,
+    ObjectiveReplaced,
+    Told,
+    decode,
+)
+from fairwolfe.service.join import Group, Joined, Ring, made_from
+
+__all__ = ["Model", "constraints_of", "read_objective"]
+
+_FORMAT = 1
+_COUNTS = ("joined", "expired", "known", "late", "unknown", "conflict")
+
+
+class Model:
+    """What one model of the service knows.
+
+    Parameters
+    ----------
+    number: of the model in its store
+    token: of the store; ids of decisions are token-number-n
+    setup: what the fold rests on
+    """
+
+    def __init__(self, number: int, token: str, setup: Setup) -> None:
+        self.number, self.setup = number, setup
+        self.token = f"{token}-{number}"
+        self.n_slots = setup.n_slots
+        self.problem = setup.make_problem(self.n_slots)  # a ranking's with the fewest items
+        self.rewards = tuple(self.problem.rewards)
+        self.ring = Ring(self.n_slots or 1, len(self.rewards))
+        self.counts = dict.fromkeys(_COUNTS, 0)
+        self.version = 0  # of the objective
+        self.early: dict[str, list[float]] = {}  # items, while there are fewer than slots
+        self.agent: Agent | None = None
+        self.stopped = ""  # why it was, where something went wrong
+        if not self.ranks:
+            self.agent = Agent(setup.make_policy(), self.problem, setup.seed, token=self.token)
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.setup.name
+
+    @property
+    def ranks(self) -> bool:
+        """Whether it ranks items; else it chooses an arm."""
+        return self.n_slots > 0
+
+    @property
+    def decisions(self) -> int:
+        """How many were made; each is joined, expired or open."""
+        return self.ring.issued
+
+    # --- the fold -----------------------------------------------------------------------------
+
+    def apply(self, event: Event, seq: int, clock: float) -> None:
+        """What an event of a row changes; what can be refused was checked before it was written.
+
+        seq, clock: of the row.
+        """
+        match event:
+            case Decided():
+                made = self._group(event, self.ring.issued, seq, clock)
+                self._ready().issue(made.made)
+                self.ring.add(made)
+            case Told():
+                self._told(event)
+            case Applied(numbers=numbers):
+                self._learn(numbers)
+                self.ring.apply(numbers)
+            case Closed(upto=upto):
+                self._close(upto)
+            case ItemsAdded():
+                self._add_items(event)
+            case ItemsRetired():
+                self._retire(event)
+            case ObjectiveReplaced():
+                replacement = read_objective(event.objective)
+                assert replacement is not None
+                self._ready().replace_objective(replacement)
+                self.version += 1
+            case _:
+                raise IncompatibleState(f"a model cannot apply {event!r:.80}")
+
+    def _ready(self) -> Agent:
+        if self.agent is None:
+            raise InvalidInput(
+                f"model {self.name!r} has {len(self.early)} items and shows {self.n_slots}; "
+                "add items first"
+            )
+        return self.agent
+
+    @staticmethod
+    def _group(event: Decided, first: int, seq: int, clock: float) -> Group:
+        return Group(first, seq, clock, made_from(event.made), event.requests)
+
+    def _told(self, event: Told) -> None:
+        self.ring.tell(event)
+        for name, count in zip(_COUNTS[2:], event.counts, strict=True):
+            self.counts[name] += count
+
+    def _close(self, upto: int) -> None:
+        numbers = np.arange(self.ring.closed, upto)
+        left = numbers[~self.ring.joined(numbers).applied]
+        self._learn(left)
+        self.ring.close(upto)
+
+    def _learn(self, numbers: Any) -> None:
+        """Learn from decisions, in this order; those without feedback by `missing`."""
+        joined = self.ring.joined(numbers)
+        learnt = joined.heard if self.setup.missing == "skip" else np.ones_like(joined.heard)
+        agent, at = self._ready(), 0
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # agents warn of rewards out of range; metrics say so
+            for made in _joined(self._runs(numbers, learnt)):
+                part = joined.take(slice(at, at + len(made)))
+                if learnt[at]:
+                    agent.update_many(made, self._rewards(part, made))
+                else:
+                    for decision in made:
+                        agent.expire(decision)
+                at += len(made)
+        heard = int(joined.heard.sum())
+        self.counts["joined"] += heard
+        self.counts["expired"] += len(numbers) - heard
+
+    def _runs(self, numbers: Any, learnt: Any) -> Iterator[tuple[bool, Sequence[Decision]]]:
+        """Decisions in a row that were made together and are treated alike: how, and themselves."""
+        alike = (np.diff(numbers) == 1) & (learnt[1:] == learnt[:-1])
+        cuts = [0, *(np.flatnonzero(~alike) + 1).tolist(), len(numbers)]
+        for start, stop in pairwise(cuts):
+            at = start
+            while at < stop:
+                number = int(numbers[at])
+                group = self.ring.group(number)
+                end = min(stop, at + group.stop - number)
+                place = number - group.first
+                yield bool(learnt[start]), group.made[place : place + end - at]
+                at = end
+
+    def _rewards(self, joined: Joined, made: Sequence[Decision]) -> Any:
+        """Feedback as `update_many` takes it; what did not come is 0."""
+        if not self.ranks:
+            return np.ascontiguousarray(joined.values[:, 0])
+        exposed, values = joined.exposed.astype(np.float64), np.ascontiguousarray(joined.values)
+        if isinstance(made, list):
+            return [Shown(e, v) for e, v in zip(exposed, values, strict=True)]
+        return Shown(exposed, values)
+
+    def _add_items(self, event: ItemsAdded) -> None:
+        objective = read_objective(event.objective)
+        items = dict(zip(event.keys, event.features, strict=True))
+        if self.agent is not None:
+            self.agent.add_items(items, objective)
+            self.version += objective is not None
+            return
+        self.early |= {key: row.tolist() for key, row in items.items()}
+        if len(self.early) >= self.n_slots:
+            problem = self.setup.make_problem(len(self.early))
+            policy = self.setup.make_policy()
+            if objective is not None:
+                policy, self.version = policy.with_objective(objective), self.version + 1
+            seed = self.setup.seed
+            self.agent = Agent(policy, problem, seed, self.early, token=self.token)
+            self.early = {}
+
+    def _retire(self, event: ItemsRetired) -> None:
+        if self.agent is None:
+            self.early = {key: row for key, row in self.early.items() if key not in event.keys}
+            return
+        objective = read_objective(event.objective)
+        self.agent.retire(event.keys, objective)
+        self.version += objective is not None
+
+    # --- what is known ------------------------------------------------------------------------
+
+    def id(self, number: int) -> str:
+        """The id of a decision."""
+        return f"{self.token}-{number}"
+
+    def number_of(self, id: str) -> int:
+        """The number of a decision; -1 for an id of another model or store."""
+        token, _, digits = id.rpartition("-")
+        plain = digits.isascii() and digits.isdecimal() and len(digits) <= 15
+        right = token == self.token and plain and str(int(digits)) == digits
+        return int(digits) if right else -1
+
+    def keys_of(self, decision: Decision) -> list[str]:
+        """The keys of the items that a ranking shows."""
+        names = self._ready().names or ()
+        return [names[item] for item in np.asarray(decision.action).tolist()]
+
+    def items(self) -> dict[str, list[float]]:
+        """Key -> features of the items that can be shown."""
+        if self.agent is None:
+            return dict(self.early)
+        features = self.agent.features
+        return {key: features[number].tolist() for key, number in self.agent.keys.items()}
+
+    def average(self) -> dict[str, float]:
+        """The average of each user-side reward."""
+        if self.agent is None:
+            return dict.fromkeys(self.rewards, 0.0)
+        earned = self.agent.average[-len(self.rewards) :]
+        return dict(zip(self.rewards, earned.tolist(), strict=True))
+
+    def exposures(self) -> dict[str, float]:
+        """How often each item that can be shown was exposed, a decision; empty for arms."""
+        if self.agent is None or not self.ranks:
+            return {}
+        return dict(zip(self.agent.keys, self.agent.average.tolist(), strict=False))
+
+    @property
+    def value(self) -> float | None:
+        """f of the average; None where it is not finite, or there is no agent yet."""
+        value = math.nan if self.agent is None else self.agent.value
+        return value if math.isfinite(value) else None
+
+    @property
+    def t(self) -> int:
+        """How many decisions have been learnt from."""
+        return 0 if self.agent is None else self.agent.t
+
+    @property
+    def objective(self) -> str:
+        """f, as text."""
+        policy = self.setup.make_policy() if self.agent is None else self.agent.policy
+        return repr(policy.objective)
+
+    # --- as bytes -----------------------------------------------------------------------------
+
+    def dump(self) -> bytes:
+        """Everything, for a snapshot; equal models are equal bytes."""
+        agent = None if self.agent is None else self.agent.dump()
+        counts = tuple(self.counts.values())
+        early = tuple((key, tuple(row)) for key, row in self.early.items())
+        setup = msgspec.json.encode(self.setup).decode()
+        state = (counts, self.version, early, agent, self.ring.dump())
+        return pack((_FORMAT, setup, self.token, *state))
+
+    @classmethod
+    def load(
+        cls, number: int, token: str, data: bytes, row_at: Callable[[int], tuple[float, bytes]]
+    ) -> Model:
+        """The model that `dump` wrote; row_at: the clock and the payload of a row of the log."""
+
+        def group_in(first: int, seq: int) -> Group:
+            clock, payload = row_at(seq)
+            for event in decode(payload):
+                if isinstance(event, Decided) and event.model == number:
+                    return cls._group(event, first, seq, clock)
+            raise IncompatibleState(f"row {seq} of the log holds no decisions of model {number}")
+
+        return cls._loaded(number, token, data, group_in)
+
+    @classmethod
+    def _loaded(
+        cls, number: int, token: str, data: bytes, group_in: Callable[[int, int], Group]
+    ) -> Model:
+        try:
+            form, setup, own, counts, version, early, agent, ring = unpack(data)
+            model = cls(number, token, msgspec.json.decode(setup, type=Setup))
+            if form != _FORMAT or own != model.token:
+                raise IncompatibleState(f"a snapshot of {own!r} has the format {form!r}")
+            model.counts = dict(zip(_COUNTS, counts, strict=True))
+            model.version = version
+            model.early = {key: list(row) for key, row in early}
+            model.agent = None if agent is None else Agent.restore(agent, token=model.token)
+            model.ring.load(ring, group_in)
+        except (FairwolfeError, msgspec.MsgspecError, TypeError, ValueError, KeyError) as error:
+            raise IncompatibleState(f"a snapshot cannot be read: {error}") from error
+        return model
+
+    def digest(self) -> str:
+        """The state in 64 characters: equal for equal states, bit for bit."""
+        return hashlib.sha256(self.dump()).hexdigest()
+
+    def copy(self) -> Model:
+        """Another one that is the same."""
+        token = self.token.rpartition("-")[0]
+        return self._loaded(
+            self.number, token, self.dump(), lambda first, _: self.ring.group(first)
+        )
+
+
+def _joined(runs: Iterable[tuple[bool, Sequence[Decision]]]) -> Iterator[Sequence[Decision]]:
+    """The same runs, as few as can be: those that are alike are one call of the agent."""
+    for _, alike in groupby(runs, key=lambda run: (run[0], isinstance(run[1], Batch))):
+        made = [run for _, run in alike]
+        yield from Batch.joined(made) if isinstance(made[0], Batch) else made  # type: ignore[arg-type]
+
+
+def read_objective(text: str) -> Concave | None:
+    """An objective from its text, without running code; None for an empty text."""
+    if not text:
+        return None
+    objective = expressions.read(text)
+    if not isinstance(objective, Concave):
+        raise InvalidInput(f"{text!r:.80} is not an objective; give one such as Minimum()")
+    return objective
+
+
+def constraints_of(agent: Agent | None) -> Sequence[Any]:
+    """The hard constraints of an agent; none while there is no agent."""
+    return () if agent is None else agent.constraints

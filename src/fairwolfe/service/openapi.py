@@ -1,0 +1,113 @@
+"""The OpenAPI document: made from the routes and the types of the wire."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+
+from fairwolfe.service import wire
+from fairwolfe.service.config import Config
+
+__all__ = ["document"]
+
+_BODIES: dict[tuple[str, str], Any] = {
+    ("POST", "decide"): wire.Decide,
+    ("POST", "decide_many"): wire.DecideMany,
+    ("POST", "feedback"): wire.Feedback | list[wire.Feedback],
+    ("POST", "items"): wire.Items,
+    ("PUT", "objective"): wire.Change,
+}
+_ANSWERS: dict[tuple[str, str], Any] = {
+    ("POST", "decide"): wire.Decided,
+    ("POST", "decide_many"): list[wire.Decided],
+    ("POST", "feedback"): list[wire.Told],
+}
+_REFUSALS = {
+    "400": "The request was broken off",
+    "401": "No key, or an unknown one",
+    "403": "The key may not do this",
+    "404": "There is nothing of this name",
+    "408": "The body came too slowly",
+    "409": "It contradicts what is there",
+    "412": "The objective has changed meanwhile",
+    "413": "The body is too large",
+    "415": "The content type is unknown",
+    "422": "A value cannot be accepted; nothing changed",
+    "429": "Too much at once; try again after Retry-After",
+    "503": "It cannot be made durable now; nothing changed; try again after Retry-After",
+}
+
+
+def document(config: Config, routes: Sequence[Any]) -> dict[str, Any]:
+    """The document of a service."""
+    kinds = [*_BODIES.values(), *_ANSWERS.values(), wire.Error]
+    schemas, components = msgspec.json.schema_components(
+        kinds, ref_template="#/components/schemas/{name}"
+    )
+    by_kind = {str(kind): schema for kind, schema in zip(kinds, schemas, strict=True)}
+    paths: dict[str, Any] = {}
+    for route in routes:
+        path = route.path.replace(":path}", "}")
+        paths.setdefault(path, {})[route.method.lower()] = _operation(config, route, by_kind)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "fairwolfe",
+            "version": version("fairwolfe"),
+            "description": "Decisions for a concave function of several average rewards.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(config: Config, route: Any, by_kind: dict[str, Any]) -> dict[str, Any]:
+    tail = (route.method, route.path.rsplit("/", 1)[-1])
+    error = {"application/json": {"schema": by_kind[str(wire.Error)]}}
+    answers: dict[str, Any] = {
+        code: {"description": text, "content": error} for code, text in _REFUSALS.items()
+    }
+    answers["200"] = {"description": "Done"}
+    if tail in _ANSWERS:
+        schema = by_kind[str(_ANSWERS[tail])]
+        answers["200"]["content"] = {wire.JSON: {"schema": schema}, wire.MSGPACK: {}}
+    operation: dict[str, Any] = {
+        "operationId": route.handler.__name__.strip("_"),
+        "responses": answers,
+        "security": [{"key": []}] if config.keys else [],
+        "x-scope": route.scope,
+    }
+    names = re.findall(r"{(\w+)", route.path)
+    if names:
+        operation["parameters"] = [_parameter(config, name) for name in names]
+    if tail in _BODIES:
+        schema = by_kind[str(_BODIES[tail])]
+        content = {wire.JSON: {"schema": schema}}
+        operation["requestBody"] = {"required": True, "content": content}
+    if tail == ("POST", "decide"):
+        answers["200"]["links"] = {
+            "feedback": {
+                "operationId": "feedback",
+                "parameters": {"model": "$request.path.model"},
+                "requestBody": {"id": "$response.body#/id"},
+            },
+            "decision": {
+                "operationId": "decision",
+                "parameters": {"model": "$request.path.model", "id": "$response.body#/id"},
+            },
+        }
+    return operation
+
+
+def _parameter(config: Config, name: str) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    if name == "model":
+        schema["enum"] = list(config.models)
+    return {"name": name, "in": "path", "required": True, "schema": schema}

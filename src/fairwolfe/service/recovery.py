@@ -1,0 +1,275 @@
+"""From the log to models: the newest good snapshot and what came after it, and warm kernels."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import warnings
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from fairwolfe.core.batch import Batch
+from fairwolfe.core.catalogue import sizes
+from fairwolfe.core.contexts import Bilinear, PerArm
+from fairwolfe.errors import IncompatibleState, InvalidInput
+from fairwolfe.service.config import Config, Setup, setup
+from fairwolfe.service.events import (
+    Closed,
+    Decided,
+    ItemsAdded,
+    ObjectiveReplaced,
+    Started,
+    Told,
+    decode,
+    encode,
+    size,
+)
+from fairwolfe.service.model import Model
+from fairwolfe.service.store import Store
+
+__all__ = ["Recovered", "begin", "exercise", "recover", "replay", "warm"]
+
+logger = logging.getLogger("fairwolfe.service")
+
+
+class Recovered(NamedTuple):
+    """Models by number, and how many records were applied on top of their snapshots."""
+
+    models: dict[int, Model]
+    records: int
+
+
+def recover(store: Store) -> Recovered:
+    """The models of a log, each from its newest good snapshot on."""
+    models, starts = _started(store)
+    for number, fresh in models.items():
+        for seq, data in store.snapshots(number):
+            if data is None:
+                logger.warning("a snapshot of model %s is damaged: %s", fresh.name, seq)
+                continue
+            try:
+                loaded = Model.load(number, store.token, data, store.row)
+                models[number], starts[number] = loaded, seq
+                break
+            except IncompatibleState as error:
+                logger.warning("a snapshot of model %s is not used: %s", fresh.name, error)
+    return _folded(store, models, starts)
+
+
+def replay(store: Store, until: int | None = None) -> Recovered:
+    """The models of a log from its first row on, up to a row: for audits."""
+    models, starts = _started(store)
+    return _folded(store, models, starts, until)
+
+
+def _started(store: Store) -> tuple[dict[int, Model], dict[int, int]]:
+    """The models that the log names, as they began, and the rows that name them."""
+    models: dict[int, Model] = {}
+    starts: dict[int, int] = {}
+    for number, (seq, _, payload) in store.starts().items():
+        for event in decode(payload):
+            if isinstance(event, Started) and event.model == number:
+                made = msgspec.json.decode(event.setup, type=Setup)
+                models[number], starts[number] = Model(number, store.token, made), seq - 1
+        if number not in models:
+            raise IncompatibleState(f"row {seq} of the log should begin model {number}")
+    return models, starts
+
+
+def _folded(
+    store: Store, models: dict[int, Model], starts: dict[int, int], until: int | None = None
+) -> Recovered:
+    records = 0
+    first = min(starts.values(), default=store.last()[0])
+    for seq, clock, payload in store.rows(first):
+        if until is not None and seq > until:
+            break
+        for event in decode(payload):
+            if event.model not in models:
+                raise IncompatibleState(f"row {seq} of the log is of a model that never began")
+            model = models[event.model]
+            if isinstance(event, Started) or seq <= starts[event.model]:
+                continue
+            if model.stopped:
+                continue
+            try:
+                model.apply(event, seq, clock)
+            except Exception as error:
+                logger.exception("model %s is stopped", model.name)
+                model.stopped = (
+                    f"model {model.name!r} is stopped, since row {seq} of the log could not be "
+                    f"applied ({type(error).__name__}: {error})"
+                )
+            records += size(event)
+    return Recovered(models, records)
+
+
+def begin(store: Store, config: Config, found: dict[int, Model], clock: float) -> dict[str, Model]:
+    """The models of the configuration by name; new ones begin, changed ones are refused."""
+    by_name = {model.name: model for model in found.values()}
+    models: dict[str, Model] = {}
+    for name in config.models:
+        wanted = setup(config, name)
+        model = by_name.get(name)
+        if model is None:
+            number = max((m.number for m in (*found.values(), *models.values())), default=-1) + 1
+            model = Model(number, store.token, wanted)
+            events: list[Any] = [Started(number, msgspec.json.encode(wanted).decode())]
+            first = _first_items(config, name, model)
+            if first is not None:
+                model.copy().apply(first, 0, clock)  # refused before it is written
+                events.append(first)
+            seq = store.append(clock, encode(events, time.time()), starts=(number,))
+            for event in events[1:]:
+                model.apply(event, seq, clock)
+        elif model.setup != wanted:
+            raise IncompatibleState(_difference(name, model.setup, wanted))
+        elif config.models[name].items is not None:
+            _same_items(config, name, model)
+        models[name] = model
+    return models
+
+
+def _difference(name: str, old: Setup, new: Setup) -> str:
+    changed = [
+        f"{field} was {getattr(old, field)!r:.300} and is now {getattr(new, field)!r:.300}"
+        for field in Setup.__struct_fields__
+        if getattr(old, field) != getattr(new, field)
+    ]
+    return (
+        f"models.{name} has a log under other settings: {'; '.join(changed)}. What was learnt "
+        "rests on them: give the model another name, or the service another state folder"
+    )
+
+
+def _first_items(config: Config, name: str, model: Model) -> ItemsAdded | None:
+    """The items of a file, for the first start."""
+    file = config.models[name].items
+    if file is None:
+        return None
+    keys, features = read_items(config, name, file, sizes(model.problem)[1])
+    return ItemsAdded(model.number, keys, features, "")
+
+
+def _same_items(config: Config, name: str, model: Model) -> None:
+    """The log is the truth: a file of other items than it began with is refused."""
+    file = config.models[name].items
+    assert file is not None
+    keys, features = read_items(config, name, file, sizes(model.problem)[1])
+    here = model.items()
+    ever = set((model.agent and model.agent.names) or model.early)
+    for key, row in zip(keys, features.tolist(), strict=True):
+        if key not in ever or (key in here and here[key] != row):
+            raise InvalidInput(
+                f"models.{name}.items: item {key!r:.80} of {file} is not as the log has it. The "
+                "file is for the first start only; add and retire items by POST and DELETE"
+            )
+
+
+def read_items(config: Config, name: str, file: str, width: int) -> tuple[tuple[str, ...], Any]:
+    """Keys and features (items, width) of a Parquet file with columns key and features, or of a
+    JSON file {key: features}.
+    """
+    path, where = config.path(file), f"models.{name}.items"
+    try:
+        if path.suffix == ".json":
+            table = json.loads(path.read_text(encoding="utf-8"))
+            pairs = list(table.items())
+        else:
+            from pyarrow import parquet
+
+            rows = parquet.read_table(path, columns=["key", "features"]).to_pylist()
+            pairs = [(row["key"], row["features"]) for row in rows]
+        keys = tuple(str(key) for key, _ in pairs)
+        features = np.array([row for _, row in pairs], dtype=np.float64)
+    except ImportError as error:
+        raise InvalidInput(f"{where}: Parquet needs pyarrow; install it, or give JSON") from error
+    except Exception as error:  # of whatever reads the file
+        raise InvalidInput(
+            f"{where}: {path} cannot be read ({error}); give Parquet with the columns key and "
+            "features, or JSON {key: features}"
+        ) from error
+    if features.shape != (len(keys), width) or len(set(keys)) < len(keys):
+        raise InvalidInput(
+            f"{where}: {path} has {len(set(keys))} different keys and features of shape "
+            f"{features.shape}; give {width} features for each of them"
+        )
+    return keys, features
+
+
+# --- before it is ready ------------------------------------------------------------------------
+
+
+def warm(model: Model) -> None:
+    """Do once, on a copy, whatever the model can be asked to do, so that nothing is compiled or
+    loaded later: decide, for one and for several, learn, let expire, report, change.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        copy = model.copy() if model.agent is not None else _stand_in(model)
+        exercise(copy)
+        copy.copy()
+
+
+def _stand_in(model: Model) -> Model:
+    """A model with items, of one that has none yet."""
+    copy = Model(model.number, model.token.rpartition("-")[0], model.setup)
+    q = sizes(model.problem)[1]
+    rng = np.random.default_rng(0)
+    n = model.n_slots + 2
+    features = rng.normal(size=(n, q)) * (0.5 * model.problem.feature_norm / np.sqrt(q))
+    keys = tuple(f"item {i}" for i in range(n))
+    try:
+        copy.apply(ItemsAdded(model.number, keys, features, ""), 0, 0.0)
+    except InvalidInput:
+        return model  # an objective that fits other numbers of items only
+    return copy
+
+
+def exercise(model: Model) -> None:
+    """Whatever a model can be asked to do, done once: it is not the same afterwards."""
+    if model.agent is None:
+        return
+    rng = np.random.default_rng(0)
+    agent = model.agent
+    agent.warm()
+    for rows, answered in ((1, 1), (3, 2), (2, 0)):
+        first = model.decisions
+        made = agent.propose(_contexts(model, rows, rng))
+        data = made.to_bytes() if isinstance(made, Batch) else tuple(d.to_bytes() for d in made)
+        model.apply(Decided(model.number, rows, data, ()), 0, 0.0)
+        entries = np.repeat(np.arange(answered, dtype=np.int32), len(model.rewards))
+        cells = np.zeros((entries.size, 3), dtype=np.int32)
+        cells[:, 0], cells[:, 2] = entries, np.tile(np.arange(len(model.rewards)), answered)
+        exposed = np.zeros((answered, 2), dtype=np.int32)
+        exposed[:, 0] = np.arange(answered)
+        if not model.ranks:
+            exposed = exposed[:0]
+        numbers, final = first + np.arange(answered), np.zeros(answered, dtype=np.bool_)
+        values = np.zeros(entries.size)
+        told = Told(model.number, numbers, final, exposed, cells, values, (0, 0, 0, 0))
+        model.apply(told, 0, 0.0)
+        model.apply(Closed(model.number, model.ring.closed, model.decisions), 0, 0.0)
+    agent.live()
+    model.apply(ObjectiveReplaced(model.number, model.objective), 0, 0.0)
+
+
+def _contexts(model: Model, rows: int, rng: np.random.Generator) -> Any:
+    problem = model.problem
+    size_, norm = problem.n_features, problem.feature_norm
+    if model.ranks:
+        p = sizes(problem)[0]
+        return rng.normal(size=(rows, p)) * (0.5 / np.sqrt(p))
+    if problem.n_arms is not None:
+        scale = 0.5 * norm / np.sqrt(problem.dimension)
+        return [PerArm(rng.normal(size=problem.dimension) * scale) for _ in range(rows)]
+    if isinstance(size_, tuple):
+        p, q = size_
+        return [
+            Bilinear(rng.normal(size=p) * 0.5 / np.sqrt(p), rng.normal(size=(2, q)) / np.sqrt(q))
+            for _ in range(rows)
+        ]
+    return rng.normal(size=(rows, 2, size_)) * (0.5 * norm / np.sqrt(size_))

@@ -1,0 +1,29 @@
+"""`Refused`: what a client is told when something cannot be done; nothing was changed."""
+
+from __future__ import annotations
+
+__all__ = ["Refused"]
+
+
+class Refused(Exception):
+    """A request that is answered with an error: its status, a code, a sentence and the field.
+
+    retry_after: seconds after which it may be tried again, where that helps.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        error: str,
+        message: str,
+        field: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.error, self.message = status, error, message
+        self.field, self.retry_after = field, retry_after
+
+    def within(self, path: str) -> Refused:
+        """The same, of a field below a path."""
+        field = path if not self.field else f"{path}.{self.field}"
+        return Refused(self.status, self.error, self.message, field, self.retry_after)

@@ -1,0 +1,162 @@
+"""From a configuration to a running server: lock, recover, warm, bind, ready, and a clean end."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fairwolfe.errors import InvalidInput
+from fairwolfe.kernels.compile import compilations, preparations
+from fairwolfe.service.clock import Clock
+from fairwolfe.service.config import Config, read, seconds
+from fairwolfe.service.core import Core
+from fairwolfe.service.metrics import Numbers
+from fairwolfe.service.recovery import begin, recover, warm
+from fairwolfe.service.routes import Service, application
+from fairwolfe.service.sqlite_store import SQLiteStore
+
+__all__ = ["application_of", "open_service", "run"]
+
+_GRACE = 10  # seconds for requests under way, at the end
+_BACKLOG = 2048
+
+
+def open_service(config: Config, clock: Clock | None = None) -> Service:
+    """A service that is ready: its log is read, its models are warm."""
+    store = SQLiteStore(config.path(config.state))
+    try:
+        found = recover(store)
+        models = begin(store, config, found.models, store.last()[1])
+        for model in models.values():
+            if not model.stopped:
+                warm(model)
+        numbers = Numbers()
+        numbers.replayed = found.records
+        windows = {name: seconds("window", one.window) for name, one in config.models.items()}
+        core = Core(store, models, windows, config.limits, clock, numbers)
+        numbers.ready_compilations = compilations()
+        numbers.ready_preparations = preparations()
+    except BaseException:
+        store.close()
+        raise
+
+    def end() -> None:
+        core.snapshot()
+        store.close()
+
+    return Service(core, config, end)
+
+
+def application_of(path: str | os.PathLike[str]) -> Any:
+    """The ASGI application of a configuration file, for another server than `fairwolfe serve`."""
+    return application(open_service(read(Path(path))))
+
+
+def run(config: Config, on_ready: Callable[[str, Service], None] | None = None) -> None:
+    """Serve until SIGTERM or Ctrl-C; on_ready: called with the address once it answers."""
+    import uvicorn
+
+    _log_as_json()
+    service = open_service(config)
+    try:
+        listener = _bind(*config.address)
+    except BaseException:
+        service.core.store.close()
+        raise
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    address = f"http://{shown}:{port}"
+    settings = uvicorn.Config(
+        application(service),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=_GRACE,
+        limit_concurrency=2 * config.limits.waiting,
+        http="httptools",
+        loop=_loop(),
+        ws="none",
+    )
+
+    class Server(uvicorn.Server):
+        """Ends with exit code 0 at SIGTERM, and says when it is ready."""
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                print(f"ready {address}", flush=True)
+                if on_ready is not None:
+                    on_ready(address, service)
+
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            """Unlike uvicorn's own, without raising the signal again at the end."""
+            if threading.current_thread() is not threading.main_thread():
+                yield
+                return
+            before = {one: signal.signal(one, self.handle_exit) for one in _ENDS}
+            try:
+                yield
+            finally:
+                for one, handler in before.items():
+                    signal.signal(one, handler)
+
+    Server(settings).run(sockets=[listener])
+
+
+_ENDS = (signal.SIGTERM, signal.SIGINT)
+
+
+def _loop() -> Any:
+    return "uvloop" if sys.platform != "win32" else "asyncio"
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise InvalidInput(
+            f"listen is {host}:{port}, which cannot be bound: {error.strerror}; choose another "
+            "port, or 0 for any"
+        ) from error
+    listener.setblocking(False)
+    return listener
+
+
+def _log_as_json() -> None:
+    """One line of JSON for each message, on stderr."""
+
+    class Lines(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            line = {
+                "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created)),
+                "level": record.levelname.lower(),
+                "message": record.getMessage(),
+            }
+            if record.exc_info:
+                line["exception"] = self.formatException(record.exc_info)
+            return json.dumps(line)
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Lines())
+    for name in ("fairwolfe.service", "uvicorn.error"):
+        logger = logging.getLogger(name)
+        logger.handlers = [handler]
+        logger.setLevel(logging.WARNING)
+        logger.propagate = False

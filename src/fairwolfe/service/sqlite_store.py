@@ -1,0 +1,388 @@
+"""`SQLiteStore`: the log in one SQLite file, synced before `append` returns.
+
+One connection, exclusive. A row of the log has a check sum of its own, which covers its number and
+its clock; numbers have no holes. What SQLite itself finds torn at the end of its journal was never
+acknowledged, and is dropped by it; any other damage is refused.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import secrets
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+from zlib import crc32
+
+import apsw
+
+from fairwolfe.core.packing import pack, unpack
+from fairwolfe.errors import IncompatibleState, InvalidInput
+from fairwolfe.service.store import Outcomes, Row, Span, StoreFailed
+
+__all__ = ["SQLiteStore"]
+
+_APPLICATION = 0x66776C67  # "fwlg"
+_FORMAT = 1
+_FILE, _LOCK = "log.sqlite", "lock"
+_KEPT_SNAPSHOTS = 2
+_MOST_POINTS = 4096  # of the history of a model
+_HEAD, _KEY = struct.Struct("<qd"), struct.Struct("<qqq")
+
+# What is asked of SQLite, and read back: a setting that does not hold is a refusal. Large pages
+# halve the cost of a row of 14 kB, and frequent checkpoints are short.
+_SETTINGS = {
+    "locking_mode": "exclusive",
+    "journal_mode": "wal",
+    "synchronous": 2,  # FULL: every commit is synced before it returns
+    "wal_autocheckpoint": 250,
+    "journal_size_limit": 64 << 20,
+    "trusted_schema": 0,
+    "cell_size_check": 1,
+}
+
+_SCHEMA = """
+CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE log(seq INTEGER PRIMARY KEY, clock REAL NOT NULL, payload BLOB NOT NULL,
+    crc INTEGER NOT NULL);
+CREATE TABLE span(model INTEGER, first INTEGER, stop INTEGER NOT NULL, seq INTEGER NOT NULL,
+    PRIMARY KEY(model, first)) WITHOUT ROWID;
+CREATE TABLE outcome(model INTEGER, first INTEGER, stop INTEGER NOT NULL, data BLOB NOT NULL,
+    crc INTEGER NOT NULL, PRIMARY KEY(model, first)) WITHOUT ROWID;
+CREATE TABLE snapshot(model INTEGER, seq INTEGER, data BLOB NOT NULL, sha256 BLOB NOT NULL,
+    PRIMARY KEY(model, seq));
+CREATE TABLE history(model INTEGER, clock REAL, point BLOB NOT NULL,
+    PRIMARY KEY(model, clock)) WITHOUT ROWID;
+"""
+
+_UNWRITTEN = (
+    apsw.FullError,
+    apsw.IOError,
+    apsw.ReadOnlyError,
+    apsw.CantOpenError,
+    apsw.BusyError,
+    apsw.PermissionsError,
+    apsw.NoMemError,
+)
+
+
+class SQLiteStore:
+    """A log in a folder of its own, for one process at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise InvalidInput(
+                f"the state folder {folder} cannot be made: {error.strerror}"
+            ) from error
+        self.token = ""
+        self._base: Any = None
+        self._starts: dict[int, int] = {}  # model -> the row that it begins with
+        self._lock: int | None = self._locked()
+        try:
+            self._open()
+        except apsw.Error as error:
+            self.close()
+            self._refuse(error)
+        except BaseException:
+            self.close()
+            raise
+
+    def _locked(self) -> int:
+        """The lock of the folder, held until the process ends, however it ends."""
+        path = self.folder / _LOCK
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise InvalidInput(f"{path} cannot be written: {error.strerror}") from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.read(handle, 20).decode("ascii", "replace").strip() or "unknown"
+            os.close(handle)
+            raise InvalidInput(
+                f"the state folder {self.folder} is in use by another server (process {holder}); "
+                "end that one, or give this one another folder"
+            ) from error
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+        return handle
+
+    def _open(self) -> None:
+        path = self.folder / _FILE
+        for left in self.folder.glob("backup-*.sqlite*"):  # by a server that was killed
+            left.unlink(missing_ok=True)
+        new = not path.exists() or path.stat().st_size == 0
+        self._base = apsw.Connection(str(path))
+        path.chmod(0o600)
+        self._base.set_busy_timeout(0)
+        if new:
+            self._base.execute("PRAGMA page_size = 16384")
+        else:
+            self._check_head()
+        for name, value in _SETTINGS.items():
+            self._base.execute(f"PRAGMA {name} = {value}")
+        self._assert_settings()
+        if new:
+            self._create()
+        self._read_head()
+        newest = self._base.execute("SELECT seq, clock FROM log ORDER BY seq DESC limit 1")
+        self._last: tuple[int, float] = next(iter(newest), (0, 0.0))
+
+    def _check_head(self) -> None:
+        application, form = self._one("PRAGMA application_id"), self._one("PRAGMA user_version")
+        if application == 0 and form == 0 and not self._one("SELECT count(*) FROM sqlite_schema"):
+            raise IncompatibleState(
+                f"{self.folder / _FILE} is empty; it was never a log, or it was cut: remove it to "
+                "begin a new one, or put the right file there"
+            )
+        if application != _APPLICATION or form != _FORMAT:
+            raise IncompatibleState(
+                f"{self.folder / _FILE} is not a log that this version reads (application "
+                f"{application}, format {form}); give another state folder"
+            )
+
+    def _assert_settings(self) -> None:
+        """Durability rests on these, so what SQLite made of them is read back."""
+        for name, value in _SETTINGS.items():
+            got = self._one(f"PRAGMA {name}")
+            if got != value:
+                raise IncompatibleState(
+                    f"SQLite says {name} = {got!r} where {value!r} was set, so an acknowledged "
+                    "answer could be lost; use a local file system"
+                )
+
+    def _create(self) -> None:
+        self._base.execute("BEGIN IMMEDIATE")
+        self._base.execute(_SCHEMA)
+        self.token = secrets.token_hex(8)
+        self._write_head({})
+        self._base.execute(f"PRAGMA application_id = {_APPLICATION}")
+        self._base.execute(f"PRAGMA user_version = {_FORMAT}")
+        self._base.execute("COMMIT")
+
+    def _one(self, query: str, values: tuple[Any, ...] = ()) -> Any:
+        for row in self._base.execute(query, values):
+            return row[0]
+        return None
+
+    def _refuse(self, error: apsw.Error) -> NoReturn:
+        raise IncompatibleState(
+            f"{self.folder / _FILE} cannot be read: {error}; it is damaged, or in use by somebody "
+            "else. Nothing was changed: put a backup there, or give another state folder"
+        ) from error
+
+    # --- the log ------------------------------------------------------------------------------
+
+    def append(
+        self,
+        clock: float,
+        payload: bytes,
+        spans: Sequence[Span] = (),
+        outcomes: Sequence[Outcomes] = (),
+        starts: Sequence[int] = (),
+    ) -> int:
+        """Write a row, durably."""
+        seq = self._last[0] + 1
+        execute = self._base.execute
+        try:
+            execute("BEGIN IMMEDIATE")
+            crc = _crc(seq, clock, payload)
+            execute("INSERT INTO log VALUES (?, ?, ?, ?)", (seq, clock, payload, crc))
+            for model, first, stop in spans:
+                execute("INSERT INTO span VALUES (?, ?, ?, ?)", (model, first, stop, seq))
+            for model, first, stop, data in outcomes:
+                row = (model, first, stop, data, crc32(data, crc32(_KEY.pack(model, first, stop))))
+                execute("INSERT INTO outcome VALUES (?, ?, ?, ?, ?)", row)
+            known = {**self._starts, **dict.fromkeys(starts, seq)}
+            if starts:
+                self._write_head(known)
+            execute("COMMIT")
+        except BaseException as error:
+            self._roll_back()
+            if not isinstance(error, apsw.Error):
+                raise
+            if not self._holds(seq):
+                raise _failed(error) from error
+        self._last, self._starts = (seq, clock), known
+        return seq
+
+    def _write_head(self, starts: dict[int, int]) -> None:
+        """Whose log it is, and where its models begin, with a check sum."""
+        head = pack((self.token, tuple(starts.items())))
+        self._base.execute("INSERT OR REPLACE INTO meta VALUES ('head', ?)", (head,))
+
+    def _read_head(self) -> None:
+        try:
+            token, starts = unpack(self._one("SELECT value FROM meta WHERE key = 'head'"))
+        except (InvalidInput, TypeError, ValueError) as error:
+            raise IncompatibleState(
+                f"the head of {self.folder / _FILE} is damaged ({error}); put a backup in its place"
+            ) from error
+        self.token, self._starts = str(token), dict(starts)
+
+    def _holds(self, seq: int) -> bool:
+        """Whether a row is there all the same, after an error that came later."""
+        with suppress(apsw.Error):
+            return bool(self._one("SELECT seq FROM log WHERE seq = ?", (seq,)))
+        return False
+
+    def _roll_back(self) -> None:
+        with suppress(apsw.Error):
+            if self._base.in_transaction:
+                self._base.execute("ROLLBACK")
+
+    def last(self) -> tuple[int, float]:
+        """The seq and the clock of the last row."""
+        return self._last
+
+    def rows(self, after: int) -> Iterator[Row]:
+        """The rows with a seq above, checked one by one."""
+        expected = after + 1
+        try:
+            query = "SELECT seq, clock, payload, crc FROM log WHERE seq > ? ORDER BY seq"
+            for row in self._base.execute(query, (after,)):
+                if row[0] != expected:
+                    raise IncompatibleState(
+                        f"row {expected} of the log is missing, and row {row[0]} is there; put a "
+                        "backup in its place"
+                    )
+                expected += 1
+                yield _sound(row)
+        except apsw.Error as error:
+            self._refuse(error)
+
+    def starts(self) -> dict[int, Row]:
+        """The rows that models begin with, by model."""
+        return {model: Row(seq, *self.row(seq)) for model, seq in self._starts.items()}
+
+    def row(self, seq: int) -> tuple[float, bytes]:
+        """The clock and the payload of a row."""
+        query = "SELECT seq, clock, payload, crc FROM log WHERE seq = ?"
+        try:
+            for row in self._base.execute(query, (seq,)):
+                return _sound(row)[1:]
+        except apsw.Error as error:
+            self._refuse(error)
+        raise IncompatibleState(f"row {seq} of the log is missing; put a backup in its place")
+
+    def row_of(self, model: int, number: int) -> tuple[int, Row] | None:
+        """The first number of the row that holds a decision, and the row."""
+        query = (
+            "SELECT s.first, s.stop, l.seq, l.clock, l.payload, l.crc FROM span s JOIN log l "
+            "ON l.seq = s.seq WHERE s.model = ? AND s.first <= ? ORDER BY s.first DESC limit 1"
+        )
+        for first, stop, seq, clock, payload, crc in self._base.execute(query, (model, number)):
+            if number < stop and _crc(seq, clock, payload) == crc:
+                return first, Row(seq, clock, payload)
+        return None
+
+    def outcome_of(self, model: int, number: int) -> tuple[int, bytes] | None:
+        """Of a decision whose window has ended."""
+        query = (
+            "SELECT first, stop, data, crc FROM outcome WHERE model = ? AND first <= ? "
+            "ORDER BY first DESC limit 1"
+        )
+        for first, stop, data, crc in self._base.execute(query, (model, number)):
+            whole = crc32(data, crc32(_KEY.pack(model, first, stop)))
+            if number < stop and whole == crc:
+                return first, data
+        return None
+
+    # --- what can be made again ---------------------------------------------------------------
+
+    def snapshot(self, model: int, seq: int, data: bytes) -> None:
+        """Keep the state of a model after a row."""
+        try:
+            self._base.execute("BEGIN IMMEDIATE")
+            row = (model, seq, data, hashlib.sha256(data).digest())
+            self._base.execute("INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?)", row)
+            self._base.execute(
+                "DELETE FROM snapshot WHERE model = ? AND seq NOT IN (SELECT seq FROM snapshot "
+                "WHERE model = ? ORDER BY seq DESC LIMIT ?)",
+                (model, model, _KEPT_SNAPSHOTS),
+            )
+            self._base.execute("COMMIT")
+        except apsw.Error as error:
+            self._roll_back()
+            raise _failed(error) from error
+
+    def snapshots(self, model: int) -> list[tuple[int, bytes | None]]:
+        """(seq, state) of a model, newest first; None for one that is damaged."""
+        query = "SELECT seq, data, sha256 FROM snapshot WHERE model = ? ORDER BY seq DESC"
+        try:
+            return [
+                (seq, data if hashlib.sha256(data).digest() == digest else None)
+                for seq, data, digest in self._base.execute(query, (model,))
+            ]
+        except (apsw.Error, TypeError):
+            return []  # the log is the truth; a snapshot only saves time
+
+    def note(self, model: int, clock: float, point: bytes) -> None:
+        """Keep a point of the history of a model."""
+        try:
+            self._base.execute(
+                "INSERT OR REPLACE INTO history VALUES (?, ?, ?)", (model, clock, point)
+            )
+            if self._one("SELECT count(*) FROM history WHERE model = ?", (model,)) > _MOST_POINTS:
+                self._base.execute(
+                    "DELETE FROM history WHERE model = ? AND clock IN (SELECT clock FROM (SELECT "
+                    "clock, row_number() OVER (ORDER BY clock) AS place FROM history WHERE "
+                    "model = ?) WHERE place % 2 = 0)",
+                    (model, model),
+                )
+        except apsw.Error as error:
+            raise _failed(error) from error
+
+    def history(self, model: int) -> list[tuple[float, bytes]]:
+        """The points that are kept, in order."""
+        query = "SELECT clock, point FROM history WHERE model = ? ORDER BY clock"
+        return list(self._base.execute(query, (model,)))
+
+    def backup(self, path: Path, pages: int) -> Iterator[None]:
+        """Copy the whole store to a file, so many pages at a time, while it is in use."""
+        copy = apsw.Connection(str(path))
+        try:
+            with copy.backup("main", self._base, "main") as work:
+                while not work.done:
+                    work.step(pages)
+                    yield
+        finally:
+            copy.close()
+
+    def close(self) -> None:
+        """Let go of the files."""
+        if self._base is not None:
+            with suppress(apsw.Error):
+                self._base.close()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def _crc(seq: int, clock: float, payload: bytes) -> int:
+    return crc32(payload, crc32(_HEAD.pack(seq, clock)))
+
+
+def _sound(row: tuple[Any, ...]) -> Row:
+    seq, clock, payload, crc = row
+    plain = isinstance(payload, bytes) and isinstance(clock, float)
+    if not plain or _crc(seq, clock, payload) != crc:
+        raise IncompatibleState(
+            f"row {seq} of the log is damaged: its check sum does not fit; put a backup in its "
+            "place"
+        )
+    return Row(seq, clock, payload)
+
+
+def _failed(error: apsw.Error) -> Exception:
+    """What a failed write comes to: one that may work again later, or damage."""
+    if isinstance(error, _UNWRITTEN):
+        return StoreFailed(f"the log could not be written: {error}")
+    return IncompatibleState(f"the log cannot be written: {error}")

@@ -1,0 +1,343 @@
+"""Requests and answers as JSON or MessagePack, and one body for every error."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+
+from fairwolfe.core.contexts import Bilinear, PerArm
+from fairwolfe.service.core import Answer, Ask, Found
+from fairwolfe.service.entries import Entry
+from fairwolfe.service.model import Model
+from fairwolfe.service.refusal import Refused
+
+__all__ = [
+    "JSON",
+    "MSGPACK",
+    "Change",
+    "Decide",
+    "DecideMany",
+    "Decided",
+    "Error",
+    "Feedback",
+    "Items",
+    "ask_of",
+    "decided",
+    "decode",
+    "encode",
+    "entry_of",
+    "found",
+]
+
+JSON, MSGPACK = "application/json", "application/msgpack"
+_LONGEST_ID = 64
+_MOST_REQUESTS = 256
+_MOST_ENTRIES = 1000
+
+T = TypeVar("T")
+Key = str
+Row = list[float]
+
+
+class Decide(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A question: the features of the user, of the arms, or both."""
+
+    user: Row | None = None
+    arms: list[Row] | None = None
+    candidates: list[Key | int] | None = None
+    blocked: list[Key | int] | None = None
+    pinned: dict[str, Key] | None = None
+    explain: bool = False
+    request_id: str | None = None
+
+
+class PackedDecide(Decide):
+    """In MessagePack features may be raw little-endian float32; `shape` is that of the arms."""
+
+    user: Row | bytes | None = None  # type: ignore[assignment]
+    arms: list[Row] | bytes | None = None  # type: ignore[assignment]
+    shape: tuple[int, int] | None = None
+
+
+class DecideMany(msgspec.Struct, forbid_unknown_fields=True):
+    """Several questions; each decision is open for the next."""
+
+    requests: list[Decide]
+
+
+class PackedDecideMany(DecideMany):
+    """The same in MessagePack."""
+
+    requests: list[PackedDecide]  # type: ignore[assignment]
+
+
+class Feedback(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What came of a decision, or a part of it."""
+
+    id: str
+    exposed: list[Key] | None = None
+    clicked: list[Key] | None = None
+    rewards: dict[str, float | dict[Key, float | None] | None] | None = None
+    final: bool = False
+
+
+class Item(msgspec.Struct, forbid_unknown_fields=True):
+    """An item that can be shown."""
+
+    key: Key
+    features: Row
+
+
+class Items(msgspec.Struct, forbid_unknown_fields=True):
+    """New items, and another objective where the current one does not fit them."""
+
+    items: list[Item]
+    objective: str = ""
+
+
+class Change(msgspec.Struct, forbid_unknown_fields=True):
+    """Another objective, as its text."""
+
+    objective: str
+
+
+class Decided(msgspec.Struct, omit_defaults=True):
+    """A decision: an arm, or the keys of items, best slot first."""
+
+    id: str
+    closes_in: float
+    probability: float | None
+    arm: int | None = None
+    items: list[Key] | None = None
+    explanation: list[dict[str, Any]] | None = None
+
+
+class Told(msgspec.Struct):
+    """What became of an entry of feedback."""
+
+    id: str
+    outcome: str
+
+
+class Error(msgspec.Struct):
+    """Why a request was refused; nothing was changed."""
+
+    error: str
+    message: str
+    field: str | None = None
+
+
+# --- bytes -------------------------------------------------------------------------------------
+
+_PACKED: dict[Any, Any] = {Decide: PackedDecide, DecideMany: PackedDecideMany}
+_DECODERS: dict[tuple[str, Any], Any] = {}
+
+
+def decode(body: bytes, content_type: str, kind: Any) -> Any:
+    """A request; Refused where it is not one, with the field."""
+    form = content_type.partition(";")[0].strip().lower()
+    decoder = _DECODERS.get((form, kind))
+    if decoder is None:
+        if form == JSON:
+            decoder = msgspec.json.Decoder(kind)
+        elif form == MSGPACK:
+            decoder = msgspec.msgpack.Decoder(_PACKED.get(kind, kind))
+        else:
+            raise Refused(
+                415,
+                "unsupported_type",
+                f"the content type is {form!r:.80}; send {JSON} or {MSGPACK}",
+                "content-type",
+            )
+        _DECODERS[form, kind] = decoder
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `")
+        field = where.rstrip("`").removeprefix("$").removeprefix(".").replace("[...]", "") or None
+        unknown = re.search(r"unknown field `(.*)`", what)
+        if unknown:
+            field = ".".join(filter(None, (field, unknown[1])))
+        raise Refused(422, "invalid", f"{field or 'the body'}: {what}", field) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Refused(422, "malformed", f"the body cannot be read: {error}") from error
+    except RecursionError as error:
+        raise Refused(422, "malformed", "the body is nested too deeply") from error
+
+
+def encode(value: Any, accept: str) -> tuple[bytes, str]:
+    """An answer, and its content type: MessagePack where that alone is accepted."""
+    if accept.partition(";")[0].strip().lower() == MSGPACK:
+        return msgspec.msgpack.encode(value), MSGPACK
+    return msgspec.json.encode(value), JSON
+
+
+# --- questions ---------------------------------------------------------------------------------
+
+
+def ask_of(request: Decide, model: Model, most: int) -> Ask:
+    """A question, as the core takes it; what its features mean the agent will say."""
+    id = request.request_id
+    if id is not None and not 0 < len(id) <= _LONGEST_ID:
+        raise Refused(
+            422,
+            "invalid",
+            f"request_id has {len(id)} characters; give 1 to {_LONGEST_ID}",
+            "request_id",
+        )
+    context, field = _context(request, model, most)
+    options: dict[str, Any] = {}
+    for name in ("candidates", "blocked"):
+        given = getattr(request, name)
+        if given is not None:
+            if len(given) > most:
+                raise _too_many(name, len(given), most)
+            wrong = [one for one in given if isinstance(one, str) != model.ranks]
+            if wrong:
+                what = "keys of items" if model.ranks else "numbers of arms"
+                raise Refused(422, "invalid", f"{name} holds {wrong[0]!r:.80}; give {what}", name)
+            options[name] = given
+    if request.pinned:
+        options["pinned"] = {_slot(slot): key for slot, key in request.pinned.items()}
+    asked = b""
+    if id is not None:
+        whole = (request.user, request.arms, getattr(request, "shape", None), options)
+        packed = msgspec.msgpack.encode(whole)
+        asked = hashlib.blake2b(packed, digest_size=16).digest()
+    return Ask(context, options, request.explain, id, asked, field)
+
+
+def asks_of(request: DecideMany, model: Model, most: int) -> list[Ask]:
+    """Several questions."""
+    if not 0 < len(request.requests) <= _MOST_REQUESTS:
+        raise Refused(
+            422,
+            "invalid",
+            f"there are {len(request.requests)} requests; give 1 to {_MOST_REQUESTS}",
+            "requests",
+        )
+    asks = []
+    for i, one in enumerate(request.requests):
+        try:
+            asks.append(ask_of(one, model, most))
+        except Refused as refused:
+            raise refused.within(f"requests[{i}]") from refused
+    return asks
+
+
+def _slot(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= 6):
+        raise Refused(422, "invalid", f"pinned has the slot {text!r:.80}; give 0, 1, ...", "pinned")
+    return int(text)
+
+
+def _too_many(name: str, count: int, most: int) -> Refused:
+    return Refused(
+        422, "too_many", f"{name} has {count:,} entries; at most {most:,} are taken", name
+    )
+
+
+def _context(request: Decide, model: Model, most: int) -> tuple[Any, str]:
+    """The context, and the field that holds it."""
+    problem = model.problem
+    pair = isinstance(problem.n_features, tuple)
+    wants_user = model.ranks or problem.n_arms is not None or pair
+    wants_arms = not model.ranks and problem.n_arms is None
+    for name, wanted in (("user", wants_user), ("arms", wants_arms)):
+        given = getattr(request, name)
+        if wanted and given is None:
+            raise Refused(422, "invalid", f"{name} is missing; give its features", name)
+        if not wanted and given is not None:
+            raise Refused(422, "invalid", f"{name} is not for this model; leave it out", name)
+    user = None if request.user is None else _numbers("user", request.user)
+    if not wants_arms:
+        return (user if model.ranks else PerArm(user)), "user"
+    arms = _matrix(request, most)
+    return (Bilinear(user, arms) if wants_user else arms), "arms"
+
+
+def _numbers(name: str, given: Any) -> Any:
+    if isinstance(given, bytes):
+        if len(given) % 4:
+            raise Refused(422, "invalid", f"{name} has {len(given)} bytes; give float32", name)
+        return np.frombuffer(given, dtype="<f4").astype(np.float64)
+    return np.array(given, dtype=np.float64)
+
+
+def _matrix(request: Decide, most: int) -> Any:
+    given: Any = request.arms
+    if isinstance(given, bytes):
+        shape = getattr(request, "shape", None)
+        numbers = _numbers("arms", given)
+        if shape is None or min(shape) < 0 or math.prod(shape) != numbers.size:
+            raise Refused(
+                422, "invalid", f"arms has {numbers.size} numbers and shape is {shape}", "shape"
+            )
+        matrix = numbers.reshape(shape)
+    else:
+        if len({len(row) for row in given}) > 1:
+            raise Refused(422, "invalid", "arms has rows of different lengths", "arms")
+        matrix = np.array(given, dtype=np.float64).reshape(len(given), -1 if given else 0)
+    if len(matrix) > most:
+        raise _too_many("arms", len(matrix), most)
+    if not matrix.size:
+        raise Refused(422, "invalid", "arms is empty; give a row of features for each arm", "arms")
+    return matrix
+
+
+def entry_of(one: Feedback) -> Entry:
+    """An entry, as the core takes it."""
+    return Entry(one.id, one.exposed, one.clicked, one.rewards, one.final)
+
+
+def entries_of(given: Feedback | list[Feedback]) -> list[Entry]:
+    """One entry or several."""
+    entries = given if isinstance(given, list) else [given]
+    if not 0 < len(entries) <= _MOST_ENTRIES:
+        raise Refused(
+            422, "invalid", f"there are {len(entries)} entries; give 1 to {_MOST_ENTRIES}"
+        )
+    return [entry_of(one) for one in entries]
+
+
+# --- answers -----------------------------------------------------------------------------------
+
+
+def decided(model: Model, answer: Answer, window: float) -> Decided:
+    """A decision, as it is told; the same again for the same question."""
+    decision, id = answer.decision, model.id(answer.number)
+    if model.ranks:
+        items = model.keys_of(decision)
+        return Decided(id, window, decision.probability, None, items, answer.explanation)
+    return Decided(id, window, decision.probability, decision.action, None, answer.explanation)  # type: ignore[arg-type]
+
+
+def found(model: Model, one: Found) -> dict[str, Any]:
+    """A decision by its id, with what has come for it."""
+    told: dict[str, Any] = {"id": model.id(one.number), "state": one.state}
+    joined = one.joined
+    if not model.ranks:
+        told["arm"] = one.decision.action
+        told["rewards"] = {
+            name: float(joined.values[0, r])
+            for r, name in enumerate(model.rewards)
+            if joined.given[0, r]
+        }
+    else:
+        keys = model.keys_of(one.decision)
+        told["items"] = keys
+        told["exposed"] = [key for key, yes in zip(keys, joined.exposed, strict=True) if yes]
+        told["rewards"] = {
+            name: {
+                key: float(joined.values[slot, r])
+                for slot, key in enumerate(keys)
+                if joined.given[slot, r]
+            }
+            for r, name in enumerate(model.rewards)
+        }
+    return told | {"probability": one.decision.probability}

@@ -1,0 +1,90 @@
+"""Services that are broken on purpose: what a check finds in them it can find.
+
+python -m tests.service.broken early|twice|twice-in-memory|cold CONFIG.toml
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from fairwolfe.service import core, join, serve, sqlite_store
+from fairwolfe.service.config import read
+
+
+def early() -> None:
+    """Acknowledges before the commit: rows are kept back and written by the dozen."""
+    kept: list[Any] = []
+    write = sqlite_store.SQLiteStore.append
+
+    def append(self: Any, *row: Any, **more: Any) -> int:
+        kept.append((row, more))
+        if len(kept) >= 12 or more:
+            for given, others in kept:
+                write(self, *given, **others)
+            kept.clear()
+        return self.last()[0] + len(kept)  # type: ignore[no-any-return]
+
+    sqlite_store.SQLiteStore.append = append  # type: ignore[method-assign]
+
+
+def twice() -> None:
+    """Applies twice: an entry that is known is written and added again."""
+
+    def tell(self: Any, number: int, cells: Any) -> str:
+        entry = len(self._numbers)
+        self._numbers.append(number)
+        self._final.append(False)
+        for slot, reward, value in cells.numbers:
+            self._cells.append((entry, slot, reward))
+            self._values.append(value)
+        return "joined"
+
+    def add(self: Any, told: Any) -> None:
+        for (entry, slot, reward), value in zip(told.cells.tolist(), told.values, strict=True):
+            row = self.rows(told.numbers[entry])
+            self._columns.heard[row] = True
+            self._columns.values[row, slot, reward] += value
+            self._columns.given[row, slot, reward] = True
+
+    join.Merge.tell = tell  # type: ignore[method-assign,assignment]
+    join.Ring.tell = add  # type: ignore[method-assign]
+
+
+def twice_in_memory() -> None:
+    """Applies twice, and writes once: the log is right, and the state is not its fold."""
+    honest = join.Merge.tell
+
+    def tell(self: Any, number: int, cells: Any) -> str:
+        outcome = honest(self, number, cells)
+        if outcome == "known":
+            row = self.ring.rows(number)
+            for slot, reward, value in cells.numbers:
+                self.ring._columns.values[row, slot, reward] += value
+        return outcome
+
+    join.Merge.tell = tell  # type: ignore[method-assign,assignment]
+
+
+def cold() -> None:
+    """Says that it is ready before it is warm."""
+    vars(serve)["warm"] = lambda model: None
+
+
+def unsnapped() -> None:
+    """Never keeps a snapshot."""
+    core.Core.snapshot = lambda self: None  # type: ignore[method-assign]
+
+
+WAYS = {
+    "early": early,
+    "twice": twice,
+    "twice-in-memory": twice_in_memory,
+    "cold": cold,
+    "unsnapped": unsnapped,
+}
+
+if __name__ == "__main__":
+    WAYS[sys.argv[1]]()
+    serve.run(read(Path(sys.argv[2])))

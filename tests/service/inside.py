@@ -1,0 +1,143 @@
+"""A service inside the test: its clock is set by hand, its store is in memory or as it is given."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from fairwolfe.service import wire
+from fairwolfe.service.clock import Clock
+from fairwolfe.service.config import Limits, parse, seconds
+from fairwolfe.service.core import Answer, Core
+from fairwolfe.service.model import Model
+from fairwolfe.service.recovery import begin, recover
+from fairwolfe.service.store import Outcomes, Row, Span, Store
+
+_LOOP = asyncio.new_event_loop()
+atexit.register(_LOOP.close)
+
+
+class Hands:
+    """What a clock reads: set by hand."""
+
+    def __init__(self) -> None:
+        self.time = 1000.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+class MemoryStore:
+    """Rows in a list, under a token that is always the same."""
+
+    def __init__(self) -> None:
+        self.token = "memory"
+        self.log: list[Row] = []
+        self.spans: list[tuple[Span, int]] = []
+        self.outcomes: list[Outcomes] = []
+        self.kept: dict[int, list[tuple[int, bytes]]] = {}
+        self.points: dict[int, list[tuple[float, bytes]]] = {}
+        self.begun: dict[int, int] = {}
+
+    def append(
+        self,
+        clock: float,
+        payload: bytes,
+        spans: Sequence[Span] = (),
+        outcomes: Sequence[Outcomes] = (),
+        starts: Sequence[int] = (),
+    ) -> int:
+        seq = len(self.log) + 1
+        self.log.append(Row(seq, clock, payload))
+        self.spans += [(span, seq) for span in spans]
+        self.outcomes += outcomes
+        self.begun |= dict.fromkeys(starts, seq)
+        return seq
+
+    def starts(self) -> dict[int, Row]:
+        return {model: self.log[seq - 1] for model, seq in self.begun.items()}
+
+    def row(self, seq: int) -> tuple[float, bytes]:
+        return self.log[seq - 1][1:]
+
+    def rows(self, after: int) -> Iterator[Row]:
+        return iter(self.log[after:])
+
+    def last(self) -> tuple[int, float]:
+        return (self.log[-1].seq, self.log[-1].clock) if self.log else (0, 0.0)
+
+    def snapshot(self, model: int, seq: int, data: bytes) -> None:
+        self.kept.setdefault(model, []).insert(0, (seq, data))
+
+    def snapshots(self, model: int) -> list[tuple[int, bytes | None]]:
+        return list(self.kept.get(model, []))
+
+    def row_of(self, model: int, number: int) -> tuple[int, Row] | None:
+        for span, seq in self.spans:
+            if span.model == model and span.first <= number < span.stop:
+                return span.first, self.log[seq - 1]
+        return None
+
+    def outcome_of(self, model: int, number: int) -> tuple[int, bytes] | None:
+        for kept in self.outcomes:
+            if kept.model == model and kept.first <= number < kept.stop:
+                return kept.first, kept.data
+        return None
+
+    def note(self, model: int, clock: float, point: bytes) -> None:
+        self.points.setdefault(model, []).append((clock, point))
+
+    def history(self, model: int) -> list[tuple[float, bytes]]:
+        return self.points.get(model, [])
+
+    def close(self) -> None:
+        pass
+
+
+class Inside:
+    """A service without HTTP."""
+
+    def __init__(self, text: str, store: Store | None = None, limits: Limits | None = None) -> None:
+        self.hands = Hands()
+        self.store: Any = store or MemoryStore()
+        found = recover(self.store)
+        self.replayed = found.records
+        parsed = parse(text)
+        models = begin(self.store, parsed, found.models, self.store.last()[1])
+        windows = {n: seconds("window", m.window) for n, m in parsed.models.items()}
+        self.core = Core(self.store, models, windows, limits, Clock(self.hands))
+
+    def model(self, name: str) -> Model:
+        return self.core.models[name]
+
+    def decide(self, name: str, **request: Any) -> Answer:
+        return self.decide_many(name, [request])[0]
+
+    def decide_many(self, name: str, requests: list[dict[str, Any]]) -> list[Answer]:
+        model = self.model(name)
+        asks = [wire.ask_of(wire.Decide(**one), model, 10_000) for one in requests]
+        return _LOOP.run_until_complete(self.core.decide(name, asks))
+
+    def tell(self, name: str, *entries: dict[str, Any]) -> list[str]:
+        told = [wire.entry_of(wire.Feedback(**entry)) for entry in entries]
+        return list(_LOOP.run_until_complete(self.core.tell(name, told)))
+
+    def together(self, *coroutines: Any) -> list[Any]:
+        """Requests that arrive at once."""
+
+        async def all_of_them() -> list[Any]:
+            return await asyncio.gather(*coroutines, return_exceptions=True)
+
+        return _LOOP.run_until_complete(all_of_them())
+
+    def ask(self, name: str, **request: Any) -> Any:
+        """A request for `together`."""
+        ask = wire.ask_of(wire.Decide(**request), self.model(name), 10_000)
+        return self.core.decide(name, [ask])
+
+    def advance(self, seconds_: float) -> None:
+        """Time passes, and a tick comes."""
+        self.hands.time += seconds_
+        self.core.tick()

@@ -1,0 +1,62 @@
+"""P24: a restart replays at most 10,000 records, however long the log is; they are counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from fairwolfe.service.sqlite_store import SQLiteStore
+from tests.service.inside import Inside
+from tests.service.servers import Server, config
+
+MOST = 10_000
+MANY = 4_000  # decisions, each with one entry of feedback, and its close
+PATH = "/v1/models/router"
+
+
+def load(server: Server, decisions: int) -> None:
+    """Decisions with feedback, by the hundred."""
+    rng = np.random.default_rng(0)
+    for _ in range(decisions // 200):
+        asks = [{"arms": rng.uniform(-0.4, 0.4, (2, 5)).tolist()} for _ in range(200)]
+        made = server.post(f"{PATH}/decide_many", {"requests": asks})
+        entries = [{"id": one["id"], "rewards": {"clicks": 1}} for one in made]
+        server.post(f"{PATH}/feedback", entries)
+
+
+def test_a_killed_server_replays_little(tmp_path: Path) -> None:
+    with Server(tmp_path, config("0.2 s", both=False)) as server:
+        load(server, MANY)
+        server.kill()
+        server.start()
+        replayed = server.get("/readyz")["replayed"]
+        assert 0 <= replayed <= MOST
+        assert server.metric("replayed_records") == replayed
+        assert server.get(PATH)["decisions"] == MANY
+
+
+def test_without_snapshots_the_count_says_so(tmp_path: Path) -> None:
+    text = config("0.2 s", both=False)
+    with Server(tmp_path, text, "tests.service.broken", "unsnapped") as server:
+        load(server, MANY)
+        server.kill()
+        server.start()
+        assert server.get("/readyz")["replayed"] > 2 * MANY - 1
+
+
+def test_every_moment_is_a_short_restart(tmp_path: Path) -> None:
+    """Whenever it dies: the records since the last snapshot never exceed the bound."""
+    store = SQLiteStore(tmp_path / "state")
+    service = Inside(config("3 s", both=False), store)
+    rng = np.random.default_rng(0)
+    most = 0
+    for _ in range(60):
+        asks = [{"arms": rng.uniform(-0.4, 0.4, (2, 5)).tolist()} for _ in range(250)]
+        made = service.decide_many("router", asks)
+        ids = [service.model("router").id(one.number) for one in made]
+        service.tell("router", *({"id": id, "rewards": {"clicks": 1.0}} for id in ids))
+        service.advance(1.0)
+        most = max(most, service.core._unsnapped)
+    assert 2_000 < most <= MOST
+    store.close()
