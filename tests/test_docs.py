@@ -127,6 +127,7 @@ SIZES = {
     "09": "ROUNDS, SEEDS = 50, 1",
     "10": "PROMPTS = 300",
     "11": "ROUNDS = 1_000",
+    "12": "VISITS = 200",
 }
 
 # As a kernel runs the cells of a notebook: its own arguments stand in sys.argv.

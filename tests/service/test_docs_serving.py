@@ -1,0 +1,184 @@
+"""docs/serving.md is true: its configuration, its requests and its answers, on a real server.
+
+A `json` block right after a `curl` is its answer, all of it, or with `...` some of its fields; a
+`text` block holds lines of it. Ids on the page have a token of their own.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+from runpy import run_path
+from typing import Any, NamedTuple
+
+import pytest
+
+from fairwolfe.service.config import parse
+from tests.service.servers import ROOT, Reply, Server, wait_for
+
+FENCE = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
+TOKEN = "5b0c2e9f41d7a863"
+ADDRESS = "http://127.0.0.1:8710"
+
+
+class Block(NamedTuple):
+    language: str
+    text: str
+    alone: bool  # whether there are words between it and the block before
+
+
+def blocks(page: str) -> list[Block]:
+    text = (ROOT / "docs" / page).read_text()
+    found, end = [], 0
+    for match in FENCE.finditer(text):
+        found.append(Block(match[1], match[2], bool(text[end : match.start()].strip())))
+        end = match.end()
+    return found
+
+
+class Curl(NamedTuple):
+    """A command line, taken apart; `-o` and its file are left out."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes | None
+
+
+def curls(text: str) -> Iterator[Curl]:
+    """The requests of a block."""
+    for line in text.replace("\\\n", " ").split("\ncurl "):
+        words = shlex.split(line.removeprefix("curl "))
+        if not line.startswith("curl ") and ADDRESS not in line:
+            continue
+        method, url, headers, body = "", "", {}, None
+        while words:
+            word = words.pop(0)
+            match word:
+                case "-X":
+                    method = words.pop(0)
+                case "-H":
+                    name, _, value = words.pop(0).partition(": ")
+                    headers[name] = value
+                case "-d":
+                    body = words.pop(0).encode()
+                case "-o":
+                    words.pop(0)
+                case _:
+                    assert word.startswith(ADDRESS), word
+                    url = word.removeprefix(ADDRESS)
+        yield Curl(method or ("GET" if body is None else "POST"), url, headers, body)
+
+
+def expected(text: str) -> tuple[Any, bool]:
+    """An answer of the page, and whether it is whole."""
+    return json.loads(re.sub(r", \.\.\.", "", text)), "..." not in text
+
+
+def check(answer: Any, text: str, request: Curl) -> None:
+    wanted, whole = expected(text)
+    if not whole:
+        answer = {name: answer[name] for name in wanted}
+    assert close(answer, wanted), (request, answer)
+
+
+def close(one: Any, other: Any) -> bool:
+    """The same but for rounding."""
+    if isinstance(other, dict):
+        return one.keys() == other.keys() and all(close(one[name], other[name]) for name in other)
+    if isinstance(other, list):
+        return len(one) == len(other) and all(map(close, one, other))
+    if isinstance(other, float):
+        return bool(one == pytest.approx(other, rel=1e-6, abs=1e-9))
+    return bool(one == other)
+
+
+class Reader:
+    """Somebody who types what the page says."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.real = ""
+        self.checked = 0
+
+    def ask(self, request: Curl) -> Reply:
+        body = request.body and request.body.replace(TOKEN.encode(), self.real.encode())
+        path = request.path.replace(TOKEN, self.real)
+        reply = self.server.request(request.method, path, raw=body, **request.headers)
+        if not self.real and isinstance(reply.body, dict) and "id" in reply.body:
+            self.real = reply.body["id"].partition("-")[0]
+        return reply
+
+    def shown(self, reply: Reply) -> Any:
+        """A body with the token of the page."""
+        return json.loads(json.dumps(reply.body).replace(self.real or TOKEN, TOKEN))
+
+
+def in_page_order(server: Server) -> int:
+    reader = Reader(server)
+    reply = Reply(0, {}, None)
+    request = None
+    printed = ""
+    for block in blocks("serving.md"):
+        if block.language == "bash":
+            for request in curls(block.text):
+                if request.path == "/v1/models/router":
+                    closed(server)
+                reply = reader.ask(request)
+                assert reply.status < 500, reply
+                printed = ""
+        elif block.language == "json":
+            assert request is not None
+            assert not block.alone
+            check(reader.shown(reply), block.text, request)
+            reader.checked += 1
+        elif block.language == "py":
+            output = io.StringIO()
+            with redirect_stdout(output):
+                exec(block.text.replace(ADDRESS, server.url), {})
+            printed = output.getvalue()
+        elif block.language == "text" and not block.text.startswith("ready "):
+            said = printed or reply.body.decode()
+            assert [one for one in block.text.splitlines() if one not in said.splitlines()] == []
+            reader.checked += 1
+    return reader.checked
+
+
+def closed(server: Server) -> None:
+    """Wait until every window has ended."""
+    wait_for(lambda: server.get("/v1/models/router")["open"] == 0, 60.0)
+
+
+def test_what_the_page_shows_is_what_a_server_answers(tmp_path: Path) -> None:
+    text = next(block.text for block in blocks("serving.md") if block.language == "toml")
+    assert 'listen = "127.0.0.1:8710"' in text
+    with Server(tmp_path, text.replace("127.0.0.1:8710", "127.0.0.1:0")) as server:
+        assert in_page_order(server) >= 15
+        before = server.get("/v1/models/router")
+        server.kill()
+        server.start()
+        assert server.get("/v1/models/router") == before
+        assert server.stop() == 0
+
+
+def test_the_picture_of_the_join_is_what_its_script_draws() -> None:
+    pictures = ROOT / "docs" / "pictures"
+    drawn = run_path(str(pictures / "join.py"))["drawn"]()
+    assert (pictures / "join.svg").read_text(encoding="utf-8") == drawn
+
+
+@pytest.mark.parametrize("page", ["serving.md", "join.md", "security.md"])
+def test_configurations_on_the_pages_can_be_read(page: str) -> None:
+    first = next(block.text for block in blocks("serving.md") if block.language == "toml")
+    others = [block.text for block in blocks(page) if block.language == "toml"]
+    assert others or page == "join.md"
+    for text in others:
+        whole = text if "state =" in text else f"{first}\n{text}"
+        if "[models." in text and "state =" not in text:
+            whole = f'state = "state"\n{text}'
+        assert parse(whole).models
