@@ -125,6 +125,8 @@ SIZES = {
     "07": "ROUNDS = 500",
     "08": "ROUNDS = 300",
     "09": "ROUNDS, SEEDS = 50, 1",
+    "10": "PROMPTS = 300",
+    "11": "ROUNDS = 1_000",
     "12": "VISITS = 200",
 }
 

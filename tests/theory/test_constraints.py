@@ -39,8 +39,8 @@ from fairwolfe.objectives import (
 from fairwolfe.objectives.bounds import Bounds
 from fairwolfe.reduction import FrankWolfe
 from fairwolfe.simulation import simulate
-from fairwolfe.smoothing import Moreau
-from fairwolfe.truth import known
+from fairwolfe.smoothing import Augmented, Moreau
+from fairwolfe.truth import known, optimum
 
 N_WORLDS, HORIZON = 60, 300
 PREFIXES = np.unique(np.geomspace(1, HORIZON, 14).astype(int))
@@ -398,3 +398,63 @@ def test_a_margin_keeps_the_budget_from_early_on() -> None:
     f = WANTED["linear"] + AtMost(BUDGET, margin=0.5).on(2)
     trace = simulate(FrankWolfe(f, SquareCB(gamma0=100.0)), THREE, 20_000, 1)
     assert trace.violation[trace.t >= 1000].max() == 0.0
+
+
+# --- the same argument for Augmented smoothing ----------------------------------------------------
+
+
+def augmented(seed: int, weight: float, mirrored: bool) -> Vector:
+    """The right side of the pathwise inequality less its left side, at every prefix of a run with
+    directions g = grad f_t(z), f_t(z) = f(p) + <y, z - p> - |z - p|^2/(2 b): a reward costs at most
+    |r - z|^2/(2 b (t + 1)), and <g, s - z> >= f(s) - f_t(z) + b |g - y|^2/2.
+    """
+    rng = np.random.default_rng(seed)
+    means = rng.uniform(0.0, 1.0, (3, 4, 3))
+    f = (Minimum(), GeneralizedGini((1.0, 0.5, 0.25)))[seed % 2]
+    environment = Finite(np.eye(12).reshape(3, 4, 12), (1 / 3,) * 3, means=means)
+    best = optimum(environment, f, tolerance=1e-7).upper_bound
+    base = Erratic(means)
+    policy = FrankWolfe(f, base, Augmented(weight=weight))
+    state = policy.init(environment.problem())
+    beta0 = float(state.plan.smoothing.beta0)  # type: ignore[union-attr, arg-type]
+
+    def smoothed(z: Vector, y: Vector, t: int) -> tuple[float, Vector]:
+        b = beta0 / math.sqrt(t + 1.0)
+        p = f.prox(z - b * y, b)
+        value = f.value(p) + float(y @ (z - p)) - float((z - p) @ (z - p)) / (2.0 * b)
+        return value, (p - z) / b + y
+
+    tables = environment.init(np.random.default_rng(0))
+    contexts, noise, draws = (np.random.default_rng((seed, i)) for i in range(3))
+    z, right, room = np.zeros(3), 0.0, []
+    for t in range(HORIZON):
+        context = environment.context(tables, t + 1, contexts)
+        y, b = state.prices.copy(), beta0 / math.sqrt(t + 1.0)
+        g = policy.direction(state, draws).copy()
+        np.testing.assert_allclose(g, smoothed(z, y, t)[1], atol=1e-9)
+        if mirrored:
+            g = 2.0 * y - g
+            base.instead.append(g)
+        decision = policy.act(state, context, draws)
+        reward = environment.feedback(tables, context, decision.action, noise)
+        state = policy.update(state, decision, reward)
+        right += environment.support(tables, g)[0] - float(g @ reward)
+        right -= b * float((g - y) @ (g - y)) / 2.0
+        right += float((reward - z) @ (reward - z)) / (2.0 * b * (t + 1.0))
+        z = z + (reward - z) / (t + 1.0)
+        right += (t + 1.0) * (smoothed(z, y, t)[0] - smoothed(z, state.prices, t + 1)[0])
+        room.append(right - (t + 1.0) * (best - smoothed(z, state.prices, t + 1)[0]))
+    rooms: Vector = np.array(room)[PREFIXES - 1]
+    return rooms
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.25, 1.0])
+def test_the_link_of_augmented_smoothing_holds_on_every_prefix(weight: float) -> None:
+    for seed in range(12):
+        assert (augmented(seed, weight, mirrored=False) >= -1e-6 * PREFIXES).all(), seed
+
+
+def test_a_mirrored_direction_breaks_it() -> None:
+    broken = sum(int((augmented(seed, 1.0, True) < -1e-6 * PREFIXES).sum()) for seed in range(12))
+    print(f"\n{broken} of {12 * PREFIXES.size} prefixes")
+    assert broken > 12 * PREFIXES.size // 10

@@ -830,7 +830,7 @@ class LinearBandit(ABC):
     ) -> None:
         """Count decisions among the open ones, by columns that may come from bytes."""
         block, rows = self._columns(state, len(actions), evidence)
-        beside = np.column_stack([block, rows])
+        beside: Matrix = np.column_stack([block.astype(np.float64), rows])
         expect_rows.call(words, beside, 0, 0, 1, beside.shape[1])
 
     def expect(self, state: BanditState, choice: Choice, expected: Any, words: IntVector) -> None:

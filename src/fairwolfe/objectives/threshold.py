@@ -381,7 +381,7 @@ def _check_levels(
             if np.isfinite(level) and not least - slack <= level <= most + slack:
                 raise InvalidInput(
                     f"the level of {who} for {name} is {level:g}, and its average lies between "
-                    f"{least:g} and {most:g} whatever is decided; give a level between these"
+                    f"{least + 0.0:g} and {most:g} whatever is decided; give a level between these"
                 )
 
 
