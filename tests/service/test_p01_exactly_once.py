@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from pathlib import Path
 
@@ -53,13 +54,14 @@ def test_nothing_is_lost_or_counted_twice(tmp_path: Path, kills: int) -> None:
 @pytest.mark.parametrize(
     ("way", "kills", "sentence"),
     [
-        ("early", 3, "was acknowledged and is not in the log"),
-        ("twice", 0, "times"),
-        ("twice-in-memory", 0, "; the log says"),
+        # What was lost is not in the log, or its number was given to another question.
+        ("early", 3, "is not in the log|not that of its request|and the log says|conflict"),
+        ("twice", 0, "counts [2-9] times"),
+        ("twice-in-memory", 0, "average .*; the log says"),
     ],
 )
 def test_the_checker_finds_what_is_broken(
     tmp_path: Path, way: str, kills: int, sentence: str
 ) -> None:
     found, words = played(tmp_path, kills, "tests.service.broken", way)
-    assert any(sentence in one for one in found), (found[:5], words)
+    assert any(re.search(sentence, one) for one in found), (found[:5], words)

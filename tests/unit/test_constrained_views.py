@@ -40,6 +40,7 @@ def policy(f: Any) -> FrankWolfe:
 # --- traces and comparisons ----------------------------------------------------------------------
 
 
+@pytest.mark.needs("matplotlib")
 def test_a_trace_shows_value_and_violation() -> None:
     trace = simulate(policy(HARD), A2, 500)
     frame = trace.to_frame()
@@ -53,6 +54,7 @@ def test_a_trace_shows_value_and_violation() -> None:
     np.testing.assert_allclose(np.asarray(beside.lines[0].get_ydata()), short)
 
 
+@pytest.mark.needs("matplotlib")
 def test_a_trace_without_constraints_is_as_before() -> None:
     trace = simulate(policy(SOFT), A2, 100)
     assert "violation" not in trace.to_frame()
@@ -63,6 +65,7 @@ def test_a_trace_without_constraints_is_as_before() -> None:
     assert len(both.plot().figure.axes) == 1
 
 
+@pytest.mark.needs("matplotlib")
 def test_a_comparison_shows_value_and_violation() -> None:
     policies = {"kept": policy(HARD), "free": policy(SOFT)}
     both = compare(policies, A2, 1000, 2, objective=HARD)
@@ -171,8 +174,8 @@ base = { name = "linucb" }
 """
 
 
+@pytest.mark.needs("pyarrow")
 def test_a_sweep_shows_the_violation(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
     file = tmp_path / "floor.toml"
     file.write_text(SPEC)
     swept = lab.run(lab.load(file), tmp_path / "out", jobs=1)

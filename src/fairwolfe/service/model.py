@@ -132,8 +132,9 @@ class Model:
 
     def _close(self, upto: int) -> None:
         numbers = np.arange(self.ring.closed, upto)
-        left = numbers[~self.ring.joined(numbers).applied]
-        self._learn(left)
+        if self.ring.applied:  # some were learnt from on arrival
+            numbers = numbers[~self.ring.joined(numbers).applied]
+        self._learn(numbers)
         self.ring.close(upto)
 
     def _learn(self, numbers: Any) -> None:

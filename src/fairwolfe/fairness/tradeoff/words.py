@@ -92,8 +92,7 @@ def _kept(fair: list[Row], floors: list[Row], chosen: Row) -> list[str]:
     worst = max(row["violation"] for row in fair)
     said = (
         "The best possible is that of the policies that keep the hard constraints. "
-        f"{result.FAIR} violates them by {chosen['violation']:.2g} there, and by {worst:.2g} at "
-        "most"
+        f"{result.FAIR} violates them by {chosen['violation']:.2g} there, by {worst:.2g} at most"
     )
     if floors:
         least = min(row["violation"] for row in floors)
