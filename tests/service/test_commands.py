@@ -44,6 +44,16 @@ def test_bad_input_is_a_sentence_and_exit_code_2(words: list[str], sentence: str
     assert "Traceback" not in shown.output
 
 
+@pytest.mark.parametrize("module", ["apsw", "prometheus_client", "starlette", "uvicorn"])
+def test_without_the_extra_a_sentence_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    shown = CliRunner().invoke(commands, ["serve", "--demo"])
+    assert shown.exit_code == 2
+    assert f"needs {module}; install it with: pip install 'fairwolfe[serve]'" in shown.output
+
+
 def test_a_new_key_fits_the_configuration() -> None:
     shown = CliRunner().invoke(commands, ["keys", "new", "web", "--scope", "read"])
     assert shown.exit_code == 0

@@ -46,7 +46,7 @@ class Curl(NamedTuple):
 
     method: str
     path: str
-    headers: dict[str, str]
+    headers: dict[str, Any]
     body: bytes | None
 
 
@@ -56,7 +56,8 @@ def curls(text: str) -> Iterator[Curl]:
         words = shlex.split(line.removeprefix("curl "))
         if not line.startswith("curl ") and ADDRESS not in line:
             continue
-        method, url, headers, body = "", "", {}, None
+        method, url, body = "", "", None
+        headers: dict[str, Any] = {}
         while words:
             word = words.pop(0)
             match word:

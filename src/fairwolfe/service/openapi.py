@@ -26,6 +26,11 @@ _ANSWERS: dict[tuple[str, str], Any] = {
     ("POST", "decide_many"): list[wire.Decided],
     ("POST", "feedback"): list[wire.Told],
 }
+_MEDIA = {
+    "/metrics": "text/plain",
+    "/": "text/html",
+    "/v1/admin/backup": "application/vnd.sqlite3",
+}
 _REFUSALS = {
     "400": "The request was broken off",
     "401": "No key, or an unknown one",
@@ -74,10 +79,11 @@ def _operation(config: Config, route: Any, by_kind: dict[str, Any]) -> dict[str,
     answers: dict[str, Any] = {
         code: {"description": text, "content": error} for code, text in _REFUSALS.items()
     }
-    answers["200"] = {"description": "Done"}
-    if tail in _ANSWERS:
-        schema = by_kind[str(_ANSWERS[tail])]
-        answers["200"]["content"] = {wire.JSON: {"schema": schema}, wire.MSGPACK: {}}
+    content: dict[str, Any] = {_MEDIA[route.path]: {}} if route.path in _MEDIA else {}
+    if not content:
+        schema = by_kind[str(_ANSWERS[tail])] if tail in _ANSWERS else {"type": "object"}
+        content = {wire.JSON: {"schema": schema}, wire.MSGPACK: {}}
+    answers["200"] = {"description": "Done", "content": content}
     operation: dict[str, Any] = {
         "operationId": route.handler.__name__.strip("_"),
         "responses": answers,
@@ -89,8 +95,8 @@ def _operation(config: Config, route: Any, by_kind: dict[str, Any]) -> dict[str,
         operation["parameters"] = [_parameter(config, name) for name in names]
     if tail in _BODIES:
         schema = by_kind[str(_BODIES[tail])]
-        content = {wire.JSON: {"schema": schema}}
-        operation["requestBody"] = {"required": True, "content": content}
+        body = {wire.JSON: {"schema": schema}}
+        operation["requestBody"] = {"required": True, "content": body}
     if tail == ("POST", "decide"):
         answers["200"]["links"] = {
             "feedback": {
