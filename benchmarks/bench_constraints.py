@@ -145,11 +145,11 @@ def prices(f: Concave, rounds: list[int], seeds: int) -> Matrix:
     for seed in range(seeds):
         policy = fw.FrankWolfe(f + AtMost(CEILING).on(2), LinUCB(exploration=0.3))
         agent = fw.Agent(policy, WORLD.problem(), seed=seed)
-        rng = stream(seed, "users")
+        noise = stream(seed, "noise")
         said = []
-        for tag in rng.choice(3, p=SHARES, size=rounds[-1]):
+        for tag in stream(seed, "contexts").choice(3, p=SHARES, size=rounds[-1]):
             decision = agent.act(features[tag])
-            agent.update(decision, (rng.random(3) < means[tag, decision.action]).astype(float))
+            agent.update(decision, (noise.random(3) < means[tag, decision.action]).astype(float))
             if agent.t in rounds:
                 said.append(agent.constraints[0].shadow_price)
         found.append(said)
@@ -192,9 +192,10 @@ def arms(seeds: int, horizon: int) -> dict[str, dict[str, Runs]]:
             f"max(0, regret) over (max(0, regret) + lambda* violation) of plain: {ratio.round(2)}"
         )
         rounds = [one for one in shown if one <= 100_000]
-        found = prices(f, rounds, min(seeds, 3))
+        found = prices(f, rounds, seeds)
         for one, said in zip(rounds, found.T, strict=True):
-            print(f"shadow price after {one:,}: {said.round(3)}, lambda* {price:.3f}", flush=True)
+            ends = f"{said.mean():.3f} ({said.min():.3f} to {said.max():.3f})"
+            print(f"shadow price after {one:,}: {ends}, lambda* {price:.3f}", flush=True)
     return curves
 
 
