@@ -172,7 +172,7 @@ def main(minutes: float, life: float, clients: int, pause: float) -> int:
             crowd.start()
             end = time.monotonic() + 60.0 * minutes
             print(
-                f"{'kill':>5} {'decisions':>10} {'MB at 5 s':>10} {'MB at end':>10} {'start s':>8}"
+                f"{'kill':>5} {'decisions':>10} {'MB early':>10} {'MB at end':>10} {'start s':>8}"
             )
             while time.monotonic() < end and not crowd.stopping.is_set():
                 crowd.stopping.wait(0.25 * life)

@@ -11,9 +11,6 @@ project_copyright = author
 release = version_of("fairwolfe")
 version = release
 
-# Answers of the service are shown as JSON with "..." for what is left out.
-suppress_warnings = ["misc.highlighting_failure"]
-
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",

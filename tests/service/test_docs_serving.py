@@ -1,7 +1,7 @@
 """docs/serving.md is true: its configuration, its requests and its answers, on a real server.
 
-A `json` block right after a `curl` is its answer, all of it, or with `...` some of its fields; a
-`text` block holds lines of it. Ids on the page have a token of their own.
+A `json` block right after a `curl` is its answer; a `js` block, which ends in `...`, some of its
+fields; a `text` block lines of it. Ids on the page have a token of their own.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def in_page_order(server: Server) -> int:
                 reply = reader.ask(request)
                 assert reply.status < 500, reply
                 printed = ""
-        elif block.language == "json":
+        elif block.language in ("json", "js"):
             assert request is not None
             assert not block.alone
             check(reader.shown(reply), block.text, request)
