@@ -12,7 +12,9 @@ from fairwolfe.errors import InvalidInput, MissingExtra
 __all__ = ["keys", "serve"]
 
 
-@click.command(epilog="Example: fairwolfe serve config.toml --listen 127.0.0.1:0")
+@click.command(
+    epilog="Example: fairwolfe serve --demo, or fairwolfe serve config.toml --listen 127.0.0.1:0"
+)
 @click.argument("file", metavar="[CONFIG.toml]", required=False, type=Path)
 @click.option("--listen", metavar="HOST:PORT", help="Instead of that of the file; port 0: any.")
 @click.option("--demo", is_flag=True, help="An embedded world and a simulated crowd; no file.")

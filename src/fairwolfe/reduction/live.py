@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from fairwolfe.core.arrays import Vector
+from fairwolfe.core.brief import count
 from fairwolfe.core.kinds import Kind
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Concave
@@ -66,7 +67,7 @@ class Live:
     reason: str
 
     def __str__(self) -> str:
-        text = f"After {self.t:,} decisions f is {self._shown(self.value)}."
+        text = f"After {count(self.t, 'decision')} f is {self._shown(self.value)}."
         if self.about is not None:
             about, low, high = map(self._shown, (self.about, self.low, self.high))
             text += f" The best that can be reached is about {about}"
