@@ -32,6 +32,7 @@ from fairwolfe.objectives import (
     PerMerit,
     TwoSided,
     Welfare,
+    Within,
 )
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank, LinUCBRank, UnbiasedLinUCBRank
 from fairwolfe.ranking import ranker as ranker_module
@@ -172,6 +173,11 @@ def item_sides(m: int) -> dict[str, Concave]:
         "Scaled": 2.5 * GiniEquality(),
         "Sum": GiniEquality() + AtLeast(0.2, penalty=1.0) + 0.1 * Nash(),
         "Custom": Custom(least, least_gradient, lipschitz=1.0),
+        "hard floors": GiniEquality() + AtLeast(0.1),
+        "Within": Within(0.05, 0.6),
+        "shares of groups": ByGroup(
+            AtLeast(0.2, share=True), tuple("aab"[i % 3] for i in range(m))
+        ),
     }
 
 

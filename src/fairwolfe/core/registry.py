@@ -106,7 +106,7 @@ def names(kind: str) -> list[str]:
     """The names of a kind.
 
     >>> names("smoothings")
-    ['identity', 'moreau', 'randomized']
+    ['augmented', 'identity', 'moreau', 'randomized']
     """
     return sorted(_known(kind))
 
