@@ -167,6 +167,7 @@ OTHER_PACKAGES = {
 NO_KIND = {
     "Answer",
     "Concave",
+    "Constraint",
     "Kind",
     "LinearOracle",
     "LinearState",
