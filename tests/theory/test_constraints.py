@@ -381,7 +381,9 @@ def test_the_price_is_found(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WANTED)
-@pytest.mark.parametrize("base", [EpsilonGreedy(0.1), None], ids=["learnt", "known"])
+@pytest.mark.parametrize(
+    "base", [EpsilonGreedy(0.1), LinUCB(exploration=0.3), SquareCB(gamma0=100.0), None], ids=repr
+)
 def test_units_do_not_matter(name: str, base: Any) -> None:
     actions = []
     for unit in (1.0, 0.01, 10.0):
