@@ -13,7 +13,7 @@ from fairwolfe.service.config import Limits, parse, seconds
 from fairwolfe.service.core import Answer, Core
 from fairwolfe.service.model import Model
 from fairwolfe.service.recovery import begin, recover
-from fairwolfe.service.store import Outcomes, Row, Span, Store
+from fairwolfe.service.store import Base, Outcomes, Row, Span, Store
 
 _LOOP = asyncio.new_event_loop()
 atexit.register(_LOOP.close)
@@ -34,6 +34,8 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self.token = "memory"
+        self.deleted = 0
+        self.bases: dict[int, Base] = {}
         self.log: list[Row] = []
         self.spans: list[tuple[Span, int]] = []
         self.outcomes: list[Outcomes] = []

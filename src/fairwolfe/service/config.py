@@ -63,6 +63,7 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     apply: Literal["window", "arrival"] = "window"
     anticipate: bool = True
     items: str | None = None
+    audit: bool = False  # keep what decisions were made from, so that each can be made again
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

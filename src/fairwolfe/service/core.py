@@ -21,6 +21,7 @@ from fairwolfe.core.batch import Batch
 from fairwolfe.core.decision import Decision
 from fairwolfe.core.packing import pack
 from fairwolfe.errors import FairwolfeError, InvalidInput, NumericalFailure
+from fairwolfe.service.audit import asked_as_bytes
 from fairwolfe.service.clock import Clock
 from fairwolfe.service.config import Limits
 from fairwolfe.service.entries import Entry, cells_of
@@ -345,7 +346,10 @@ class Core:
                 for place, ask in enumerate(fresh)
                 if ask.request_id is not None
             )
-            stage.events.append((model, Decided(model.number, len(made), data, known)))
+            asked = b""
+            if model.audit:
+                asked = asked_as_bytes([ask.context for ask in fresh], [a.options for a in fresh])
+            stage.events.append((model, Decided(model.number, len(made), data, known, asked)))
             stage.spans.append(Span(model.number, first, first + len(made)))
         for work, numbers in planned:
             pairs = zip(numbers, work.asks, strict=True)
@@ -535,6 +539,15 @@ class Core:
             return Found(number, ring.decision(number), state, joined)
         row = self.store.row_of(model.number, number)
         kept = self.store.outcome_of(model.number, number)
+        base = self.store.bases.get(model.number)
+        if base is not None and number < base.first:
+            raise Refused(
+                404,
+                "exported",
+                f"decision {id!r:.80} was exported and deleted from the log: look for it in what "
+                "`fairwolfe log export --prune` wrote",
+                "id",
+            )
         if row is None or kept is None:
             raise Refused(404, "unknown_decision", f"decision {id!r:.80} is not kept", "id")
         first, data = kept
@@ -563,18 +576,7 @@ def _rehearse(copy: Model, event: Event) -> None:
 
 def _propose(model: Model, asks: Sequence[Ask]) -> Sequence[Decision]:
     """Decide for all of them in one call."""
-    agent = model.agent
-    assert agent is not None
-    contexts: Any = [ask.context for ask in asks]
-    alike = isinstance(contexts[0], np.ndarray) and all(
-        isinstance(one, np.ndarray) and one.shape == contexts[0].shape for one in contexts
-    )
-    options = {
-        name: [ask.options.get(name) for ask in asks]
-        for name in ("candidates", "blocked", "pinned")
-        if any(name in ask.options for ask in asks)
-    }
-    return agent.propose(np.array(contexts) if alike else contexts, **options)
+    return model.propose([ask.context for ask in asks], [ask.options for ask in asks])
 
 
 def _sound(model: Model, works: list[Work], error: InvalidInput) -> list[Work]:

@@ -41,12 +41,17 @@ class Started(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """Decisions were made: the bytes of a Batch, or of each of them where they are not alike."""
+    """Decisions were made: the bytes of a Batch, or of each of them where they are not alike.
+
+    asked: what they were made from, as `audit.asked_as_bytes` writes it; empty unless the model
+    keeps that.
+    """
 
     model: int
     rows: int
     made: bytes | tuple[bytes, ...]
     requests: tuple[Request, ...]
+    asked: bytes = b""
 
 
 class Told(NamedTuple):
@@ -124,7 +129,12 @@ _TAGS = {kind: tag for tag, kind in _KINDS.items()}
 
 def encode(events: list[Event], wall: float) -> bytes:
     """A group of events as the payload of a row; wall: the time of day, for people only."""
-    return pack((wall, *((_TAGS[type(event)], *event) for event in events)))
+    return pack((wall, *((_TAGS[type(event)], *_written(event)) for event in events)))
+
+
+def _written(event: Event) -> tuple[Any, ...]:
+    """The fields of an event; one that came later and is empty is left out, as before it came."""
+    return event[:-1] if isinstance(event, Decided) and not event.asked else event
 
 
 def decode(payload: bytes) -> list[Event]:

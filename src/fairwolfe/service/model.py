@@ -64,6 +64,7 @@ class Model:
         self.early: dict[str, list[float]] = {}  # items, while there are fewer than slots
         self.agent: Agent | None = None
         self.stopped = ""  # why it was, where something went wrong
+        self.audit = False  # whether what decisions are made from is kept; may change at any start
         if not self.ranks:
             self.agent = Agent(setup.make_policy(), self.problem, setup.seed, token=self.token)
 
@@ -205,6 +206,21 @@ class Model:
         self.version += objective is not None
 
     # --- what is known ------------------------------------------------------------------------
+
+    def propose(
+        self, contexts: Sequence[Any], options: Sequence[dict[str, Any]]
+    ) -> Sequence[Decision]:
+        """Decide for all of them in one call; nothing changes. options: of each, such as blocked."""
+        given: Any = contexts
+        shapes = {one.shape if isinstance(one, np.ndarray) else None for one in contexts}
+        if len(shapes) == 1 and None not in shapes:
+            given = np.array(contexts)
+        listed = {
+            name: [one.get(name) for one in options]
+            for name in ("candidates", "blocked", "pinned")
+            if any(name in one for one in options)
+        }
+        return self._ready().propose(given, **listed)
 
     def id(self, number: int) -> str:
         """The id of a decision."""

@@ -6,6 +6,7 @@ import json
 import logging
 import time
 import warnings
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,6 +20,7 @@ from fairwolfe.service.config import Config, Setup, setup
 from fairwolfe.service.events import (
     Closed,
     Decided,
+    Event,
     ItemsAdded,
     ObjectiveReplaced,
     Started,
@@ -42,10 +44,14 @@ class Recovered(NamedTuple):
     records: int
 
 
+Before = Callable[[int, list[Event], dict[int, Model]], None]
+"""Called before a row is applied: its seq, its events, and the models as they are by then."""
+
+
 def recover(store: Store) -> Recovered:
     """The models of a log, each from its newest good snapshot on."""
     models, starts = _started(store)
-    for number, fresh in models.items():
+    for number, fresh in list(models.items()):
         for seq, data in store.snapshots(number):
             if data is None:
                 logger.warning("a snapshot of model %s is damaged: %s", fresh.name, seq)
@@ -56,13 +62,37 @@ def recover(store: Store) -> Recovered:
                 break
             except IncompatibleState as error:
                 logger.warning("a snapshot of model %s is not used: %s", fresh.name, error)
+        if number in store.bases and models[number] is fresh:
+            raise IncompatibleState(
+                f"no snapshot of model {fresh.name!r} can be read, and rows up to {store.deleted} "
+                "were deleted after an export, so that the log alone does not say what it learnt; "
+                "put a backup in its place"
+            )
     return _folded(store, models, starts)
 
 
-def replay(store: Store, until: int | None = None) -> Recovered:
-    """The models of a log from its first row on, up to a row: for audits."""
+def replay(store: Store, until: int | None = None, before: Before | None = None) -> Recovered:
+    """The models of a log from its first row on, up to a row: for audits.
+
+    Where rows were deleted after an export, from the snapshots on which the log rests since.
+    """
     models, starts = _started(store)
-    return _folded(store, models, starts, until)
+    for number, base in store.bases.items():
+        name = models[number].name
+        if until is not None and until < base.seq:
+            raise InvalidInput(
+                f"the log of model {name!r} begins after row {base.seq}, since older ones were "
+                f"deleted after an export; row {until} cannot be gone back to"
+            )
+        data = dict(store.snapshots(number)).get(base.seq)
+        if data is None:
+            raise IncompatibleState(
+                f"the snapshot of model {name!r} at row {base.seq} is damaged, and older rows were "
+                "deleted after an export; put a backup in its place"
+            )
+        models[number] = Model.load(number, store.token, data, store.row)
+        starts[number] = base.seq
+    return _folded(store, models, starts, until, before)
 
 
 def _started(store: Store) -> tuple[dict[int, Model], dict[int, int]]:
@@ -80,19 +110,27 @@ def _started(store: Store) -> tuple[dict[int, Model], dict[int, int]]:
 
 
 def _folded(
-    store: Store, models: dict[int, Model], starts: dict[int, int], until: int | None = None
+    store: Store,
+    models: dict[int, Model],
+    starts: dict[int, int],
+    until: int | None = None,
+    before: Before | None = None,
 ) -> Recovered:
     records = 0
     first = min(starts.values(), default=store.last()[0])
     for seq, clock, payload in store.rows(first):
         if until is not None and seq > until:
             break
+        events: list[Event] = []
         for event in decode(payload):
             if event.model not in models:
                 raise IncompatibleState(f"row {seq} of the log is of a model that never began")
+            if not isinstance(event, Started) and seq > starts[event.model]:
+                events.append(event)
+        if before is not None:
+            before(seq, events, models)
+        for event in events:
             model = models[event.model]
-            if isinstance(event, Started) or seq <= starts[event.model]:
-                continue
             if model.stopped:
                 continue
             try:
@@ -129,6 +167,7 @@ def begin(store: Store, config: Config, found: dict[int, Model], clock: float) -
             raise IncompatibleState(_difference(name, model.setup, wanted))
         elif config.models[name].items is not None:
             _same_items(config, name, model)
+        model.audit = config.models[name].audit
         models[name] = model
     return models
 

@@ -22,13 +22,13 @@ import apsw
 
 from fairwolfe.core.packing import pack, unpack
 from fairwolfe.errors import IncompatibleState, InvalidInput
-from fairwolfe.service.store import Outcomes, Row, Span, StoreFailed
+from fairwolfe.service.store import Base, Outcomes, Row, Span, StoreFailed
 
-__all__ = ["SQLiteStore"]
+__all__ = ["FILE", "LOCK", "SQLiteStore", "sound"]
 
 _APPLICATION = 0x66776C67  # "fwlg"
 _FORMAT = 1
-_FILE, _LOCK = "log.sqlite", "lock"
+FILE, LOCK = "log.sqlite", "lock"
 _KEPT_SNAPSHOTS = 2
 _MOST_POINTS = 4096  # of the history of a model
 _HEAD, _KEY = struct.Struct("<qd"), struct.Struct("<qqq")
@@ -74,17 +74,24 @@ class SQLiteStore:
     """A log in a folder of its own, for one process at a time."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise InvalidInput(
                 f"the state folder {folder} cannot be made: {error.strerror}"
             ) from error
+        self._begin(folder / FILE)
+
+    def _begin(self, path: Path) -> None:
+        """Lock and open a file."""
+        self.path, self.folder = path, path.parent
         self.token = ""
+        self.deleted = 0
+        self.bases: dict[int, Base] = {}
         self._base: Any = None
+        self._last: tuple[int, float] = (0, 0.0)
         self._starts: dict[int, int] = {}  # model -> the row that it begins with
-        self._lock: int | None = self._locked()
+        self._lock = self._locked()
         try:
             self._open()
         except apsw.Error as error:
@@ -94,9 +101,9 @@ class SQLiteStore:
             self.close()
             raise
 
-    def _locked(self) -> int:
+    def _locked(self) -> int | None:
         """The lock of the folder, held until the process ends, however it ends."""
-        path = self.folder / _LOCK
+        path = self.folder / LOCK
         try:
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -115,7 +122,7 @@ class SQLiteStore:
         return handle
 
     def _open(self) -> None:
-        path = self.folder / _FILE
+        path = self.path
         for left in self.folder.glob("backup-*.sqlite*"):  # by a server that was killed
             left.unlink(missing_ok=True)
         new = not path.exists() or path.stat().st_size == 0
@@ -132,19 +139,17 @@ class SQLiteStore:
         if new:
             self._create()
         self._read_head()
-        newest = self._base.execute("SELECT seq, clock FROM log ORDER BY seq DESC limit 1")
-        self._last: tuple[int, float] = next(iter(newest), (0, 0.0))
 
     def _check_head(self) -> None:
         application, form = self._one("PRAGMA application_id"), self._one("PRAGMA user_version")
         if application == 0 and form == 0 and not self._one("SELECT count(*) FROM sqlite_schema"):
             raise IncompatibleState(
-                f"{self.folder / _FILE} is empty; it was never a log, or it was cut: remove it to "
+                f"{self.path} is empty; it was never a log, or it was cut: remove it to "
                 "begin a new one, or put the right file there"
             )
         if application != _APPLICATION or form != _FORMAT:
             raise IncompatibleState(
-                f"{self.folder / _FILE} is not a log that this version reads (application "
+                f"{self.path} is not a log that this version reads (application "
                 f"{application}, format {form}); give another state folder"
             )
 
@@ -174,7 +179,7 @@ class SQLiteStore:
 
     def _refuse(self, error: apsw.Error) -> NoReturn:
         raise IncompatibleState(
-            f"{self.folder / _FILE} cannot be read: {error}; it is damaged, or in use by somebody "
+            f"{self.path} cannot be read: {error}; it is damaged, or in use by somebody "
             "else. Nothing was changed: put a backup there, or give another state folder"
         ) from error
 
@@ -221,11 +226,16 @@ class SQLiteStore:
     def _read_head(self) -> None:
         try:
             token, starts = unpack(self._one("SELECT value FROM meta WHERE key = 'head'"))
+            base = self._one("SELECT value FROM meta WHERE key = 'base'")
+            self.deleted, bases = (0, ()) if base is None else unpack(base)
+            self.bases = {model: Base(*where) for model, *where in bases}
         except (InvalidInput, TypeError, ValueError) as error:
             raise IncompatibleState(
-                f"the head of {self.folder / _FILE} is damaged ({error}); put a backup in its place"
+                f"the head of {self.path} is damaged ({error}); put a backup in its place"
             ) from error
         self.token, self._starts = str(token), dict(starts)
+        newest = self._base.execute("SELECT seq, clock FROM log ORDER BY seq DESC limit 1")
+        self._last = next(iter(newest), (0, 0.0))
 
     def _holds(self, seq: int) -> bool:
         """Whether a row is there all the same, after an error that came later."""
@@ -254,7 +264,7 @@ class SQLiteStore:
                         "backup in its place"
                     )
                 expected += 1
-                yield _sound(row)
+                yield sound(row)
         except apsw.Error as error:
             self._refuse(error)
 
@@ -267,7 +277,7 @@ class SQLiteStore:
         query = "SELECT seq, clock, payload, crc FROM log WHERE seq = ?"
         try:
             for row in self._base.execute(query, (seq,)):
-                return _sound(row)[1:]
+                return sound(row)[1:]
         except apsw.Error as error:
             self._refuse(error)
         raise IncompatibleState(f"row {seq} of the log is missing; put a backup in its place")
@@ -303,10 +313,11 @@ class SQLiteStore:
             self._base.execute("BEGIN IMMEDIATE")
             row = (model, seq, data, hashlib.sha256(data).digest())
             self._base.execute("INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?)", row)
+            base = self.bases.get(model)
             self._base.execute(
                 "DELETE FROM snapshot WHERE model = ? AND seq NOT IN (SELECT seq FROM snapshot "
-                "WHERE model = ? ORDER BY seq DESC LIMIT ?)",
-                (model, model, _KEPT_SNAPSHOTS),
+                "WHERE model = ? ORDER BY seq DESC LIMIT ?) AND seq IS NOT ?",
+                (model, model, _KEPT_SNAPSHOTS, None if base is None else base.seq),
             )
             self._base.execute("COMMIT")
         except apsw.Error as error:
@@ -356,6 +367,34 @@ class SQLiteStore:
         finally:
             copy.close()
 
+    def prune(self, upto: int, bases: dict[int, Base], needed: set[int]) -> int:
+        """Delete the rows up to one, but for those that are needed, with what helps to find them;
+        bases: the snapshots on which the log rests from now on. How many rows were deleted.
+        """
+        execute = self._base.execute
+        kept = [(seq,) for seq in {*needed, *self._starts.values(), self._last[0]} if seq <= upto]
+        try:
+            execute("BEGIN IMMEDIATE")
+            execute("CREATE TEMP TABLE needed(seq INTEGER PRIMARY KEY)")
+            self._base.executemany("INSERT INTO needed VALUES (?)", kept)
+            query = "WHERE seq <= ? AND seq NOT IN (SELECT seq FROM needed)"
+            execute(f"DELETE FROM log {query}", (upto,))
+            gone = self._base.changes()
+            execute(f"DELETE FROM span {query}", (upto,))
+            for model, base in bases.items():
+                execute("DELETE FROM outcome WHERE model = ? AND stop <= ?", (model, base.first))
+            rests = pack((upto, tuple((model, *base) for model, base in bases.items())))
+            execute("INSERT OR REPLACE INTO meta VALUES ('base', ?)", (rests,))
+            execute("DROP TABLE needed")
+            execute("COMMIT")
+        except apsw.Error as error:
+            self._roll_back()
+            raise _failed(error) from error
+        self.deleted, self.bases = upto, dict(bases)
+        with suppress(apsw.Error):  # without room for a copy, the space is used again by new rows
+            execute("VACUUM")
+        return int(gone)
+
     def close(self) -> None:
         """Let go of the files."""
         if self._base is not None:
@@ -370,7 +409,8 @@ def _crc(seq: int, clock: float, payload: bytes) -> int:
     return crc32(payload, crc32(_HEAD.pack(seq, clock)))
 
 
-def _sound(row: tuple[Any, ...]) -> Row:
+def sound(row: tuple[Any, ...]) -> Row:
+    """A row of the log whose check sum fits."""
     seq, clock, payload, crc = row
     plain = isinstance(payload, bytes) and isinstance(clock, float)
     if not plain or _crc(seq, clock, payload) != crc:

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from fairwolfe.errors import FairwolfeError
 
-__all__ = ["Outcomes", "Row", "Span", "Store", "StoreFailed"]
+__all__ = ["Base", "Outcomes", "Row", "Span", "Store", "StoreFailed"]
 
 
 class StoreFailed(FairwolfeError):
@@ -39,11 +39,26 @@ class Outcomes(NamedTuple):
     data: bytes
 
 
+class Base(NamedTuple):
+    """Where the log of a model begins since older rows were deleted: the row of its snapshot, and
+    the number of the first decision that is still in the log.
+    """
+
+    seq: int
+    first: int
+
+
 class Store(Protocol):
     """One writer, one reader: the core."""
 
     token: str
     """Of the store: ids begin with it."""
+
+    deleted: int
+    """Rows up to this one were deleted after an export, but for those that are still needed."""
+
+    bases: dict[int, Base]
+    """By model, where rows were deleted."""
 
     def append(
         self,
