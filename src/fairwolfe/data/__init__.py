@@ -1,1 +1,1 @@
-"""Tables of plays: where they come from, how they are read, and factors made of them."""
+"""Tables of plays, where they come from and factors made of them; tables of logged decisions."""
