@@ -16,6 +16,7 @@ from fairwolfe.cli.check import check
 from fairwolfe.cli.data import data
 from fairwolfe.cli.demo import demo
 from fairwolfe.cli.listing import list_command
+from fairwolfe.cli.log import log
 from fairwolfe.cli.report import report
 from fairwolfe.cli.reproduce import reproduce
 from fairwolfe.cli.run import run
@@ -72,6 +73,7 @@ for _command in (
     demo,
     keys,
     list_command,
+    log,
     report,
     reproduce,
     run,

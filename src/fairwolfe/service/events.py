@@ -25,6 +25,7 @@ __all__ = [
     "Started",
     "Told",
     "decode",
+    "decode_at",
     "encode",
     "size",
 ]
@@ -143,9 +144,14 @@ def decode(payload: bytes) -> list[Event]:
     >>> decode(encode([Closed(0, 3, 7)], 0.0))
     [Closed(model=0, first=3, upto=7)]
     """
+    return decode_at(payload)[1]
+
+
+def decode_at(payload: bytes) -> tuple[float, list[Event]]:
+    """The time of day and the events of a row."""
     try:
-        _, *rows = unpack(payload)
-        return [_KINDS[tag](*fields) for tag, *fields in rows]
+        wall, *rows = unpack(payload)
+        return float(wall), [_KINDS[tag](*fields) for tag, *fields in rows]
     except (InvalidInput, KeyError, TypeError, ValueError) as error:
         raise IncompatibleState(f"a row of the log cannot be read: {error}") from error
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import apsw
 
-from fairwolfe.errors import IncompatibleState, InvalidInput
+from fairwolfe.errors import InvalidInput
 from fairwolfe.service.config import read
-from fairwolfe.service.sqlite_store import FILE, LOCK, SQLiteStore, sound
-from fairwolfe.service.store import Row
+from fairwolfe.service.sqlite_store import FILE, LOCK, SQLiteStore
 
 __all__ = ["LogFile", "Place", "place_of"]
 
@@ -70,9 +68,9 @@ class LogFile(SQLiteStore):
         except OSError as error:
             os.close(handle)
             raise InvalidInput(
-                f"{self.folder} is in use by a server; take a copy from it with `fairwolfe log "
-                f"backup --from {self._address} FILE` (GET /v1/admin/backup) and give that file, or "
-                "end the server first"
+                f"{self.folder} is in use by a server; take a copy with `fairwolfe log backup "
+                f"--from {self._address} FILE` (GET /v1/admin/backup) and give that file, or end "
+                "the server first"
             ) from error
         return handle
 
@@ -100,14 +98,6 @@ class LogFile(SQLiteStore):
         return [
             line for (line,) in self._base.execute("PRAGMA integrity_check(20)") if line != "ok"
         ]
-
-    def every_row(self) -> Iterator[tuple[int, Row | None]]:
-        """(seq, row), in order, without regard to holes; None for one that is damaged."""
-        for row in self._base.execute("SELECT seq, clock, payload, crc FROM log ORDER BY seq"):
-            try:
-                yield row[0], sound(row)
-            except IncompatibleState:
-                yield row[0], None
 
     def every_span(self, model: int) -> list[tuple[int, int, int]]:
         """(first, stop, seq) of the decisions of a model, in order."""

@@ -210,7 +210,7 @@ class Model:
     def propose(
         self, contexts: Sequence[Any], options: Sequence[dict[str, Any]]
     ) -> Sequence[Decision]:
-        """Decide for all of them in one call; nothing changes. options: of each, such as blocked."""
+        """Decide for all of them in one call; nothing changes. options: of each, as blocked."""
         given: Any = contexts
         shapes = {one.shape if isinstance(one, np.ndarray) else None for one in contexts}
         if len(shapes) == 1 and None not in shapes:

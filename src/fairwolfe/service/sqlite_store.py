@@ -24,7 +24,7 @@ from fairwolfe.core.packing import pack, unpack
 from fairwolfe.errors import IncompatibleState, InvalidInput
 from fairwolfe.service.store import Base, Outcomes, Row, Span, StoreFailed
 
-__all__ = ["FILE", "LOCK", "SQLiteStore", "sound"]
+__all__ = ["FILE", "LOCK", "SQLiteStore"]
 
 _APPLICATION = 0x66776C67  # "fwlg"
 _FORMAT = 1
@@ -264,9 +264,17 @@ class SQLiteStore:
                         "backup in its place"
                     )
                 expected += 1
-                yield sound(row)
+                yield _sound(row)
         except apsw.Error as error:
             self._refuse(error)
+
+    def every_row(self) -> Iterator[tuple[int, Row | None]]:
+        """(seq, row), in order, without regard to holes; None for one that is damaged."""
+        for row in self._base.execute("SELECT seq, clock, payload, crc FROM log ORDER BY seq"):
+            try:
+                yield row[0], _sound(row)
+            except IncompatibleState:
+                yield row[0], None
 
     def starts(self) -> dict[int, Row]:
         """The rows that models begin with, by model."""
@@ -277,7 +285,7 @@ class SQLiteStore:
         query = "SELECT seq, clock, payload, crc FROM log WHERE seq = ?"
         try:
             for row in self._base.execute(query, (seq,)):
-                return sound(row)[1:]
+                return _sound(row)[1:]
         except apsw.Error as error:
             self._refuse(error)
         raise IncompatibleState(f"row {seq} of the log is missing; put a backup in its place")
@@ -409,8 +417,7 @@ def _crc(seq: int, clock: float, payload: bytes) -> int:
     return crc32(payload, crc32(_HEAD.pack(seq, clock)))
 
 
-def sound(row: tuple[Any, ...]) -> Row:
-    """A row of the log whose check sum fits."""
+def _sound(row: tuple[Any, ...]) -> Row:
     seq, clock, payload, crc = row
     plain = isinstance(payload, bytes) and isinstance(clock, float)
     if not plain or _crc(seq, clock, payload) != crc:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable
+from itertools import pairwise
 from typing import NamedTuple
 
 import apsw
@@ -150,7 +151,7 @@ class _Examined:
                 self.wrong.append(f"{words}: {_FOUND}; {_BACKUP}")
             base = self.log.bases.get(model)
             after = [span for span in spans if span[2] > self.log.deleted]
-            for (_, stop, seq), (first, _, _) in zip(after, after[1:], strict=False):
+            for (_, stop, seq), (first, _, _) in pairwise(after):
                 if first != stop:
                     self.wrong.append(
                         f"the spans of model {model} have a hole after row {seq}, from decision "

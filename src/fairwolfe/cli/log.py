@@ -1,0 +1,375 @@
+"""`fairwolfe log`: what a service has written, examined, replayed, copied and exported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fairwolfe.cli.printing import as_json, print_json
+from fairwolfe.cli.progress import bars
+from fairwolfe.errors import IncompatibleState, InvalidInput, MissingExtra, did_you_mean
+
+if TYPE_CHECKING:
+    from fairwolfe.service.export import Plan
+    from fairwolfe.service.log_file import LogFile, Place
+    from fairwolfe.service.model import Model
+
+__all__ = ["log"]
+
+_STEP = 256  # rows between two looks at the bar
+_LISTED = 20  # sentences; --json has all of them
+_SUFFIXES = (".parquet", ".pq", ".jsonl", ".ndjson")
+
+_place = click.argument("place", metavar="STATE", type=click.Path(path_type=Path))
+_model = click.option("--model", "name", metavar="NAME", help="Only this model.")
+
+
+@click.group(epilog="Example: fairwolfe log verify config.toml --fold")
+def log() -> None:
+    """What a service has written: examine it, replay it, copy it, export it.
+
+    STATE is the configuration of a service, its state folder, or a backup. The service must not
+    run; one that runs gives a copy with `fairwolfe log backup --from ADDRESS FILE`.
+    """
+    try:
+        import apsw  # noqa: F401
+    except ImportError as error:
+        raise MissingExtra(
+            f"a log needs {error.name}; install it with: pip install 'fairwolfe[serve]'"
+        ) from error
+
+
+@log.command(epilog="Example: fairwolfe log verify config.toml --fold")
+@_place
+@click.option("--fold", is_flag=True, help="Also replay all of it and compare the snapshots.")
+@as_json
+@click.pass_context
+def verify(ctx: click.Context, place: Path, fold: bool, as_json: bool) -> None:
+    """Examine a log: check sums, numbers without holes, events, spans, snapshots.
+
+    Nothing is changed. Exit code 1 where anything is wrong, with a sentence for each.
+    """
+    from fairwolfe.service.log_file import LogFile, place_of
+    from fairwolfe.service.verify import Verified, verify
+
+    where = place_of(place)
+    try:
+        opened = LogFile(where)
+    except IncompatibleState as error:
+        found = Verified(0, 0, 0, 0, 0, False, [str(error)])
+    else:
+        with _closing(opened), _rows(opened.count * (2 if fold else 1)) as tick:
+            found = verify(opened, fold, tick)
+    if as_json:
+        print_json({"file": str(where.path), **found._asdict()})
+        ctx.exit(1 if found.wrong else 0)
+    click.echo(
+        f"{where.path}: {found.rows:,} rows, {found.events:,} events, {found.decisions:,} "
+        f"decisions, {found.snapshots} snapshots"
+    )
+    if found.deleted:
+        click.echo(
+            f"Rows up to {found.deleted:,} were deleted after an export, but for those that are "
+            "still needed: a replay begins from the snapshots kept for that."
+        )
+    _tell(found.wrong)
+    if not found.wrong:
+        more = ", and the snapshots are the fold of the rows, bit for bit" if fold else ""
+        click.echo(f"Nothing is wrong: every row is whole and in its place{more}.")
+    ctx.exit(1 if found.wrong else 0)
+
+
+@log.command(epilog="Example: fairwolfe log replay config.toml --until 1000 --decisions")
+@_place
+@click.option("--until", type=int, metavar="SEQ", help="Only the rows up to this one.")
+@_model
+@click.option(
+    "--decisions",
+    is_flag=True,
+    help="Make every decision again and compare; needs `audit = true` in the configuration.",
+)
+@as_json
+@click.pass_context
+def replay(
+    ctx: click.Context,
+    place: Path,
+    until: int | None,
+    name: str | None,
+    decisions: bool,
+    as_json: bool,
+) -> None:
+    """Fold a log from its start, and print what the models have learnt.
+
+    The digest is that of the whole state: equal digests are equal bits. Exit code 1 where a row
+    cannot be applied, or a decision is not what the log says.
+    """
+    from fairwolfe.service.audit import remade
+    from fairwolfe.service.events import Decided, Event
+    from fairwolfe.service.log_file import LogFile, place_of
+    from fairwolfe.service.recovery import replay
+
+    opened = LogFile(place_of(place))
+    made: dict[int, int] = {}
+    wrong: list[str] = []
+
+    def before(seq: int, events: list[Event], models: dict[int, Model]) -> None:
+        tick(1)
+        for event in events if decisions else ():
+            if isinstance(event, Decided) and name in (None, models[event.model].name):
+                again = remade(models[event.model], event, seq)
+                made[event.model] = made.get(event.model, 0) + again.decisions
+                wrong.extend(again.wrong)
+
+    with _closing(opened):
+        last = opened.last()[0]
+        if until is not None and not 1 <= until <= last:
+            raise InvalidInput(f"--until is {until}; the log has the rows 1 to {last}")
+        with _rows(opened.count) as tick:
+            found = replay(opened, until, before)
+    models = _chosen(found.models, name)
+    wrong += [model.stopped for model in models if model.stopped]
+    rows = [_summary(model) for model in models]
+    if decisions:
+        for row, model in zip(rows, models, strict=True):
+            row["remade"] = made.get(model.number, 0)
+    if as_json:
+        print_json({"rows": until or last, "models": rows, "wrong": wrong})
+        ctx.exit(1 if wrong else 0)
+    click.echo(f"rows up to {until or last:,}, {found.records:,} records")
+    for row in rows:
+        average = ", ".join(f"{reward} {value!r}" for reward, value in row["average"].items())
+        click.echo(
+            f"{row['model']}: t {row['t']:,}, f {row['value']!r}, on average {average}; "
+            f"{row['decisions']:,} decisions, {row['open']:,} open\n  digest {row['digest']}"
+        )
+        if decisions:
+            click.echo(f"  {_remade(row['remade'], row['decisions'])}")
+    _tell(wrong)
+    ctx.exit(1 if wrong else 0)
+
+
+@log.command(
+    epilog="Example: fairwolfe log backup config.toml copy.sqlite, or fairwolfe log backup --from "
+    "http://127.0.0.1:8710 copy.sqlite"
+)
+@click.argument("paths", metavar="[STATE] FILE", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--from", "address", metavar="URL", help="Of a service that runs, instead of STATE.")
+@click.option(
+    "--key",
+    envvar="FAIRWOLFE_KEY",
+    show_envvar=True,
+    help="With the scope admin, where the service has keys.",
+)
+@as_json
+def backup(paths: tuple[Path, ...], address: str | None, key: str | None, as_json: bool) -> None:
+    """Copy a log to a file, whole or not at all.
+
+    To restore it, put the file as log.sqlite into an empty state folder and start the service.
+    """
+    from fairwolfe.service.backup import copy, download
+    from fairwolfe.service.log_file import place_of
+
+    if len(paths) != (1 if address else 2):
+        raise InvalidInput(
+            "give the configuration or the state folder and the file to write, or --from ADDRESS "
+            "and the file"
+        )
+    target = paths[-1]
+    if target.exists():
+        raise InvalidInput(f"{target} is there already; give another name, or remove it")
+    if address:
+        done = download(address, key, target)
+    else:
+        place = place_of(paths[0])
+        with _rows(place.path.stat().st_size) as tick:
+            done = copy(place, target, tick)
+    if as_json:
+        print_json({"file": str(done.path), "rows": done.rows, "bytes": done.bytes})
+        return
+    click.echo(f"{done.path}: {done.rows:,} rows, {done.bytes:,} bytes")
+
+
+@log.command(epilog="Example: fairwolfe log export config.toml decisions.parquet --model front")
+@_place
+@click.argument("out", type=click.Path(path_type=Path))
+@_model
+@click.option(
+    "--prune",
+    is_flag=True,
+    help="Afterwards delete what was exported and is not needed any more: rows below the older "
+    "snapshot.",
+)
+@as_json
+def export(place: Path, out: Path, name: str | None, prune: bool, as_json: bool) -> None:
+    """Write closed decisions with what came of them, as a table that `fairwolfe evaluate` reads.
+
+    OUT is a file (.parquet or .jsonl) for one model, or a folder for a file of each. With --prune
+    files hold exactly what was not exported with --prune before: each decision is in one of them.
+    """
+    from fairwolfe.service.export import export, plan
+    from fairwolfe.service.log_file import LogFile, place_of
+    from fairwolfe.service.recovery import recover
+    from fairwolfe.service.sqlite_store import FILE
+    from fairwolfe.service.verify import verify
+
+    where = place_of(place)
+    opened = LogFile(where)
+    with _closing(opened):
+        models = _chosen(recover(opened).models, name)
+        files = _files(models, out)
+        planned = None
+        if prune:
+            if where.path.name != FILE:
+                raise InvalidInput(f"{where.path} is a backup; --prune is for the log of a service")
+            if name is not None and len(opened.starts()) > 1:
+                raise InvalidInput(
+                    "--prune deletes rows, which hold the decisions of all models; leave out "
+                    "--model and give a folder"
+                )
+            with _rows(2 * opened.count) as tick:
+                wrong = verify(opened, True, tick).wrong
+            if wrong:
+                raise IncompatibleState(
+                    f"nothing was exported or deleted, since the log is not whole: {wrong[0]}"
+                )
+            planned = plan(opened)
+        counts = {}
+        with _rows(opened.count * len(files)) as tick:
+            for model, path in files.items():
+                upto = None
+                if planned is not None:
+                    base = planned.bases.get(model.number)
+                    upto = 0 if base is None else base.first
+                counts[model.name] = export(opened, model, path, upto, tick)
+        unkept = [model.name for model in models if not (model.ranks or _keeps(opened, model))]
+    deleted = 0 if planned is None else _prune(where, planned)
+    if as_json:
+        rows = [
+            {"model": model.name, "file": str(path), "decisions": counts[model.name]}
+            for model, path in files.items()
+        ]
+        print_json({"files": rows, "rows_deleted": deleted})
+        return
+    for model, path in files.items():
+        click.echo(f"{path}: {counts[model.name]:,} decisions of {model.name}")
+    for one in unkept:
+        click.echo(
+            f"The contexts of {one} are not in the log; `audit = true` in its configuration keeps "
+            "those of later decisions."
+        )
+    if planned is not None:
+        click.echo(
+            f"{deleted:,} rows were deleted; the log begins from the snapshots at row "
+            f"{planned.upto:,}."
+            if deleted
+            else f"Nothing was deleted: {planned.holding} has no older snapshot above row "
+            f"{planned.upto:,}. Snapshots are kept while the service runs."
+        )
+
+
+# --- parts of the commands ---------------------------------------------------------------------
+
+
+@contextmanager
+def _closing(opened: LogFile) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        opened.close()
+
+
+@contextmanager
+def _rows(total: int) -> Iterator[Callable[[int], None]]:
+    """Progress over rows or bytes."""
+    with bars({"log": max(total, 1)}) as tick:
+        waiting = 0
+
+        def count(done: int) -> None:
+            nonlocal waiting
+            waiting += done
+            if waiting >= _STEP:
+                tick("log", waiting)
+                waiting = 0
+
+        yield count
+
+
+def _tell(wrong: list[str]) -> None:
+    for sentence in wrong[:_LISTED]:
+        click.echo(f"- {sentence}.")
+    if len(wrong) > _LISTED:
+        click.echo(f"- and {len(wrong) - _LISTED:,} more; --json has all of them.")
+
+
+def _chosen(models: dict[int, Model], name: str | None) -> list[Model]:
+    found = [model for model in models.values() if name in (None, model.name)]
+    if not found:
+        known = [model.name for model in models.values()]
+        raise InvalidInput(f"the log has no model {name!r:.80}; {did_you_mean(name or '', known)}")
+    return found
+
+
+def _summary(model: Model) -> dict[str, Any]:
+    return {
+        "model": model.name,
+        "t": model.t,
+        "value": model.value,
+        "average": model.average(),
+        "decisions": model.decisions,
+        "open": model.ring.open,
+        **model.counts,
+        "digest": model.digest(),
+    }
+
+
+def _remade(made: int, decisions: int) -> str:
+    if made == decisions:
+        return f"all {made:,} decisions were made again"
+    return (
+        f"{made:,} of {decisions:,} decisions were made again; of the others the log does not say "
+        "what was asked (`audit = true` keeps that)"
+    )
+
+
+def _files(models: list[Model], out: Path) -> dict[Model, Path]:
+    """A file for each model."""
+    if out.suffix in _SUFFIXES:
+        if len(models) > 1:
+            known = ", ".join(model.name for model in models)
+            raise InvalidInput(
+                f"{out} is one file, and the log has the models {known}; choose one with --model, "
+                "or give a folder"
+            )
+        files = {models[0]: out}
+    else:
+        out.mkdir(parents=True, exist_ok=True)
+        files = {model: out / f"{model.name}.parquet" for model in models if model.agent}
+    for path in files.values():
+        if path.exists():
+            raise InvalidInput(f"{path} is there already; give another name, or remove it")
+    return files
+
+
+def _keeps(opened: LogFile, model: Model) -> bool:
+    """Whether the log has the context of the last decision of a model."""
+    from fairwolfe.service.events import Decided, decode
+
+    found = opened.row_of(model.number, model.decisions - 1)
+    events = [] if found is None else decode(found[1].payload)
+    made = [e for e in events if isinstance(e, Decided) and e.model == model.number]
+    return not made or bool(made[0].asked)
+
+
+def _prune(where: Place, planned: Plan) -> int:
+    from fairwolfe.service.export import prune
+    from fairwolfe.service.sqlite_store import SQLiteStore
+
+    store = SQLiteStore(where.path.parent)
+    try:
+        return prune(store, planned) if planned.upto > store.deleted else 0
+    finally:
+        store.close()

@@ -1,0 +1,283 @@
+"""Closed decisions with what came of them, as the table that `fairwolfe.data.decisions` defines;
+and deleting what was exported.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fairwolfe.core.contexts import Bilinear, PerArm
+from fairwolfe.core.decision import Decision
+from fairwolfe.data.decisions import Header, Writer
+from fairwolfe.errors import IncompatibleState, InvalidInput
+from fairwolfe.service.audit import asked_from
+from fairwolfe.service.events import (
+    Closed,
+    Decided,
+    ItemsAdded,
+    ItemsRetired,
+    ObjectiveReplaced,
+    Started,
+    decode,
+    decode_at,
+)
+from fairwolfe.service.join import Joined, made_from
+from fairwolfe.service.log_file import LogFile
+from fairwolfe.service.model import Model
+from fairwolfe.service.sqlite_store import SQLiteStore
+from fairwolfe.service.store import Base, Row, Store
+
+__all__ = ["Plan", "export", "plan", "prune"]
+
+_CHANGES = (ItemsAdded, ItemsRetired, ObjectiveReplaced)
+
+Tick = Callable[[int], None]
+
+
+class Made(NamedTuple):
+    """A decision that waits for its close: when it was made, what was asked (None and nothing where
+    that is not kept), and which items could be shown, key -> number.
+    """
+
+    wall: float
+    decision: Decision
+    context: Any
+    options: dict[str, Any]
+    items: dict[str, int]
+
+
+def export(log: LogFile, model: Model, path: Path, upto: int | None, tick: Tick) -> int:
+    """Write the closed decisions of a model, in their order, to a file; how many there were.
+
+    upto: only those below this number. Left out is what the model did not learn from: decisions
+    without any feedback where `missing` is "skip". model: in the state at the end of the log.
+    """
+    if model.agent is None:
+        raise InvalidInput(f"model {model.name!r} has no items yet, and nothing to export")
+    agent = model.agent
+    header = Header(
+        agent.problem,
+        model.objective,
+        model.setup.policy,
+        agent.names if model.ranks else None,
+        agent.features if model.ranks else None,
+    )
+    count = 0
+    with Writer(path, header) as table:
+        for row in _rows(log, model, upto, tick):
+            table.row(row)
+            count += 1
+    return count
+
+
+def _rows(log: LogFile, model: Model, upto: int | None, tick: Tick) -> Iterator[dict[str, Any]]:
+    base = log.bases.get(model.number)
+    lowest = 0 if base is None else base.first
+    waiting: deque[Made] = deque()
+    items = _Items(model.n_slots)
+    for seq, row in log.every_row():
+        tick(1)
+        if row is None:
+            raise IncompatibleState(f"row {seq} of the log is damaged; see fairwolfe log verify")
+        wall, events = decode_at(row.payload)
+        for event in events:
+            if event.model != model.number:
+                continue
+            match event:
+                case Decided():
+                    waiting.extend(_made(wall, event, items.shown))
+                case Closed(first=first, upto=stop):
+                    highest = stop if upto is None else min(stop, upto)
+                    numbers = range(max(first, lowest), highest)
+                    yield from _closed(log, model, numbers, waiting)
+                case ItemsAdded() | ItemsRetired():
+                    items.change(event)
+
+
+def _made(wall: float, event: Decided, items: dict[str, int]) -> Iterator[Made]:
+    made = made_from(event.made)
+    contexts: list[Any] = [None] * len(made)
+    options: list[dict[str, Any]] = [{}] * len(made)
+    if event.asked:
+        contexts, options = asked_from(event.asked)
+    for decision, context, given in zip(made, contexts, options, strict=True):
+        yield Made(wall, decision, context, given, items)
+
+
+def _closed(
+    log: LogFile, model: Model, numbers: range, waiting: deque[Made]
+) -> Iterator[dict[str, Any]]:
+    """The rows of decisions whose windows ended together."""
+    first, joined = -1, None
+    for number in numbers:
+        while waiting and waiting[0].decision.number < number:
+            waiting.popleft()
+        if joined is None or number - first >= len(joined.heard):
+            kept = log.outcome_of(model.number, number)
+            if kept is None:
+                raise IncompatibleState(
+                    f"what had come for decision {number} of model {model.name!r} is not in the "
+                    "log; see fairwolfe log verify"
+                )
+            first, joined = kept[0], Joined.from_bytes(kept[1])
+        made = waiting.popleft()
+        came = joined.take(number - first)
+        if came.heard or model.setup.missing == "zero":
+            yield _row(model, number, made, came)
+
+
+def _row(model: Model, number: int, made: Made, came: Joined) -> dict[str, Any]:
+    decision = made.decision
+    row = {
+        "id": model.id(number),
+        "number": number,
+        "time": made.wall,
+        "probability": decision.probability,
+    }
+    if not model.ranks:
+        earned = {f"reward.{name}": came.values[0, r] for r, name in enumerate(model.rewards)}
+        return row | {"action": decision.action} | _arms(model, made) | earned
+    earned = {f"reward.{name}": came.values[:, r] for r, name in enumerate(model.rewards)}
+    exposed = came.exposed.astype(np.float64)
+    return row | {"ranking": decision.action, "exposed": exposed} | _items(model, made) | earned
+
+
+def _arms(model: Model, made: Made) -> dict[str, Any]:
+    """The context of a decision among arms, where it was kept."""
+    asked: dict[str, Any]
+    match made.context:
+        case None:
+            return {}
+        case PerArm(features=features):
+            asked, arms = {"features": features}, model.problem.n_arms or 0
+        case Bilinear(user=user, items=items):
+            asked, arms = {"user": user, "arms": items}, len(items)
+        case context:
+            asked, arms = {"context": context}, len(context)
+    if made.options:
+        asked["candidates"] = _left(made.options, range(arms))
+    return asked
+
+
+def _items(model: Model, made: Made) -> dict[str, Any]:
+    """The user of a ranking, which is always kept since it is learnt from, and what could be shown
+    where that is not all of the header.
+    """
+    user = made.context
+    if user is None:
+        (user, *_), *_ = made.decision.evidence
+    asked: dict[str, Any] = {"user": user}
+    total = len((model.agent and model.agent.names) or ())
+    if made.options or len(made.items) < total:
+        asked["candidates"] = [made.items[key] for key in _left(made.options, made.items)]
+    if "pinned" in made.options:
+        pinned = made.options["pinned"]
+        asked["pinned"] = [
+            made.items[pinned[slot]] if slot in pinned else -1 for slot in range(model.n_slots)
+        ]
+    return asked
+
+
+def _left(options: dict[str, Any], everything: Any) -> list[Any]:
+    """What could be chosen."""
+    blocked = set(options.get("blocked", ()))
+    return [one for one in options.get("candidates", everything) if one not in blocked]
+
+
+class _Items:
+    """The items that can be shown, key -> number, as the rows say; `shown` is never changed but
+    replaced, so that decisions can keep it.
+    """
+
+    def __init__(self, n_slots: int) -> None:
+        self.shown: dict[str, int] = {}
+        self._slots, self._next = n_slots, 0
+
+    def change(self, event: ItemsAdded | ItemsRetired) -> None:
+        """Items come or go."""
+        if isinstance(event, ItemsRetired):
+            self.shown = {key: n for key, n in self.shown.items() if key not in event.keys}
+        else:
+            self.shown = self.shown | {key: self._next + i for i, key in enumerate(event.keys)}
+        if self._next < self._slots:  # items are numbered when there are enough to begin
+            self.shown = _numbered(self.shown)
+            self._next = len(self.shown)
+        elif isinstance(event, ItemsAdded):
+            self._next += len(event.keys)
+
+
+def _numbered(keys: Iterable[str]) -> dict[str, int]:
+    return {key: number for number, key in enumerate(keys)}
+
+
+# --- and delete --------------------------------------------------------------------------------
+
+
+class Plan(NamedTuple):
+    """What may be deleted: rows up to one, but for those that are needed, where each model then
+    rests on a snapshot.
+    """
+
+    upto: int
+    bases: dict[int, Base]
+    needed: set[int]
+    holding: str  # the model because of which it is not more
+
+
+def plan(store: SQLiteStore) -> Plan:
+    """What may be deleted once it is exported: rows below the older of the two newest snapshots of
+    every model. A model with fewer keeps its rows.
+
+    Needed are rows that hold open decisions, and those that changed items or the objective.
+    """
+    limits: list[tuple[int, str]] = []
+    bases: dict[int, Base] = {}
+    needed: set[int] = set()
+    for number, start in store.starts().items():
+        loaded = [(seq, _snapshot(store, number, seq)) for seq, _ in store.snapshots(number)]
+        for _, model in loaded:
+            needed |= {group.seq for group in model.ring.groups}
+        base = store.bases.get(number)
+        if len(loaded) > 1:
+            seq, model = loaded[1]
+            base = Base(seq, model.ring.closed)
+        if base is not None:
+            bases[number] = base
+        limits.append((start.seq - 1 if base is None else base.seq, _name_in(start, number)))
+    upto, holding = min(limits, default=(0, ""))
+    upto = max(upto, store.deleted)
+    for seq, row in store.every_row():
+        if seq > upto:
+            break
+        if row is None or any(isinstance(event, _CHANGES) for event in decode(row.payload)):
+            needed.add(seq)
+    return Plan(upto, bases, {seq for seq in needed if seq <= upto}, holding)
+
+
+def _snapshot(store: Store, model: int, seq: int) -> Model:
+    data = dict(store.snapshots(model)).get(seq)
+    if data is None:
+        raise IncompatibleState(
+            f"the snapshot of model {model} at row {seq} is damaged; see fairwolfe log verify"
+        )
+    return Model.load(model, store.token, data, store.row)
+
+
+def _name_in(row: Row, number: int) -> str:
+    begun = [event for event in decode(row.payload) if isinstance(event, Started)]
+    return next(str(json.loads(e.setup)["name"]) for e in begun if e.model == number)
+
+
+def prune(store: SQLiteStore, planned: Plan) -> int:
+    """Delete what was exported; how many rows."""
+    if plan(store) != planned:
+        raise InvalidInput(
+            f"{store.path} has changed since the export began, so nothing was deleted; export again"
+        )
+    return store.prune(planned.upto, planned.bases, planned.needed)
