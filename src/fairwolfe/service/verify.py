@@ -57,8 +57,8 @@ def verify(log: LogFile, fold: bool, tick: Tick) -> Verified:
             f"SQLite finds the file damaged: {one}; {_BACKUP}" for one in log.complaints()
         ]
         examined.rows_of_the_log(tick)
-        examined.places()
         examined.snapshots()
+        examined.places()
         sound = not examined.wrong
         if fold and sound:
             examined.fold(tick)
