@@ -87,7 +87,7 @@ def other_snapshot(folder: Path) -> None:
 def other_outcome(folder: Path) -> None:
     """What came of decisions, exchanged under a check sum that fits."""
     rows = ask(folder, "SELECT first, stop, data FROM outcome WHERE model = 0 ORDER BY first")
-    (first, stop, data), other = next(
+    (first, stop, _), other = next(
         (one, two)
         for one in rows
         for two in rows
@@ -323,12 +323,8 @@ def test_an_export_is_what_the_model_learnt_from(
     shown = told("export", folder / "state", path, "--model", "router")
     header, rows = table(path)
     known = models["router"]
-    assert (
-        shown["files"][0]["decisions"]
-        == len(rows)
-        == known["t"]
-        == known["joined"] + known["expired"]
-    )
+    assert shown["files"][0]["decisions"] == len(rows) == known["t"]
+    assert known["t"] == known["joined"] + known["expired"]
     assert header.problem.rewards == {"clicks": (0.0, 1.0), "minutes": (0.0, 10.0)}
     for name, average in known["average"].items():
         mean = float(np.mean([row[f"reward.{name}"] for row in rows]))
