@@ -105,6 +105,14 @@ class Server:
     def errors(self) -> str:
         return (self.folder / "stderr.txt").read_text()
 
+    def said(self) -> list[dict[str, Any]]:
+        """The lines on stderr, which are JSON all of them."""
+        return [json.loads(line) for line in self.errors().splitlines()]
+
+    def complaints(self) -> list[dict[str, Any]]:
+        """Those that are more than news."""
+        return [line for line in self.said() if line["level"] != "info"]
+
     @property
     def pid(self) -> int:
         assert self.process is not None

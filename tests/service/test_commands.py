@@ -75,7 +75,7 @@ def test_it_ends_with_exit_code_0(tmp_path: Path, end: signal.Signals) -> None:
         server.post("/v1/models/router/decide", {"arms": [[0.1] * 5]})
         os.kill(server.pid, end)
         assert server._ended() == 0
-        assert server.errors() == ""
+        assert server.complaints() == []
         server.start()
         assert server.get("/readyz")["replayed"] == 0
 

@@ -48,7 +48,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         items = [{"key": k, "features": f} for k, f in zip("abcdef", features, strict=True)]
         one.post("/v1/models/front/items", {"items": items})
         yield one
-        assert one.errors() == ""
+        assert one.complaints() == []
         assert one.get("/readyz")["ready"]
 
 

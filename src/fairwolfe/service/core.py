@@ -21,6 +21,7 @@ from fairwolfe.core.batch import Batch
 from fairwolfe.core.decision import Decision
 from fairwolfe.core.packing import pack
 from fairwolfe.errors import FairwolfeError, InvalidInput, NumericalFailure
+from fairwolfe.service import logs
 from fairwolfe.service.audit import asked_as_bytes
 from fairwolfe.service.clock import Clock
 from fairwolfe.service.config import Limits
@@ -285,12 +286,15 @@ class Core:
             self.seq = self.store.append(clock, payload, spans, outcomes)
         except FairwolfeError as error:
             if not self.failing:
-                logger.error("the log cannot be written: %s", error)
+                words = "the log cannot be written"
+                logs.say("log_failing", words, logging.ERROR, reason=str(error))
             self.failing = str(error)
             self.numbers.unwritten += 1
             return False
         synced = time.perf_counter()
         self.numbers.commits.note(synced - began)
+        if self.failing:
+            logs.say("log_written", "the log can be written again", seq=self.seq)
         self.failing, self._written = "", clock
         for model, event in events:
             self._apply(model, event, clock)
@@ -305,7 +309,7 @@ class Core:
             model.apply(event, self.seq, clock)
         except Exception as error:
             # The log is right; this state of it is not. Nothing more is built on it.
-            logger.exception("model %s is stopped", model.name)
+            logs.stopped(model, error, self.seq)
             model.stopped = (
                 f"model {model.name!r} is stopped, since row {self.seq} of the log could not be "
                 f"applied ({type(error).__name__}: {error}); start the service again"
@@ -335,7 +339,7 @@ class Core:
                 return self._decide(stage, model, _sound(model, [w for w, _ in planned], error))
             except NumericalFailure as error:
                 model.stopped = f"model {model.name!r} is stopped: {error}"
-                logger.error(model.stopped)
+                logs.stopped(model, error, self.seq)
                 for work, _ in planned:
                     _fail(work, Refused(503, "model_stopped", model.stopped, retry_after=60.0))
                 return None
@@ -507,7 +511,7 @@ class Core:
                 if not model.stopped:
                     self.store.snapshot(model.number, self.seq, model.dump())
         except StoreFailed as error:  # the log is the truth: no snapshot, no harm
-            logger.error("no snapshot: %s", error)
+            logs.say("snapshot_failed", "no snapshot", logging.ERROR, reason=str(error))
             self.numbers.unwritten += 1
         self._snapped, self._unsnapped = self.clock.now(), 0
         self.numbers.snapshots.note(time.perf_counter() - began)

@@ -16,6 +16,7 @@ from fairwolfe.core.batch import Batch
 from fairwolfe.core.catalogue import sizes
 from fairwolfe.core.contexts import Bilinear, PerArm
 from fairwolfe.errors import IncompatibleState, InvalidInput
+from fairwolfe.service import logs
 from fairwolfe.service.config import Config, Setup, setup
 from fairwolfe.service.events import (
     Closed,
@@ -33,8 +34,6 @@ from fairwolfe.service.model import Model
 from fairwolfe.service.store import Store
 
 __all__ = ["Recovered", "begin", "exercise", "recover", "replay", "warm"]
-
-logger = logging.getLogger("fairwolfe.service")
 
 
 class Recovered(NamedTuple):
@@ -54,14 +53,16 @@ def recover(store: Store) -> Recovered:
     for number, fresh in list(models.items()):
         for seq, data in store.snapshots(number):
             if data is None:
-                logger.warning("a snapshot of model %s is damaged: %s", fresh.name, seq)
+                words = "its SHA-256 does not fit"
+                logs.say("snapshot_unused", words, logging.WARNING, model=fresh.name, seq=seq)
                 continue
             try:
                 loaded = Model.load(number, store.token, data, store.row)
                 models[number], starts[number] = loaded, seq
                 break
             except IncompatibleState as error:
-                logger.warning("a snapshot of model %s is not used: %s", fresh.name, error)
+                words = f"it cannot be read ({type(error).__name__}); see fairwolfe log verify"
+                logs.say("snapshot_unused", words, logging.WARNING, model=fresh.name, seq=seq)
         if number in store.bases and models[number] is fresh:
             raise IncompatibleState(
                 f"no snapshot of model {fresh.name!r} can be read, and rows up to {store.deleted} "
@@ -136,7 +137,7 @@ def _folded(
             try:
                 model.apply(event, seq, clock)
             except Exception as error:
-                logger.exception("model %s is stopped", model.name)
+                logs.stopped(model, error, seq)
                 model.stopped = (
                     f"model {model.name!r} is stopped, since row {seq} of the log could not be "
                     f"applied ({type(error).__name__}: {error})"

@@ -27,7 +27,7 @@ from fairwolfe.core.catalogue import sizes
 from fairwolfe.core.packing import unpack
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import GiniEquality
-from fairwolfe.service import metrics, openapi, wire
+from fairwolfe.service import logs, metrics, openapi, wire
 from fairwolfe.service.config import Config, seconds
 from fairwolfe.service.core import Core
 from fairwolfe.service.events import Event, ItemsAdded, ItemsRetired, ObjectiveReplaced
@@ -167,7 +167,7 @@ async def _add_items(service: Service, request: Request) -> Any:
         fresh = tuple(keys[place] for place in new)
         return ItemsAdded(model.number, fresh, features[new], body.objective)
 
-    await service.core.change(model.name, change)
+    await _change(service, request, model, change)
     return {"items": len(model.items())}
 
 
@@ -179,8 +179,23 @@ async def _retire(service: Service, request: Request) -> Any:
             raise Refused(404, "unknown_item", f"there is no item {key!r:.80} to be shown", "key")
         return ItemsRetired(model.number, (key,), "")
 
-    await service.core.change(model.name, change)
+    await _change(service, request, model, change)
     return {"items": len(model.items())}
+
+
+async def _change(
+    service: Service, request: Request, model: Model, change: Callable[[], Event | None]
+) -> None:
+    """Change a model, and leave a line that says who did."""
+    events: list[Event | None] = []
+
+    def noted() -> Event | None:
+        events.append(change())
+        return events[-1]
+
+    await service.core.change(model.name, noted)
+    if events[-1] is not None:
+        logs.changed(request.state.who, model, events[-1])
 
 
 def _ranking(service: Service, request: Request) -> Model:
@@ -215,7 +230,7 @@ async def _replace_objective(service: Service, request: Request) -> Any:
             raise Refused(422, "invalid", str(error), "objective") from error
         return ObjectiveReplaced(model.number, body.objective)
 
-    await service.core.change(model.name, change)
+    await _change(service, request, model, change)
     return _Tagged({"objective": model.objective, "version": model.version}, model.version)
 
 
@@ -470,7 +485,7 @@ def _endpoint(service: Service, spec: Spec) -> Callable[[Request], Awaitable[Res
         began = time.perf_counter()
         accept = request.headers.get("accept", "")
         try:
-            service.keys.check(request.headers.get("authorization"), scope)
+            request.state.who = service.keys.check(request.headers.get("authorization"), scope)
             response = _response(await spec.handler(service, request), accept)
         except Refused as refused:
             response = _refusal(refused, accept)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import os
 import signal
 import socket
@@ -15,8 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from fairwolfe import __version__
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import compilations, preparations
+from fairwolfe.service import logs
 from fairwolfe.service.clock import Clock
 from fairwolfe.service.config import Config, read, seconds
 from fairwolfe.service.core import Core
@@ -66,7 +66,11 @@ def run(config: Config, on_ready: Callable[[str, Service], None] | None = None) 
     """Serve until SIGTERM or Ctrl-C; on_ready: called with the address once it answers."""
     import uvicorn
 
-    _log_as_json()
+    logs.write_as_json()
+    began = time.monotonic()
+    names, state = list(config.models), str(config.path(config.state))
+    words = f"fairwolfe {__version__} starts"
+    logs.say("start", words, version=__version__, pid=os.getpid(), models=names, state=state)
     service = open_service(config)
     try:
         listener = _bind(*config.address)
@@ -95,6 +99,10 @@ def run(config: Config, on_ready: Callable[[str, Service], None] | None = None) 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             if self.started:
+                took = round(time.monotonic() - began, 3)
+                replayed = service.core.numbers.replayed
+                words = f"ready after {took:.1f} s, {replayed} records were replayed"
+                logs.say("ready", words, address=address, records=replayed, seconds=took)
                 print(f"ready {address}", flush=True)
                 if on_ready is not None:
                     on_ready(address, service)
@@ -113,6 +121,8 @@ def run(config: Config, on_ready: Callable[[str, Service], None] | None = None) 
                     signal.signal(one, handler)
 
     Server(settings).run(sockets=[listener])
+    up = round(time.monotonic() - began, 3)
+    logs.say("end", f"the service ends after {up:.1f} s", rows=service.core.seq, seconds=up)
 
 
 _ENDS = (signal.SIGTERM, signal.SIGINT)
@@ -137,26 +147,3 @@ def _bind(host: str, port: int) -> socket.socket:
         ) from error
     listener.setblocking(False)
     return listener
-
-
-def _log_as_json() -> None:
-    """One line of JSON for each message, on stderr."""
-
-    class Lines(logging.Formatter):
-        def format(self, record: logging.LogRecord) -> str:
-            line = {
-                "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created)),
-                "level": record.levelname.lower(),
-                "message": record.getMessage(),
-            }
-            if record.exc_info:
-                line["exception"] = self.formatException(record.exc_info)
-            return json.dumps(line)
-
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Lines())
-    for name in ("fairwolfe.service", "uvicorn.error"):
-        logger = logging.getLogger(name)
-        logger.handlers = [handler]
-        logger.setLevel(logging.WARNING)
-        logger.propagate = False
