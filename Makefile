@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # A PYTHONPATH or a virtual environment from outside must not leak into this one.
 unexport PYTHONPATH VIRTUAL_ENV
 
-.PHONY: help demo test test-all lint kernels docs bench lock setup clean
+.PHONY: help demo test test-all lint kernels docs bench lock sbom setup clean
 .DEFAULT_GOAL := help
 
 help:
@@ -26,6 +26,7 @@ help:
 	@echo "make bench     run every benchmarks/bench_*.py in turn"
 	@echo "make setup     only make .venv, with everything for development"
 	@echo "make lock      renew requirements/*.txt from pyproject.toml (needs uv)"
+	@echo "make sbom      write the bill of materials of the locked install to build/sbom.cdx.json"
 	@echo "make clean     remove .venv and everything else that was built"
 
 demo: .venv/demo.stamp .venv/package.stamp
@@ -69,6 +70,10 @@ lock:
 		{ echo "make lock needs uv, which is not on the PATH: install it (pip install uv) and try again."; exit 1; }
 	$(COMPILE) --extra plot --extra serve --group dev --output-file requirements/dev.txt
 	$(COMPILE) --extra plot --group build --constraint requirements/dev.txt --output-file requirements/demo.txt
+
+sbom: $(BIN)/python
+	@mkdir -p build
+	$(BIN)/python requirements/sbom.py > build/sbom.cdx.json
 
 clean:
 	rm -rf .venv build dist docs/_build docs/gallery docs/sg_execution_times.rst .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

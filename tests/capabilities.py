@@ -68,6 +68,14 @@ def _tmpfs() -> bool:
     return True
 
 
+def _namespaces() -> bool:
+    """Whether a process may have a network of its own."""
+    if not (shutil.which("unshare") and shutil.which("ip")):
+        return False
+    own = ["unshare", "--net", "ip", "link", "set", "lo", "up"]
+    return subprocess.run(own, capture_output=True, check=False).returncode == 0
+
+
 CAPABILITIES = {
     "browser": Capability(
         lambda: browser() is not None, "Install chromium (apt install chromium)."
@@ -79,6 +87,9 @@ CAPABILITIES = {
         _data("lastfm"), "Set FAIRWOLFE_DATA to the folder that holds the lastfm folder."
     ),
     "matplotlib": Capability(_module("matplotlib"), "Install matplotlib (make setup)."),
+    "network namespaces": Capability(
+        _namespaces, "Run as root on Linux, with unshare (util-linux) and ip (iproute2)."
+    ),
     "pyarrow": Capability(_module("pyarrow"), "Install pyarrow (make setup)."),
     "ray": Capability(_module("ray"), "Install ray (make setup)."),
     "scikit-learn": Capability(_module("sklearn"), "Install scikit-learn (make setup)."),
