@@ -117,7 +117,7 @@ class Inside:
 
     def decide_many(self, name: str, requests: list[dict[str, Any]]) -> list[Answer]:
         model = self.model(name)
-        asks = [wire.ask_of(wire.Decide(**one), model, 10_000) for one in requests]
+        asks = [wire.ask_of(wire.Decide(**one), model) for one in requests]
         return _LOOP.run_until_complete(self.core.decide(name, asks))
 
     def tell(self, name: str, *entries: dict[str, Any]) -> list[str]:
@@ -134,7 +134,7 @@ class Inside:
 
     def ask(self, name: str, **request: Any) -> Any:
         """A request for `together`."""
-        ask = wire.ask_of(wire.Decide(**request), self.model(name), 10_000)
+        ask = wire.ask_of(wire.Decide(**request), self.model(name))
         return self.core.decide(name, [ask])
 
     def advance(self, seconds_: float) -> None:

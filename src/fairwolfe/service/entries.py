@@ -45,7 +45,7 @@ def cells_of(model: Model, decision: Decision, entry: Entry) -> Cells:
                     f"the reward {name!r} is {earned!r:.80}; a ranking needs item: number",
                     "rewards",
                 )
-        slots = {key: slot for slot, key in enumerate(model.keys_of(decision))}
+        slots = {key: slot for slot, key in enumerate(model.keys_of(decision.action))}
         earning = set(entry.clicked or ())
         for earned in given.values():
             earning.update(key for key, x in earned.items() if x)

@@ -41,12 +41,17 @@ class Started(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """Decisions were made: the bytes of a Batch, or of each of them where they are not alike."""
+    """Decisions were made: the bytes of a Batch, or of each of them where they are not alike.
+
+    owners: names of keys, and for each decision the place of the one that asked for it, as a byte;
+    None where there are no keys.
+    """
 
     model: int
     rows: int
     made: bytes | tuple[bytes, ...]
     requests: tuple[Request, ...]
+    owners: tuple[tuple[str, ...], bytes] | None = None
 
 
 class Told(NamedTuple):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -43,6 +44,15 @@ class Group(NamedTuple):
     clock: float
     made: Sequence[Decision]
     requests: tuple[Request, ...]
+    owners: tuple[tuple[str, ...], bytes] | None = None
+
+    def owned(self, start: int, stop: int) -> Counter[str]:
+        """How many of the decisions from a number to below another each key asked for."""
+        if self.owners is None:
+            return Counter()
+        names, places = self.owners
+        own = Counter(places[max(start - self.first, 0) : max(stop - self.first, 0)])
+        return Counter({names[place]: count for place, count in own.items()})
 
     @property
     def stop(self) -> int:
@@ -104,6 +114,7 @@ class Ring:
         self.closed = self.issued = self.applied = 0
         self.groups: list[Group] = []
         self.requests: dict[str, tuple[int, bytes]] = {}  # id -> number, hash of what was asked
+        self.owned: Counter[str] = Counter()  # open decisions by the key that asked for them
         self._columns = Joined.nothing(_FIRST, slots, rewards)
 
     @property
@@ -115,6 +126,7 @@ class Ring:
         """Decisions were made."""
         self.groups.append(group)
         self.issued = group.stop
+        self.owned.update(group.owned(self.closed, group.stop))
         for place, id, asked in group.requests:
             self.requests[id] = (group.first + place, asked)
         while self.issued - self.closed > len(self._columns.heard):
@@ -171,6 +183,7 @@ class Ring:
         for group in self.groups:
             if group.first >= upto:
                 break
+            self.owned.subtract(group.owned(self.closed, upto))
             for place, id, _ in group.requests:
                 number = group.first + place
                 if self.closed <= number < upto and self.requests.get(id, (-1,))[0] == number:

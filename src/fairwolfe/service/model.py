@@ -123,7 +123,7 @@ class Model:
 
     @staticmethod
     def _group(event: Decided, first: int, seq: int, clock: float) -> Group:
-        return Group(first, seq, clock, made_from(event.made), event.requests)
+        return Group(first, seq, clock, made_from(event.made), event.requests, event.owners)
 
     def _told(self, event: Told) -> None:
         self.ring.tell(event)
@@ -217,10 +217,10 @@ class Model:
         right = token == self.token and plain and str(int(digits)) == digits
         return int(digits) if right else -1
 
-    def keys_of(self, decision: Decision) -> list[str]:
-        """The keys of the items that a ranking shows."""
+    def keys_of(self, action: Any) -> list[str]:
+        """The keys of the items that a ranking shows, from their numbers."""
         names = self._ready().names or ()
-        return [names[item] for item in np.asarray(decision.action).tolist()]
+        return [names[item] for item in action]
 
     def items(self) -> dict[str, list[float]]:
         """Key -> features of the items that can be shown."""
