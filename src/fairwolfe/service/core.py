@@ -508,7 +508,7 @@ class Core:
                 if outcome != "joined":
                     merge.counts[outcome] += 1
                 elif model.setup.apply == "arrival" and _complete(model, merge, number):
-                    merge.mark_applied(number)
+                    merge.state(number).applied = True
                     applied.append(number)
                 outcomes.append(outcome)
             stage.answers.append((work, outcomes))
@@ -527,7 +527,7 @@ class Core:
         if outcome is not None:
             return number, outcome, Cells((), (), False)
         try:
-            return number, None, cells_of(model, model.ring.decision(number), entry)
+            return number, None, cells_of(model, number, entry)
         except Refused as refused:
             raise refused.within(f"[{i}]") from refused
 
@@ -709,7 +709,7 @@ def _guilty(model: Model, ask: Ask) -> str:
 def _complete(model: Model, merge: Merge, number: int) -> bool:
     """Whether nothing more will come for a decision."""
     row = merge.state(number)
-    return bool(row.final) or (not model.ranks and bool(row.given.all()))
+    return row.final or (not model.ranks and len(row.numbers) == len(model.rewards))
 
 
 def _told(made: Sequence[Decision], first: int) -> list[Answer]:

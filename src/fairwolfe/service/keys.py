@@ -39,7 +39,7 @@ class Keys:
     def __init__(self, keys: Sequence[Key], now: Callable[[], float] = time.monotonic) -> None:
         self._keys = tuple(keys)
         self._now = now
-        self._buckets = {i: (key.rate or 0.0, now()) for i, key in enumerate(keys)}
+        self._buckets = {i: (max(key.rate or 0.0, 1.0), now()) for i, key in enumerate(keys)}
 
     def check(self, header: str | None, scope: str | None) -> Key | None:
         """The key that a request shows; Refused where it may not do this, or not so often."""

@@ -58,6 +58,7 @@ class Model:
         self.n_slots = setup.n_slots
         self.problem = setup.make_problem(self.n_slots)  # a ranking's with the fewest items
         self.rewards = tuple(self.problem.rewards)
+        self.places = {name: place for place, name in enumerate(self.rewards)}
         self.ring = Ring(self.n_slots or 1, len(self.rewards))
         self.counts = dict.fromkeys(_COUNTS, 0)
         self.version = 0  # of the objective

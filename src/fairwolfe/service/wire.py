@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -317,11 +318,14 @@ def _matrix(request: Decide, bounds: Bounds) -> Any:
             )
         matrix = numbers.reshape(shape)
     else:
-        if len({len(row) for row in given}) > 1:
+        widths = set(map(len, given))
+        if len(widths) > 1:
             raise Refused(422, "invalid", "arms has rows of different lengths", "arms")
-        if given and len(given) * len(given[0]) > bounds.dimensions:
-            raise _too_many("arms", len(given) * len(given[0]), bounds.dimensions)
-        matrix = np.array(given, dtype=np.float64).reshape(len(given), -1 if given else 0)
+        size = sum(widths) * len(given)
+        if size > bounds.dimensions:
+            raise _too_many("arms", size, bounds.dimensions)
+        flat = np.fromiter(chain.from_iterable(given), np.float64, size)
+        matrix = flat.reshape(len(given), sum(widths))
     if len(matrix) > bounds.candidates:
         raise _too_many("arms", len(matrix), bounds.candidates)
     if not matrix.size:
