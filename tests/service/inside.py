@@ -10,7 +10,7 @@ from typing import Any
 from fairwolfe.service import wire
 from fairwolfe.service.clock import Clock
 from fairwolfe.service.config import Limits, parse, seconds
-from fairwolfe.service.core import Answer, Core
+from fairwolfe.service.core import Answer, Ask, Core
 from fairwolfe.service.model import Model
 from fairwolfe.service.recovery import begin, recover
 from fairwolfe.service.store import Outcomes, Row, Span, Store
@@ -132,10 +132,13 @@ class Inside:
 
         return _LOOP.run_until_complete(all_of_them())
 
+    def question(self, name: str, **request: Any) -> Ask:
+        """What a request asks."""
+        return wire.ask_of(wire.Decide(**request), self.model(name))
+
     def ask(self, name: str, **request: Any) -> Any:
         """A request for `together`."""
-        ask = wire.ask_of(wire.Decide(**request), self.model(name))
-        return self.core.decide(name, [ask])
+        return self.core.decide(name, [self.question(name, **request)])
 
     def advance(self, seconds_: float) -> None:
         """Time passes, and a tick comes."""
