@@ -93,7 +93,7 @@ class Shop:
             self.core.tick()
 
     def _entry(self, number: int) -> Entry:
-        keys = self.model.keys_of(self.model.ring.decision(number))
+        keys = self.model.keys_of(self.model.ring.decision(number).action)
         looked = self.rng.random(len(keys)) < self.world.weights[0]
         exposed = [key for key, yes in zip(keys, looked, strict=True) if yes]
         clicked = [key for key in exposed if self.rng.random() < 0.3]

@@ -118,7 +118,7 @@ def answer(core: Core, answers: list[Any], rng: np.random.Generator) -> list[Any
     for one in answers:
         id = model.id(one.number)
         if model.ranks:
-            keys = model.keys_of(one.decision)
+            keys = model.keys_of(one.action)
             exposed = keys[: int(rng.integers(1, _SLOTS + 1))]
             told = wire.Feedback(id, exposed=exposed, clicked=exposed[:1])
         else:
@@ -132,7 +132,7 @@ async def play(core: Core, hands: Hands, case: Case, groups: int, rows: int) -> 
     rng, model = np.random.default_rng(1), core.models["m"]
     times = []
     for _ in range(groups):
-        asks = [wire.ask_of(one, model, 100_000) for one in questions(case, rng, rows)]
+        asks = [wire.ask_of(one, model) for one in questions(case, rng, rows)]
         began = time.process_time()
         made = await core.decide("m", asks)
         times.append(time.process_time() - began)

@@ -117,7 +117,7 @@ def _rank(service: Inside, rng: np.random.Generator, step: int) -> None:
     if step % 7 == 6:
         asks[-1]["blocked"] = ["d"]
     for answer in service.decide_many("front", asks):
-        keys, id = model.keys_of(answer.decision), model.id(answer.number)
+        keys, id = model.keys_of(answer.action), model.id(answer.number)
         if rng.random() < 0.8:
             service.tell("front", {"id": id, "exposed": keys[:2]})
             service.tell("front", {"id": id, "clicked": keys[: int(rng.integers(0, 3))]})

@@ -10,7 +10,7 @@ from typing import Any
 from fairwolfe.service import wire
 from fairwolfe.service.clock import Clock
 from fairwolfe.service.config import Limits, parse, seconds
-from fairwolfe.service.core import Answer, Core
+from fairwolfe.service.core import Answer, Ask, Core
 from fairwolfe.service.model import Model
 from fairwolfe.service.recovery import begin, recover
 from fairwolfe.service.store import Base, Outcomes, Row, Span, Store
@@ -119,7 +119,7 @@ class Inside:
 
     def decide_many(self, name: str, requests: list[dict[str, Any]]) -> list[Answer]:
         model = self.model(name)
-        asks = [wire.ask_of(wire.Decide(**one), model, 10_000) for one in requests]
+        asks = [wire.ask_of(wire.Decide(**one), model) for one in requests]
         return _LOOP.run_until_complete(self.core.decide(name, asks))
 
     def tell(self, name: str, *entries: dict[str, Any]) -> list[str]:
@@ -134,10 +134,13 @@ class Inside:
 
         return _LOOP.run_until_complete(all_of_them())
 
+    def question(self, name: str, **request: Any) -> Ask:
+        """What a request asks."""
+        return wire.ask_of(wire.Decide(**request), self.model(name))
+
     def ask(self, name: str, **request: Any) -> Any:
         """A request for `together`."""
-        ask = wire.ask_of(wire.Decide(**request), self.model(name), 10_000)
-        return self.core.decide(name, [ask])
+        return self.core.decide(name, [self.question(name, **request)])
 
     def advance(self, seconds_: float) -> None:
         """Time passes, and a tick comes."""

@@ -140,7 +140,7 @@ def test_items_of_a_file_are_for_the_first_start(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "state")
     service = Inside(text, store)
     assert service.model("front").items() == items
-    assert len(service.decide("front", user=[0.1] * 4).decision.action) == 3  # type: ignore[arg-type]
+    assert len(service.decide("front", user=[0.1] * 4).action) == 3
     assert Inside(text, store).model("front").items() == items
     path.write_text(json.dumps({**items, "i0": [1.0, 0.0, 0.0, 0.0]}))
     with pytest.raises(InvalidInput, match=r"item 'i0' of .* is not as the log has it"):

@@ -43,7 +43,7 @@ def play(service: Inside, rounds: int, seed: int = 0) -> None:
         user = rng.uniform(-0.5, 0.5, 4).tolist()
         answer = service.decide("front", user=user, request_id=f"{seed}-{step}")
         front = service.model("front")
-        keys = front.keys_of(answer.decision)
+        keys = front.keys_of(answer.action)
         service.tell("front", {"id": front.id(answer.number), "exposed": keys[:2]})
         service.tell("front", {"id": front.id(answer.number), "clicked": keys[:1]})
         if step == rounds // 3:

@@ -41,7 +41,7 @@ def parts_of(service: Inside, name: str, number: int, rng: np.random.Generator) 
             {"id": id, "rewards": {"minutes": minutes}},
             {"id": id, "rewards": {"clicks": clicks, "minutes": minutes}},
         ]
-    keys = model.keys_of(model.ring.decision(number))
+    keys = model.keys_of(model.ring.decision(number).action)
     return [
         {"id": id, "exposed": keys[:2]},
         {"id": id, "clicked": keys[1:2]},
@@ -66,7 +66,7 @@ class AnyOrder(RuleBasedStateMachine):
         asks = [{field: self.rng.uniform(-0.4, 0.4, shape).tolist()} for _ in range(n)]
         one, other = (s.decide_many(name, asks) for s in (self.prompt, self.late))
         for mine, theirs in zip(one, other, strict=True):
-            assert np.array_equal(mine.decision.action, theirs.decision.action)
+            assert mine.action == theirs.action
             for part in parts_of(self.prompt, name, mine.number, self.rng):
                 assert self.prompt.tell(name, part)[0] in ("joined", "known")
                 self.waiting.append((name, part))

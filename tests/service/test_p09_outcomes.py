@@ -101,7 +101,7 @@ def test_a_ranking_joins_bits_and_numbers() -> None:
     service = ranking("zero")
     model = service.model("front")
     answer = service.decide("front", user=[0.1, 0.2, 0.3, 0.4])
-    id, keys = model.id(answer.number), model.keys_of(answer.decision)
+    id, keys = model.id(answer.number), model.keys_of(answer.action)
     other = next(key for key in "abcdef" if key not in keys)
 
     def tell(**entry: Any) -> str:

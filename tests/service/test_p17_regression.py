@@ -73,7 +73,7 @@ def test_rankings_with_wild_users() -> None:
     for _ in range(60):
         asks = [{"user": wild(rng, (4,))} for _ in range(10)]
         for answer in service.decide_many("front", asks):
-            keys = model.keys_of(answer.decision)
+            keys = model.keys_of(answer.action)
             entry = {"id": model.id(answer.number), "exposed": keys, "clicked": keys[:2]}
             assert service.tell("front", entry) == ["joined"]
         service.advance(WINDOW)

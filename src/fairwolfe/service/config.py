@@ -17,7 +17,17 @@ from fairwolfe.errors import InvalidInput, did_you_mean
 from fairwolfe.lab.build import build_objective, build_policy
 from fairwolfe.objectives import Concave
 
-__all__ = ["SCOPES", "Config", "Key", "Limits", "ModelConfig", "parse", "read", "seconds"]
+__all__ = [
+    "SCOPES",
+    "Config",
+    "Key",
+    "Limits",
+    "ModelConfig",
+    "bytes_of",
+    "parse",
+    "read",
+    "seconds",
+]
 
 Scope = Literal["decide", "feedback", "read", "admin"]
 SCOPES: tuple[Scope, ...] = ("decide", "feedback", "read", "admin")
@@ -28,6 +38,7 @@ _SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES = {"B": 1, "kB": 1000, "KiB": 1024, "MB": 1000**2, "MiB": 1024**2}
 _LONGEST_WINDOW = 400 * 86400.0
 _RANKING_ITEMS = "n_items"
+_MOST_KEYS = 256  # the log names the key of a decision by a byte
 
 T = TypeVar("T")
 
@@ -38,17 +49,25 @@ class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     sha256: str
     scopes: tuple[Scope, ...]
-    rate: float | None = None  # requests a second; None: no limit
+    # Bounds on what this key can ask for, besides those of everybody; None: only those.
+    rate: float | None = None  # requests a second
+    body: str | int | None = None  # bytes of a request
+    candidates: int | None = None  # arms or candidates of a question
+    dimensions: int | None = None  # numbers in the features of a question
+    open: int | None = None  # decisions of a model that wait for their feedback
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Bounds on what a client can make the service hold."""
 
-    body: str | int = "1 MiB"
+    body: str | int = "1 MiB"  # of a request
+    held: str | int = "256 MiB"  # bodies that wait, or have come in part
     waiting: int = 4096  # requests that wait for their group
+    connections: int = 20_000
     open: int = 200_000  # decisions of a model that wait for their feedback
-    candidates: int = 10_000  # arms or candidates of a request
-    seconds: float = 10.0  # for the body of a request to arrive
+    candidates: int = 10_000  # arms or candidates of a question
+    dimensions: int = 1_000_000  # numbers in the features of a question
+    seconds: float = 10.0  # for a request to arrive
 
 
 class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,6 +93,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     listen: str = "127.0.0.1:8710"
     keys: tuple[Key, ...] = ()
     limits: Limits = Limits()
+    lane: bool = True  # decisions and feedback without ASGI in between: lane.py
     folder: str = "."  # of the file: paths are relative to it
 
     def path(self, name: str) -> Path:
@@ -93,7 +113,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def largest_body(self) -> int:
         """Bytes of a request."""
-        return _bytes("limits.body", self.limits.body)
+        return bytes_of("limits.body", self.limits.body)
 
 
 class Setup(msgspec.Struct, frozen=True):
@@ -187,12 +207,10 @@ def _checked(table: dict[str, Any], folder: str) -> Config:
 
 
 def _check_numbers(config: Config) -> None:
-    limits = config.limits
-    for name in ("waiting", "open", "candidates", "seconds"):
-        if not getattr(limits, name) > 0:
-            raise InvalidInput(f"limits.{name} is {getattr(limits, name)}; give a positive number")
+    _positive("limits", config.limits)
     assert config.address
-    assert config.largest_body
+    if len(config.keys) > _MOST_KEYS:
+        raise InvalidInput(f"keys has {len(config.keys)} entries; at most {_MOST_KEYS} are taken")
     for i, key in enumerate(config.keys):
         if not re.fullmatch(r"[0-9a-f]{64}", key.sha256):
             raise InvalidInput(
@@ -201,8 +219,16 @@ def _check_numbers(config: Config) -> None:
             )
         if not key.scopes:
             raise InvalidInput(f"keys.{i}.scopes is empty; give some of {', '.join(SCOPES)}")
-        if key.rate is not None and not key.rate > 0:
-            raise InvalidInput(f"keys.{i}.rate is {key.rate}; give a positive number a second")
+        _positive(f"keys.{i}", key)
+
+
+def _positive(path: str, bounds: Limits | Key) -> None:
+    for name in bounds.__struct_fields__:
+        given = getattr(bounds, name)
+        if name in ("body", "held") and given is not None:
+            bytes_of(f"{path}.{name}", given)
+        elif isinstance(given, int | float) and not given > 0:
+            raise InvalidInput(f"{path}.{name} is {given}; give a positive number")
 
 
 def setup(config: Config, name: str) -> Setup:
@@ -284,7 +310,12 @@ def seconds(path: str, text: str) -> float:
     return span
 
 
-def _bytes(path: str, given: str | int) -> int:
+def bytes_of(path: str, given: str | int) -> int:
+    """A number of bytes such as "1 MiB".
+
+    >>> bytes_of("body", "64 KiB"), bytes_of("body", 100)
+    (65536, 100)
+    """
     found = _QUANTITY.fullmatch(given.strip()) if isinstance(given, str) else None
     size = given if isinstance(given, int) else 0
     if found and found[2] in _BYTES:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from math import isnan
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from fairwolfe.errors import FairwolfeError, InvalidInput, NumericalFailure
 from fairwolfe.service import logs
 from fairwolfe.service.audit import asked_as_bytes
 from fairwolfe.service.clock import Clock
-from fairwolfe.service.config import Limits
+from fairwolfe.service.config import Key, Limits, bytes_of
 from fairwolfe.service.entries import Entry, cells_of
 from fairwolfe.service.events import Applied, Closed, Decided, Event, decode, encode, size
 from fairwolfe.service.join import Cells, Joined, Merge, Outcome, made_from
@@ -34,7 +35,7 @@ from fairwolfe.service.recovery import exercise
 from fairwolfe.service.refusal import Refused
 from fairwolfe.service.store import Outcomes, Row, Span, Store, StoreFailed
 
-__all__ = ["Answer", "Ask", "Core", "Found"]
+__all__ = ["Answer", "Ask", "Core", "Found", "Waiter", "Work"]
 
 logger = logging.getLogger("fairwolfe.service")
 
@@ -60,11 +61,12 @@ class Ask(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A decision, as it is told."""
+    """A decision, as it is told: its number, and what it is."""
 
     number: int
-    decision: Decision
-    explanation: list[dict[str, Any]] | None
+    action: Any  # an arm, or the numbers of items
+    probability: float | None
+    explanation: list[dict[str, Any]] | None = None
 
 
 class Found(NamedTuple):
@@ -76,10 +78,26 @@ class Found(NamedTuple):
     joined: Joined
 
 
-class Work:
-    """A request that waits for its group."""
+class Waiter(Protocol):
+    """Who waits for the result of some work."""
 
-    __slots__ = ("asks", "change", "entries", "future", "model")
+    def gone(self) -> bool:
+        """Whether nobody waits any more: then the work is not begun."""
+
+    def answer(self, result: Any) -> None:
+        """It is done, and durable."""
+
+    def refuse(self, error: Exception) -> None:
+        """It was not done, and nothing has changed."""
+
+
+class Work:
+    """A request that waits for its group.
+
+    key: that it was asked with; weight: the bytes of its body
+    """
+
+    __slots__ = ("asks", "change", "entries", "key", "model", "waiter", "weight")
 
     def __init__(
         self,
@@ -87,14 +105,38 @@ class Work:
         asks: Sequence[Ask] = (),
         entries: Sequence[Entry] = (),
         change: Callable[[], Event | None] | None = None,
+        waiter: Waiter | None = None,
+        key: Key | None = None,
+        weight: int = 0,
     ) -> None:
         self.model, self.asks, self.entries, self.change = model, asks, entries, change
-        self.future: asyncio.Future[Any] | None = None
+        self.waiter, self.key, self.weight = waiter, key, weight
 
     @property
     def size(self) -> int:
         """How many records it may become."""
         return len(self.asks) + len(self.entries) + 1
+
+
+class Coming:
+    """A waiter whose result is awaited."""
+
+    def __init__(self) -> None:
+        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def gone(self) -> bool:
+        """Whether it was cancelled."""
+        return self.future.cancelled()
+
+    def answer(self, result: Any) -> None:
+        """The result."""
+        if not self.future.done():
+            self.future.set_result(result)
+
+    def refuse(self, error: Exception) -> None:
+        """An error instead."""
+        if not self.future.done():
+            self.future.set_exception(error)
 
 
 class Stage:
@@ -103,7 +145,7 @@ class Stage:
     def __init__(self) -> None:
         self.events: list[tuple[Model, Event]] = []
         self.spans: list[Span] = []
-        self.answers: list[tuple[Work, Callable[[], Any]]] = []
+        self.answers: list[tuple[Work, Any]] = []
 
     def add(self, other: Stage) -> None:
         """What another model is about to write."""
@@ -132,11 +174,14 @@ class Core:
     ) -> None:
         self.store, self.models, self.windows = store, models, windows
         self.limits = limits or Limits()
+        self._held = bytes_of("limits.held", self.limits.held)
         self.numbers = numbers or Numbers()
         self.clock = clock or Clock()
         self.seq, at = store.last()
         self.clock.start(at)
         self.failing = ""  # why the store cannot be written, while it cannot
+        self.weight = 0  # bytes of the bodies that wait
+        self.arriving = 0  # bytes of the bodies that have come in part
         self._waiting: deque[Work] = deque()
         self._scheduled = False
         self._written = self._snapped = self._noted = at
@@ -152,51 +197,72 @@ class Core:
 
     async def decide(self, name: str, asks: Sequence[Ask]) -> list[Answer]:
         """Decisions, all or none, each open for the next."""
-        model = self._usable(name)
-        if model.agent is None:
-            raise Refused(
-                409,
-                "no_items",
-                f"model {name!r} has {len(model.early)} items and shows {model.n_slots}; add items "
-                "with POST items first",
-            )
-        return await self._wait(Work(model, asks=asks))  # type: ignore[no-any-return]
+        return await self.wait(Work(self.model(name), asks=asks))  # type: ignore[no-any-return]
 
     async def tell(self, name: str, entries: Sequence[Entry]) -> list[Outcome]:
         """What came of decisions: an outcome for each entry; none counts where one is refused."""
-        return await self._wait(Work(self._usable(name), entries=entries))  # type: ignore[no-any-return]
+        return await self.wait(Work(self.model(name), entries=entries))  # type: ignore[no-any-return]
 
     async def change(self, name: str, change: Callable[[], Event | None]) -> None:
         """Write an event that is made when its turn comes, and tried on a copy first; None where
         there is nothing to change.
         """
-        model = self._usable(name)
+        model = self.model(name)
+        _usable(model)
         event = change()
         if event is None:  # it is so already
             return
         # Another objective may need other kernels: they are made ready while others are served.
         await asyncio.to_thread(_rehearse, model.copy(), event)
-        await self._wait(Work(model, change=change))
+        await self.wait(Work(model, change=change))
 
-    def _usable(self, name: str) -> Model:
-        model = self.model(name)
-        if model.stopped:
-            raise Refused(503, "model_stopped", model.stopped, retry_after=60.0)
-        return model
+    async def wait(self, work: Work) -> Any:
+        """Have some work done, and wait for its result."""
+        work.waiter = coming = Coming()
+        self.submit(work)
+        return await coming.future
 
-    async def _wait(self, work: Work) -> Any:
-        if len(self._waiting) >= self.limits.waiting:
-            self.numbers.rejected["waiting"] += 1
+    def submit(self, work: Work) -> None:
+        """Have some work done with the next group; Refused where it cannot be."""
+        model = work.model
+        _usable(model)
+        if work.asks and model.agent is None:
             raise Refused(
-                429, "busy", f"{len(self._waiting)} requests wait already", retry_after=_RETRY
+                409,
+                "no_items",
+                f"model {model.name!r} has {len(model.early)} items and shows {model.n_slots}; add "
+                "items with POST items first",
             )
-        loop = asyncio.get_running_loop()
-        work.future = loop.create_future()
+        self.admit(work.weight)
+        self.weight += work.weight
         self._waiting.append(work)
         if not self._scheduled:
             self._scheduled = True
-            loop.call_soon(self._next)
-        return await work.future
+            asyncio.get_running_loop().call_soon(self._next)
+
+    def admit(self, weight: int) -> None:
+        """Refused where too much waits already for a request of so many bytes."""
+        if len(self._waiting) >= self.limits.waiting:
+            reason = f"{len(self._waiting)} requests wait already"
+        elif self.weight + weight > self._held:
+            reason = f"requests of {self.weight:,} bytes wait already"
+        else:
+            return
+        raise Refused(429, "busy", f"{reason}; try again later", retry_after=_RETRY)
+
+    def hold(self, more: int) -> None:
+        """So many bytes have come of a body whose rest comes later; Refused where that is too much.
+
+        Apart from what waits: who sends in parts cannot keep out who sends at once.
+        """
+        if self.arriving + more > self._held:
+            raise Refused(
+                429,
+                "busy",
+                f"{self.arriving:,} bytes of requests have come in part; send yours at once, later",
+                retry_after=_RETRY,
+            )
+        self.arriving += more
 
     def _next(self) -> None:
         self._scheduled = False
@@ -218,7 +284,8 @@ class Core:
         records = 0
         while self._waiting and records < _GROUP:
             work = self._waiting.popleft()
-            if work.future is not None and work.future.cancelled():
+            self.weight -= work.weight
+            if work.waiter is not None and work.waiter.gone():
                 continue  # whoever asked has gone, and nothing was written
             works.append(work)
             records += work.size
@@ -267,7 +334,7 @@ class Core:
             if work.model.stopped:
                 _fail(work, Refused(503, "model_stopped", work.model.stopped, retry_after=60.0))
             else:
-                _done(work, answer())
+                _done(work, answer)
 
     def _failure(self) -> Refused:
         return Refused(503, "not_durable", f"{self.failing}; nothing changed", None, _RETRY)
@@ -319,12 +386,16 @@ class Core:
 
     def _decide(self, stage: Stage, model: Model, works: list[Work]) -> None:
         """Stage the decisions of a model; refuse what cannot be decided, and it alone."""
+        first = model.decisions
         requests: dict[str, tuple[int, bytes]] = {}
         fresh: list[Ask] = []
         planned: list[tuple[Work, list[int]]] = []
+        staged: Counter[str] = Counter()  # by key
         for work in works:
             try:
                 numbers, new, ids = self._numbered(model, work.asks, len(fresh), requests)
+                if new:
+                    self._bound(model, work.key, len(fresh), staged, len(new))
             except Refused as refused:
                 _fail(work, refused)
                 continue
@@ -344,7 +415,6 @@ class Core:
                     _fail(work, Refused(503, "model_stopped", model.stopped, retry_after=60.0))
                 return None
             data = made.to_bytes() if isinstance(made, Batch) else tuple(d.to_bytes() for d in made)
-            first = model.decisions
             known = tuple(
                 (place, ask.request_id, ask.asked)
                 for place, ask in enumerate(fresh)
@@ -353,12 +423,20 @@ class Core:
             asked = b""
             if model.audit:
                 asked = asked_as_bytes([ask.context for ask in fresh], [a.options for a in fresh])
-            stage.events.append((model, Decided(model.number, len(made), data, known, asked)))
+            owners = _owners(planned, first)
+            event = Decided(model.number, len(made), data, known, owners, asked)
+            stage.events.append((model, event))
             stage.spans.append(Span(model.number, first, first + len(made)))
+        told = _told(made, first)
         for work, numbers in planned:
-            pairs = zip(numbers, work.asks, strict=True)
-            told = [_explained(model, made, number, ask) for number, ask in pairs]
-            stage.answers.append((work, lambda m=model, told=told: _answers(m, told)))  # type: ignore[misc]
+            answers = [
+                told[number - first] if number >= first else _told_again(model, number)
+                for number in numbers
+            ]
+            for place, ask in enumerate(work.asks):
+                if ask.explain:
+                    answers[place] = _explained(made, first, answers[place])
+            stage.answers.append((work, answers))
         return None
 
     def _numbered(
@@ -394,16 +472,33 @@ class Core:
                 ids[id] = (number, ask.asked)
             numbers.append(number)
             new.append(ask)
-        if new and model.ring.issued - model.ring.closed + staged + len(new) > self.limits.open:
-            self.numbers.rejected["open"] += 1
+        return numbers, new, ids
+
+    def _bound(
+        self, model: Model, key: Key | None, staged: int, by_key: Counter[str], new: int
+    ) -> None:
+        """Refused where too many decisions would be open; else they are staged for their key."""
+        ring = model.ring
+        within = ring.issued - ring.closed
+        if within + staged + new > self.limits.open:
             raise Refused(
                 429,
                 "too_many_open",
-                f"{model.ring.issued - model.ring.closed} decisions of model {model.name!r} are "
-                f"within their window, and limits.open is {self.limits.open}",
+                f"{within} decisions of model {model.name!r} are within their window, and "
+                f"limits.open is {self.limits.open}",
                 retry_after=_RETRY,
             )
-        return numbers, new, ids
+        if key is None:
+            return
+        if key.open is not None and ring.owned[key.name] + by_key[key.name] + new > key.open:
+            raise Refused(
+                429,
+                "too_many_open",
+                f"{ring.owned[key.name]} decisions of model {model.name!r} for the key "
+                f"{key.name!r} are within their window, and it may have {key.open}",
+                retry_after=_RETRY,
+            )
+        by_key[key.name] += new
 
     # --- feedback -----------------------------------------------------------------------------
 
@@ -422,10 +517,10 @@ class Core:
                 if outcome != "joined":
                     merge.counts[outcome] += 1
                 elif model.setup.apply == "arrival" and _complete(model, merge, number):
-                    merge.mark_applied(number)
+                    merge.state(number).applied = True
                     applied.append(number)
                 outcomes.append(outcome)
-            stage.answers.append((work, lambda outcomes=outcomes: outcomes))  # type: ignore[misc]
+            stage.answers.append((work, outcomes))
         told = merge.told(model.number)
         if told is not None:
             stage.events.append((model, told))
@@ -441,7 +536,7 @@ class Core:
         if outcome is not None:
             return number, outcome, Cells((), (), False)
         try:
-            return number, None, cells_of(model, model.ring.decision(number), entry)
+            return number, None, cells_of(model, number, entry)
         except Refused as refused:
             raise refused.within(f"[{i}]") from refused
 
@@ -621,33 +716,68 @@ def _guilty(model: Model, ask: Ask) -> str:
 def _complete(model: Model, merge: Merge, number: int) -> bool:
     """Whether nothing more will come for a decision."""
     row = merge.state(number)
-    return bool(row.final) or (not model.ranks and bool(row.given.all()))
+    return row.final or (not model.ranks and len(row.numbers) == len(model.rewards))
 
 
-def _explained(
-    model: Model, made: Sequence[Decision], number: int, ask: Ask
-) -> tuple[int, list[dict[str, Any]] | None]:
-    """The number of a decision, and what made it where that is asked for and known: a decision
-    that is told again is not explained again.
-    """
-    place = number - model.decisions
-    if not ask.explain or place < 0:
-        return number, None
-    try:
-        return number, made[place].explain()
-    except InvalidInput:  # the policy cannot say
-        return number, None
+def _told(made: Sequence[Decision], first: int) -> list[Answer]:
+    """Decisions that were just made, as they are told."""
+    if not isinstance(made, Batch):
+        return [Answer(first + i, _plain(d.action), d.probability) for i, d in enumerate(made)]
+    actions = made.actions.tolist()
+    if made.probabilities is None:
+        return [Answer(first + i, action, None) for i, action in enumerate(actions)]
+    chances = made.probabilities.tolist()
+    return [
+        Answer(first + i, action, None if isnan(chance) else chance)
+        for i, (action, chance) in enumerate(zip(actions, chances, strict=True))
+    ]
 
 
-def _answers(model: Model, told: list[tuple[int, Any]]) -> list[Answer]:
-    return [Answer(number, model.ring.decision(number), why) for number, why in told]
+def _told_again(model: Model, number: int) -> Answer:
+    decision = model.ring.decision(number)
+    return Answer(number, _plain(decision.action), decision.probability)
+
+
+def _plain(action: Any) -> Any:
+    """An arm as it is, or the numbers of items as a list."""
+    return action.tolist() if isinstance(action, np.ndarray) else action
+
+
+def _explained(made: Sequence[Decision], first: int, answer: Answer) -> Answer:
+    """With what made a decision, where that is known: one that is told again is not explained."""
+    if answer.number < first:
+        return answer
+    with suppress(InvalidInput):  # the policy cannot say
+        return answer._replace(explanation=made[answer.number - first].explain())
+    return answer
+
+
+def _owners(
+    planned: list[tuple[Work, list[int]]], first: int
+) -> tuple[tuple[str, ...], bytes] | None:
+    """Which keys asked for the decisions from `first` on; None without keys."""
+    if planned[0][0].key is None:
+        return None
+    names: dict[str, int] = {}
+    places: dict[int, int] = {}
+    for work, numbers in planned:
+        place = names.setdefault("" if work.key is None else work.key.name, len(names))
+        for number in numbers:
+            if number >= first:
+                places.setdefault(number, place)
+    return tuple(names), bytes(places.values())
+
+
+def _usable(model: Model) -> None:
+    if model.stopped:
+        raise Refused(503, "model_stopped", model.stopped, retry_after=60.0)
 
 
 def _done(work: Work, answer: Any) -> None:
-    if work.future is not None and not work.future.done():
-        work.future.set_result(answer)
+    if work.waiter is not None:
+        work.waiter.answer(answer)
 
 
 def _fail(work: Work, error: Exception) -> None:
-    if work.future is not None and not work.future.done():
-        work.future.set_exception(error)
+    if work.waiter is not None:
+        work.waiter.refuse(error)

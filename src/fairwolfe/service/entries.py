@@ -1,10 +1,9 @@
-"""What an entry of feedback says of a decision, checked by the agent that will learn from it."""
+"""What an entry of feedback says of a decision; what is not plainly right its agent checks."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from fairwolfe.core.decision import Decision
 from fairwolfe.errors import InvalidInput
 from fairwolfe.service.join import Cells
 from fairwolfe.service.model import Model
@@ -23,47 +22,74 @@ class Entry(NamedTuple):
     final: bool
 
 
-def cells_of(model: Model, decision: Decision, entry: Entry) -> Cells:
-    """What an entry says of a decision, checked by the agent that will learn from it."""
-    agent, names = model.agent, model.rewards
-    assert agent is not None
+def cells_of(model: Model, number: int, entry: Entry) -> Cells:
+    """What an entry says of an open decision; Refused where its agent could not learn from it."""
     if entry.exposed is None and entry.clicked is None and not entry.rewards:
         raise Refused(422, "invalid", "it says nothing; give rewards, exposed or clicked")
     given = {n: earned for n, earned in (entry.rewards or {}).items() if earned is not None}
+    if not model.ranks:
+        return _of_an_arm(model, number, entry, given)
+    for name, earned in given.items():
+        if not isinstance(earned, dict):
+            raise Refused(
+                422,
+                "invalid",
+                f"the reward {name!r} is {earned!r:.80}; a ranking needs item: number",
+                "rewards",
+            )
+    return _of_a_ranking(model, number, entry, given)
+
+
+def _of_an_arm(model: Model, number: int, entry: Entry, given: dict[str, Any]) -> Cells:
+    names = model.places
+    if entry.exposed is not None or entry.clicked is not None:
+        field = "exposed" if entry.exposed is not None else "clicked"
+        raise Refused(422, "invalid", f"{field} is for rankings; give rewards", field)
+    if not all(_plain(model, name, x) for name, x in given.items()):
+        _hear(model, number, entry, given)
+    return Cells((), [(0, names[n], float(x)) for n, x in given.items()], entry.final)
+
+
+def _of_a_ranking(model: Model, number: int, entry: Entry, given: dict[str, Any]) -> Cells:
+    names = model.places
+    keys = model.keys_of(model.ring.action(number))
+    slots = {key: slot for slot, key in enumerate(keys)}
+    clicked = set(entry.clicked or ())
+    earning = clicked.union(*({key for key, x in of.items() if x} for of in given.values()))
+    exposed = entry.exposed
+    if exposed is None:  # what earned something was exposed
+        exposed = [key for key in keys if key in earning]
+    clicks = "clicks" if "clicks" in names else next(iter(names))
+    seen = set(exposed)
+    right = len(seen) == len(exposed) and earning <= seen
+    right = right and seen.union(*given.values()) <= slots.keys()
+    if entry.clicked is not None:
+        right = right and len(clicked) == len(entry.clicked) and clicks not in given
+        right = right and ("clicks" in names or len(names) == 1)
+    pairs = ((name, x) for name, of in given.items() for x in of.values())
+    if not (right and all(_plain(model, name, x) for name, x in pairs)):
+        _hear(model, number, entry, given, exposed=exposed, clicked=entry.clicked)
+    cells = []
+    for name, of in given.items():
+        cells += [(slots[key], names[name], float(x)) for key, x in of.items() if x is not None]
+    if entry.clicked:
+        cells += [(slots[key], names[clicks], 1.0) for key in entry.clicked]
+    return Cells([slots[key] for key in exposed], cells, entry.final)
+
+
+def _plain(model: Model, name: str, earned: Any) -> bool:
+    """Whether a reward is known and within its range: then an agent cannot refuse it."""
+    low, high = model.problem.rewards.get(name, (1.0, 0.0))
+    return isinstance(earned, int | float) and low <= earned <= high
+
+
+def _hear(model: Model, number: int, entry: Entry, given: dict[str, Any], **more: Any) -> None:
+    """Have the agent check what is not plainly right."""
+    assert model.agent is not None
     try:
-        if not model.ranks:
-            if entry.exposed is not None or entry.clicked is not None:
-                field = "exposed" if entry.exposed is not None else "clicked"
-                raise Refused(422, "invalid", f"{field} is for rankings; give rewards", field)
-            agent.hear(decision, given, missing=0.0)
-            return Cells((), [(0, names.index(n), float(x)) for n, x in given.items()], entry.final)
-        for name, earned in given.items():
-            if not isinstance(earned, dict):
-                raise Refused(
-                    422,
-                    "invalid",
-                    f"the reward {name!r} is {earned!r:.80}; a ranking needs item: number",
-                    "rewards",
-                )
-        slots = {key: slot for slot, key in enumerate(model.keys_of(decision))}
-        earning = set(entry.clicked or ())
-        for earned in given.values():
-            earning.update(key for key, x in earned.items() if x)
-        exposed = entry.exposed
-        if exposed is None:  # what earned something was exposed
-            exposed = [key for key in slots if key in earning]
-        agent.hear(decision, given, exposed=exposed, clicked=entry.clicked, missing=0.0)
+        model.agent.hear(model.ring.decision(number), given, missing=0.0, **more)
     except InvalidInput as error:
         raise Refused(422, "invalid", str(error), _field_of(str(error), entry)) from error
-    cells = []
-    for name, earned in given.items():
-        cells += [
-            (slots[key], names.index(name), float(x)) for key, x in earned.items() if x is not None
-        ]
-    if entry.clicked:
-        clicks = names.index("clicks") if "clicks" in names else 0
-        cells += [(slots[key], clicks, 1.0) for key in entry.clicked]
-    return Cells([slots[key] for key in exposed], cells, entry.final)
 
 
 def _field_of(text: str, entry: Entry) -> str:

@@ -44,14 +44,16 @@ class Started(NamedTuple):
 class Decided(NamedTuple):
     """Decisions were made: the bytes of a Batch, or of each of them where they are not alike.
 
-    asked: what they were made from, as `audit.asked_as_bytes` writes it; empty unless the model
-    keeps that.
+    owners: names of keys, and for each decision the place of the one that asked for it, as a byte;
+    None where there are no keys. asked: what they were made from, as `audit.asked_as_bytes` writes
+    it; empty unless the model keeps that.
     """
 
     model: int
     rows: int
     made: bytes | tuple[bytes, ...]
     requests: tuple[Request, ...]
+    owners: tuple[tuple[str, ...], bytes] | None = None
     asked: bytes = b""
 
 
@@ -134,8 +136,10 @@ def encode(events: list[Event], wall: float) -> bytes:
 
 
 def _written(event: Event) -> tuple[Any, ...]:
-    """The fields of an event; one that came later and is empty is left out, as before it came."""
-    return event[:-1] if isinstance(event, Decided) and not event.asked else event
+    """The fields of an event; what came later and is empty is left out, as before it came."""
+    if not isinstance(event, Decided) or event.asked:
+        return event
+    return event[:-1] if event.owners is not None else event[:-2]
 
 
 def decode(payload: bytes) -> list[Event]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -20,7 +21,7 @@ from fairwolfe.core.packing import pack, unpack
 from fairwolfe.errors import IncompatibleState
 from fairwolfe.service.events import Request, Told
 
-__all__ = ["Cells", "Group", "Joined", "Merge", "Outcome", "Ring"]
+__all__ = ["Cells", "Group", "Heard", "Joined", "Merge", "Outcome", "Ring"]
 
 Outcome: TypeAlias = Literal["joined", "known", "late", "unknown", "conflict"]
 
@@ -43,6 +44,15 @@ class Group(NamedTuple):
     clock: float
     made: Sequence[Decision]
     requests: tuple[Request, ...]
+    owners: tuple[tuple[str, ...], bytes] | None = None
+
+    def owned(self, start: int, stop: int) -> Counter[str]:
+        """How many of the decisions from a number to below another each key asked for."""
+        if self.owners is None:
+            return Counter()
+        names, places = self.owners
+        own = Counter(places[max(start - self.first, 0) : max(stop - self.first, 0)])
+        return Counter({names[place]: count for place, count in own.items()})
 
     @property
     def stop(self) -> int:
@@ -104,6 +114,7 @@ class Ring:
         self.closed = self.issued = self.applied = 0
         self.groups: list[Group] = []
         self.requests: dict[str, tuple[int, bytes]] = {}  # id -> number, hash of what was asked
+        self.owned: Counter[str] = Counter()  # open decisions by the key that asked for them
         self._columns = Joined.nothing(_FIRST, slots, rewards)
 
     @property
@@ -115,6 +126,7 @@ class Ring:
         """Decisions were made."""
         self.groups.append(group)
         self.issued = group.stop
+        self.owned.update(group.owned(self.closed, group.stop))
         for place, id, asked in group.requests:
             self.requests[id] = (group.first + place, asked)
         while self.issued - self.closed > len(self._columns.heard):
@@ -146,6 +158,24 @@ class Ring:
         group = self.group(number)
         return group.made[number - group.first]
 
+    def action(self, number: int) -> Any:
+        """What an open decision chose: an arm, or the numbers of items."""
+        group = self.group(number)
+        made, place = group.made, number - group.first
+        action = made.actions[place] if isinstance(made, Batch) else made[place].action
+        return action.tolist() if isinstance(action, np.ndarray | np.generic) else action
+
+    def heard(self, number: int) -> Heard:
+        """What has come for an open decision."""
+        row, columns, heard = number % len(self._columns.heard), self._columns, Heard()
+        if columns.heard[row]:
+            heard.heard = True
+            heard.final, heard.applied = bool(columns.final[row]), bool(columns.applied[row])
+            heard.exposed = set(np.flatnonzero(columns.exposed[row]).tolist())
+            for slot, reward in np.argwhere(columns.given[row]).tolist():
+                heard.numbers[slot, reward] = columns.values[row].item(slot, reward)
+        return heard
+
     def tell(self, told: Told) -> None:
         """Feedback that is new: bits add up, numbers are written."""
         columns, rows = self._columns, self.rows(told.numbers)
@@ -171,6 +201,7 @@ class Ring:
         for group in self.groups:
             if group.first >= upto:
                 break
+            self.owned.subtract(group.owned(self.closed, upto))
             for place, id, _ in group.requests:
                 number = group.first + place
                 if self.closed <= number < upto and self.requests.get(id, (-1,))[0] == number:
@@ -212,13 +243,24 @@ class Ring:
         self.applied = int(self._columns.applied.sum())
 
 
+class Heard:
+    """What has come for one decision: slots that were exposed, (slot, reward) -> number."""
+
+    __slots__ = ("applied", "exposed", "final", "heard", "numbers")
+
+    def __init__(self) -> None:
+        self.exposed: set[int] = set()
+        self.numbers: dict[tuple[int, int], float] = {}
+        self.heard = self.final = self.applied = False
+
+
 class Merge:
     """Feedback of one group, merged beside the ring: nothing is written until it is durable."""
 
     def __init__(self, ring: Ring) -> None:
         self.ring = ring
         self.counts = {"known": 0, "late": 0, "unknown": 0, "conflict": 0}
-        self._seen: dict[int, Joined] = {}
+        self._heard: dict[int, Heard] = {}
         self._numbers: list[int] = []
         self._final: list[bool] = []
         self._exposed: list[tuple[int, int]] = []
@@ -234,11 +276,12 @@ class Merge:
     def tell(self, number: int, cells: Cells) -> Outcome:
         """An entry for an open decision."""
         row = self.state(number)
+        known = row.numbers
         for slot, reward, value in cells.numbers:
-            if row.given[slot, reward] and row.values[slot, reward] != value:
+            if known.get((slot, reward), value) != value:
                 return "conflict"
-        new_slots = [slot for slot in cells.exposed if not row.exposed[slot]]
-        new_cells = [cell for cell in cells.numbers if not row.given[cell[0], cell[1]]]
+        new_slots = [slot for slot in cells.exposed if slot not in row.exposed]
+        new_cells = [cell for cell in cells.numbers if (cell[0], cell[1]) not in known]
         if row.heard and not new_slots and not new_cells and not (cells.final and not row.final):
             return "known"
         if row.applied:  # it was learnt from on arrival, and this comes after it
@@ -250,20 +293,17 @@ class Merge:
         for slot, reward, value in new_cells:
             self._cells.append((entry, slot, reward))
             self._values.append(value)
-            row.given[slot, reward], row.values[slot, reward] = True, value
-        row.exposed[new_slots] = True
-        self._seen[number] = row._replace(heard=True, final=row.final or cells.final)
+            known[slot, reward] = value
+        row.exposed.update(new_slots)
+        row.heard, row.final = True, row.final or cells.final
         return "joined"
 
-    def state(self, number: int) -> Joined:
+    def state(self, number: int) -> Heard:
         """What has come for a decision, with this group."""
-        if number not in self._seen:
-            self._seen[number] = self.ring.joined([number]).take(0)
-        return self._seen[number]
-
-    def mark_applied(self, number: int) -> None:
-        """It is learnt from with this group."""
-        self._seen[number] = self.state(number)._replace(applied=True)
+        row = self._heard.get(number)
+        if row is None:
+            row = self._heard[number] = self.ring.heard(number)
+        return row
 
     def told(self, model: int) -> Told | None:
         """The event; None where nothing came."""

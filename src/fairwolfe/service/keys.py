@@ -32,19 +32,23 @@ class Keys:
 
     >>> key, digest = new_key()
     >>> keys = Keys([Key("web", digest, ("decide",))])
-    >>> keys.check(f"Bearer {key}", "decide")
+    >>> keys.check(f"Bearer {key}", "decide").name
     'web'
     """
 
     def __init__(self, keys: Sequence[Key], now: Callable[[], float] = time.monotonic) -> None:
         self._keys = tuple(keys)
         self._now = now
-        self._buckets = {i: (key.rate or 0.0, now()) for i, key in enumerate(keys)}
+        self._buckets = {i: (max(key.rate or 0.0, 1.0), now()) for i, key in enumerate(keys)}
 
-    def check(self, header: str | None, scope: str | None) -> str:
-        """The name of the key that a request shows; Refused where it may not do this."""
+    def check(self, header: str | None, scope: str | None) -> Key | None:
+        """The key that a request shows; Refused where it may not do this, or not so often."""
         if not self._keys or scope is None:
-            return ""
+            return None
+        return self.allow(self.find(header), scope)
+
+    def find(self, header: str | None) -> int:
+        """The place of the key that a header shows."""
         kind, _, shown = (header or "").partition(" ")
         if kind.lower() != "bearer" or not shown:
             raise Refused(
@@ -57,7 +61,11 @@ class Keys:
                 found = place
         if found is None:
             raise Refused(401, "unknown_key", "the key is unknown; ask for one of this service")
-        key = self._keys[found]
+        return found
+
+    def allow(self, place: int, scope: str) -> Key:
+        """The key at a place, once more; Refused where it may not do this, or not so often."""
+        key = self._keys[place]
         if scope not in key.scopes:
             raise Refused(
                 403,
@@ -66,8 +74,11 @@ class Keys:
                 f"{scope}",
             )
         if key.rate is not None:
-            self._spend(found, key.rate)
-        return key.name
+            self._spend(place, key.rate)
+        return key
+
+    def __bool__(self) -> bool:
+        return bool(self._keys)
 
     def _spend(self, place: int, rate: float) -> None:
         """A token of the bucket of a key: `rate` a second, and at most a second's worth at once."""

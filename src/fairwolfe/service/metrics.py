@@ -7,12 +7,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fairwolfe.service.refusal import Refused
+
 if TYPE_CHECKING:
     from fairwolfe.service.core import Core
 
 __all__ = ["Histogram", "Numbers", "text"]
 
 _SECONDS = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 0.5, 1.0, 2.5)
+_TOO_MUCH = frozenset({408, 413, 429, 431, 503})
 _SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0)
 
 
@@ -42,8 +45,11 @@ class Numbers:
     """What the service counts besides what its models know."""
 
     def __init__(self) -> None:
-        self.rejected: Counter[str] = Counter()  # by reason
+        self.received: Counter[str] = Counter()  # by route
         self.answered: Counter[tuple[str, int]] = Counter()  # by route and status
+        self.gone: Counter[str] = Counter()  # by route: nobody waited for the answer any more
+        self.under_way = 0
+        self.rejected: Counter[str] = Counter()  # by reason
         self.repeated = 0  # decides whose request_id was known
         self.unwritten = 0  # rows and snapshots that could not be written
         self.replayed = 0  # records, at the start
@@ -54,6 +60,25 @@ class Numbers:
         self.folds = Histogram()
         self.snapshots = Histogram()
         self.requests = Histogram()
+
+    def begin(self, route: str) -> None:
+        """A request has come."""
+        self.received[route] += 1
+        self.under_way += 1
+
+    def end(self, route: str, status: int, seconds: float) -> None:
+        """A request has been answered; status 0: nobody waited any more."""
+        self.under_way -= 1
+        if status:
+            self.answered[route, status] += 1
+            self.requests.note(seconds)
+        else:
+            self.gone[route] += 1
+
+    def refuse(self, refused: Refused) -> None:
+        """A request is refused; those that are not wrong, but too much, are counted by reason."""
+        if refused.status in _TOO_MUCH:
+            self.rejected[refused.error] += 1
 
 
 class _Collector:
@@ -102,6 +127,9 @@ class _Collector:
             yield gauge
         single: dict[str, tuple[str, float]] = {
             "waiting": ("Requests that wait for their group", core.waiting),
+            "waiting_bytes": ("Their bodies", core.weight),
+            "arriving_bytes": ("Bodies that have come in part", core.arriving),
+            "under_way": ("Requests that are not answered yet", numbers.under_way),
             "log_rows": ("Rows of the log", core.seq),
             "snapshot_age_seconds": ("Since the last snapshot", core.snapshot_age),
             "store_failing": ("Whether the log cannot be written", float(bool(core.failing))),
@@ -123,6 +151,14 @@ class _Collector:
         for reason, count in sorted(numbers.rejected.items()):
             rejected.add_metric([reason], count)
         yield rejected
+        for name, about, by_route in (
+            ("received", "Requests that have come", numbers.received),
+            ("gone", "Requests for whose answer nobody waited", numbers.gone),
+        ):
+            counted_by = CounterMetricFamily(f"fairwolfe_{name}", about, labels=["route"])
+            for route, count in sorted(by_route.items()):
+                counted_by.add_metric([route], count)
+            yield counted_by
         answered = CounterMetricFamily(
             "fairwolfe_requests", "Requests answered", labels=["route", "status"]
         )

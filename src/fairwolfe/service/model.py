@@ -58,6 +58,7 @@ class Model:
         self.n_slots = setup.n_slots
         self.problem = setup.make_problem(self.n_slots)  # a ranking's with the fewest items
         self.rewards = tuple(self.problem.rewards)
+        self.places = {name: place for place, name in enumerate(self.rewards)}
         self.ring = Ring(self.n_slots or 1, len(self.rewards))
         self.counts = dict.fromkeys(_COUNTS, 0)
         self.version = 0  # of the objective
@@ -124,7 +125,7 @@ class Model:
 
     @staticmethod
     def _group(event: Decided, first: int, seq: int, clock: float) -> Group:
-        return Group(first, seq, clock, made_from(event.made), event.requests)
+        return Group(first, seq, clock, made_from(event.made), event.requests, event.owners)
 
     def _told(self, event: Told) -> None:
         self.ring.tell(event)
@@ -233,10 +234,10 @@ class Model:
         right = token == self.token and plain and str(int(digits)) == digits
         return int(digits) if right else -1
 
-    def keys_of(self, decision: Decision) -> list[str]:
-        """The keys of the items that a ranking shows."""
+    def keys_of(self, action: Any) -> list[str]:
+        """The keys of the items that a ranking shows, from their numbers."""
         names = self._ready().names or ()
-        return [names[item] for item in np.asarray(decision.action).tolist()]
+        return [names[item] for item in action]
 
     def items(self) -> dict[str, list[float]]:
         """Key -> features of the items that can be shown."""

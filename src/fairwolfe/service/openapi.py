@@ -43,6 +43,7 @@ _REFUSALS = {
     "415": "The content type is unknown",
     "422": "A value cannot be accepted; nothing changed",
     "429": "Too much at once; try again after Retry-After",
+    "431": "The head of the request is too large",
     "503": "It cannot be made durable now; nothing changed; try again after Retry-After",
 }
 
@@ -85,7 +86,7 @@ def _operation(config: Config, route: Any, by_kind: dict[str, Any]) -> dict[str,
         content = {wire.JSON: {"schema": schema}, wire.MSGPACK: {}}
     answers["200"] = {"description": "Done", "content": content}
     operation: dict[str, Any] = {
-        "operationId": route.handler.__name__.strip("_"),
+        "operationId": tail[1] if tail in _ANSWERS else route.handler.__name__.strip("_"),
         "responses": answers,
         "security": [{"key": []}] if config.keys else [],
         "x-scope": route.scope,

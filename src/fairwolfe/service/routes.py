@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import html
 import logging
-import math
 import os
 import tempfile
 import time
@@ -28,9 +27,10 @@ from fairwolfe.core.packing import unpack
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import GiniEquality
 from fairwolfe.service import logs, metrics, openapi, wire
-from fairwolfe.service.config import Config, seconds
+from fairwolfe.service.config import Config
 from fairwolfe.service.core import Core
 from fairwolfe.service.events import Event, ItemsAdded, ItemsRetired, ObjectiveReplaced
+from fairwolfe.service.hot import KINDS, Hot, Sizes, too_large, too_slow
 from fairwolfe.service.keys import Keys
 from fairwolfe.service.model import Model, constraints_of, read_objective
 from fairwolfe.service.refusal import Refused
@@ -53,8 +53,13 @@ class Service:
     def __init__(self, core: Core, config: Config, on_end: Callable[[], None]) -> None:
         self.core, self.config = core, config
         self.keys = Keys(config.keys)
-        self.windows = {name: seconds("window", one.window) for name, one in config.models.items()}
-        self.largest = config.largest_body
+        self.windows = core.windows
+        self.sizes = Sizes(config)
+        self.hot = {
+            (kind.name, name): Hot(kind, core, model, self.sizes)
+            for kind in KINDS
+            for name, model in core.models.items()
+        }
         self.ending = False
         self._on_end = on_end
 
@@ -100,30 +105,18 @@ OPEN = "open"
 # --- decisions and feedback --------------------------------------------------------------------
 
 
-async def _decide(service: Service, request: Request) -> Any:
+async def _hot(service: Service, request: Request) -> Any:
+    """What the lane does, for what does not take it."""
+    path: str = request.scope["path"]
     model = service.core.model(request.path_params["model"])
-    body = await _body(service, request, wire.Decide)
-    ask = wire.ask_of(body, model, service.config.limits.candidates)
-    (answer,) = await service.core.decide(model.name, [ask])
-    return wire.decided(model, answer, service.windows[model.name])
-
-
-async def _decide_many(service: Service, request: Request) -> Any:
-    model = service.core.model(request.path_params["model"])
-    body = await _body(service, request, wire.DecideMany)
-    asks = wire.asks_of(body, model, service.config.limits.candidates)
-    answers = await service.core.decide(model.name, asks)
-    window = service.windows[model.name]
-    return [wire.decided(model, answer, window) for answer in answers]
-
-
-async def _feedback(service: Service, request: Request) -> Any:
-    model = service.core.model(request.path_params["model"])
-    body = await _body(service, request, wire.Feedback | list[wire.Feedback])
-    entries = wire.entries_of(body)
-    outcomes = await service.core.tell(model.name, entries)
-    pairs = zip(entries, outcomes, strict=True)
-    return [wire.Told(entry.id, outcome) for entry, outcome in pairs]
+    hot = service.hot[path.rpartition("/")[2], model.name]
+    key = request.state.key
+    hot.admit(_stated(request), key)
+    body = await _whole(service, request, hot.sizes.of(key).body)
+    work = hot.work(body, request.headers.get("content-type", ""), key)
+    result = await service.core.wait(work)
+    answer, kind = hot.encoded(work, result, request.headers.get("accept", ""))
+    return Response(answer, media_type=kind)
 
 
 async def _decision(service: Service, request: Request) -> Any:
@@ -195,7 +188,8 @@ async def _change(
 
     await service.core.change(model.name, noted)
     if events[-1] is not None:
-        logs.changed(request.state.who, model, events[-1])
+        key = request.state.key
+        logs.changed("" if key is None else key.name, model, events[-1])
 
 
 def _ranking(service: Service, request: Request) -> Model:
@@ -416,9 +410,7 @@ async def _backup(service: Service, request: Request) -> Any:
 
 _M = "/v1/models/{model}"
 ROUTES = (
-    Spec("POST", f"{_M}/decide", "decide", _decide),
-    Spec("POST", f"{_M}/decide_many", "decide", _decide_many),
-    Spec("POST", f"{_M}/feedback", "feedback", _feedback),
+    *(Spec("POST", kind.path, kind.scope, _hot) for kind in KINDS),
     Spec("GET", f"{_M}/decisions/{{id}}", "read", _decision),
     Spec("GET", f"{_M}/items", "read", _items),
     Spec("POST", f"{_M}/items", "admin", _add_items),
@@ -446,33 +438,38 @@ ROUTES = (
 
 
 async def _body(service: Service, request: Request, kind: Any) -> Any:
-    """The body of a request, whole, in time and not too large."""
+    """What the body of a request says."""
+    most = service.sizes.of(request.state.key).body
+    if _stated(request) > most:
+        raise too_large(most)
+    body = await _whole(service, request, most)
+    return wire.decode(body, request.headers.get("content-type", ""), kind)
+
+
+def _stated(request: Request) -> int:
+    """The bytes that a body is said to have; 0 where nothing is said."""
     stated = request.headers.get("content-length", "")
-    if stated.isdecimal() and int(stated) > service.largest:
-        raise _too_large(service)
+    return int(stated) if stated.isascii() and stated.isdecimal() else 0
+
+
+async def _whole(service: Service, request: Request, most: int) -> bytes:
+    """The body of a request, in time and not too large; what has come in part counts as held."""
+    core, seconds_ = service.core, service.config.limits.seconds
     parts: list[bytes] = []
     total = 0
     try:
-        async with asyncio.timeout(service.config.limits.seconds):
+        async with asyncio.timeout(seconds_):
             async for part in request.stream():
+                if total + len(part) > most:
+                    raise too_large(most)
+                core.hold(len(part))
                 total += len(part)
-                if total > service.largest:
-                    raise _too_large(service)
                 parts.append(part)
     except TimeoutError as error:
-        raise Refused(
-            408,
-            "too_slow",
-            f"the body did not arrive within {service.config.limits.seconds:g} s; send it again",
-        ) from error
-    return wire.decode(b"".join(parts), request.headers.get("content-type", ""), kind)
-
-
-def _too_large(service: Service) -> Refused:
-    service.core.numbers.rejected["body"] += 1
-    return Refused(
-        413, "too_large", f"the body is larger than {service.largest:,} bytes; send less at once"
-    )
+        raise too_slow(seconds_) from error
+    finally:
+        core.arriving -= total
+    return b"".join(parts)
 
 
 def _endpoint(service: Service, spec: Spec) -> Callable[[Request], Awaitable[Response]]:
@@ -484,16 +481,24 @@ def _endpoint(service: Service, spec: Spec) -> Callable[[Request], Awaitable[Res
     async def endpoint(request: Request) -> Response:
         began = time.perf_counter()
         accept = request.headers.get("accept", "")
+        numbers = service.core.numbers
+        numbers.begin(route)
+        status = 0
         try:
-            request.state.who = service.keys.check(request.headers.get("authorization"), scope)
+            request.state.key = service.keys.check(request.headers.get("authorization"), scope)
             response = _response(await spec.handler(service, request), accept)
+            status = response.status_code
         except Refused as refused:
+            numbers.refuse(refused)
             response = _refusal(refused, accept)
+            status = response.status_code
         except ClientDisconnect:
             response = Response(status_code=400)  # nobody will read it
-        numbers = service.core.numbers
-        numbers.answered[route, response.status_code] += 1
-        numbers.requests.note(time.perf_counter() - began)
+        except Exception:
+            status = 500  # answered by _broken
+            raise
+        finally:
+            numbers.end(route, status, time.perf_counter() - began)
         return response
 
     return endpoint
@@ -511,13 +516,8 @@ def _response(answer: Any, accept: str) -> Response:
 
 
 def _refusal(refused: Refused, accept: str) -> Response:
-    body, kind = wire.encode(wire.Error(refused.error, refused.message, refused.field), accept)
-    headers = {}
-    if refused.retry_after is not None:
-        headers["retry-after"] = str(max(1, math.ceil(refused.retry_after)))
-    if refused.status == 401:
-        headers["www-authenticate"] = "Bearer"
-    return Response(body, refused.status, headers, kind)
+    status, headers, body, kind = wire.refusal(refused, accept)
+    return Response(body, status, headers, kind)
 
 
 async def _not_found(request: Request, error: Exception) -> Response:
@@ -528,9 +528,7 @@ async def _not_found(request: Request, error: Exception) -> Response:
 
 
 async def _broken(request: Request, error: Exception) -> Response:
-    message = "this should not have happened; the log of the server says more"
-    refused = Refused(500, "internal", message)
-    return _refusal(refused, request.headers.get("accept", ""))
+    return _refusal(wire.refused(error), request.headers.get("accept", ""))
 
 
 def application(service: Service) -> Starlette:

@@ -20,6 +20,7 @@ from fairwolfe.service import logs
 from fairwolfe.service.clock import Clock
 from fairwolfe.service.config import Config, read, seconds
 from fairwolfe.service.core import Core
+from fairwolfe.service.lane import lane_of
 from fairwolfe.service.metrics import Numbers
 from fairwolfe.service.recovery import begin, recover, warm
 from fairwolfe.service.routes import Service, application
@@ -28,7 +29,9 @@ from fairwolfe.service.sqlite_store import SQLiteStore
 __all__ = ["application_of", "open_service", "run"]
 
 _GRACE = 10  # seconds for requests under way, at the end
+_IDLE = 30  # seconds without a request
 _BACKLOG = 2048
+_SPARE_FILES = 64  # besides the connections
 
 
 def open_service(config: Config, clock: Clock | None = None) -> Service:
@@ -71,6 +74,7 @@ def run(config: Config, on_ready: Callable[[str, Service], None] | None = None) 
     names, state = list(config.models), str(config.path(config.state))
     words = f"fairwolfe {__version__} starts"
     logs.say("start", words, version=__version__, pid=os.getpid(), models=names, state=state)
+    _allow_files(config.limits.connections)
     service = open_service(config)
     try:
         listener = _bind(*config.address)
@@ -87,8 +91,8 @@ def run(config: Config, on_ready: Callable[[str, Service], None] | None = None) 
         server_header=False,
         date_header=False,
         timeout_graceful_shutdown=_GRACE,
-        limit_concurrency=2 * config.limits.waiting,
-        http="httptools",
+        timeout_keep_alive=_IDLE,
+        http=lane_of(service),
         loop=_loop(),
         ws="none",
     )
@@ -130,6 +134,19 @@ _ENDS = (signal.SIGTERM, signal.SIGINT)
 
 def _loop() -> Any:
     return "uvloop" if sys.platform != "win32" else "asyncio"
+
+
+def _allow_files(connections: int) -> None:
+    """Every connection is an open file: ask for as many as are allowed."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + _SPARE_FILES
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _bind(host: str, port: int) -> socket.socket:

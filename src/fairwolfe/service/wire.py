@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from typing import Any, TypeVar
+from itertools import chain
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -19,6 +20,7 @@ from fairwolfe.service.refusal import Refused
 __all__ = [
     "JSON",
     "MSGPACK",
+    "Bounds",
     "Change",
     "Decide",
     "DecideMany",
@@ -177,10 +179,43 @@ def encode(value: Any, accept: str) -> tuple[bytes, str]:
     return msgspec.json.encode(value), JSON
 
 
+def refused(error: Exception) -> Refused:
+    """What an error is for a client: itself, or one that should not have happened."""
+    if isinstance(error, Refused):
+        return error
+    return Refused(
+        500, "internal", "this should not have happened; the log of the server says more"
+    )
+
+
+def refusal(refused: Refused, accept: str) -> tuple[int, dict[str, str], bytes, str]:
+    """Status, headers, body and content type of a refusal."""
+    body, kind = encode(Error(refused.error, refused.message, refused.field), accept)
+    headers = {}
+    if refused.retry_after is not None:
+        headers["retry-after"] = str(max(1, math.ceil(refused.retry_after)))
+    if refused.status == 401:
+        headers["www-authenticate"] = "Bearer"
+    if refused.status == 408:  # what would come next is the rest of this request
+        headers["connection"] = "close"
+    return refused.status, headers, body, kind
+
+
 # --- questions ---------------------------------------------------------------------------------
 
 
-def ask_of(request: Decide, model: Model, most: int) -> Ask:
+class Bounds(NamedTuple):
+    """How large a request may be: bytes, arms or candidates, numbers in the features."""
+
+    body: int = 1 << 20
+    candidates: int = 10_000
+    dimensions: int = 1_000_000
+
+
+_USUAL = Bounds()
+
+
+def ask_of(request: Decide, model: Model, bounds: Bounds = _USUAL) -> Ask:
     """A question, as the core takes it; what its features mean the agent will say."""
     id = request.request_id
     if id is not None and not 0 < len(id) <= _LONGEST_ID:
@@ -190,13 +225,13 @@ def ask_of(request: Decide, model: Model, most: int) -> Ask:
             f"request_id has {len(id)} characters; give 1 to {_LONGEST_ID}",
             "request_id",
         )
-    context, field = _context(request, model, most)
+    context, field = _context(request, model, bounds)
     options: dict[str, Any] = {}
     for name in ("candidates", "blocked"):
         given = getattr(request, name)
         if given is not None:
-            if len(given) > most:
-                raise _too_many(name, len(given), most)
+            if len(given) > bounds.candidates:
+                raise _too_many(name, len(given), bounds.candidates)
             wrong = [one for one in given if isinstance(one, str) != model.ranks]
             if wrong:
                 what = "keys of items" if model.ranks else "numbers of arms"
@@ -212,7 +247,7 @@ def ask_of(request: Decide, model: Model, most: int) -> Ask:
     return Ask(context, options, request.explain, id, asked, field)
 
 
-def asks_of(request: DecideMany, model: Model, most: int) -> list[Ask]:
+def asks_of(request: DecideMany, model: Model, bounds: Bounds = _USUAL) -> list[Ask]:
     """Several questions."""
     if not 0 < len(request.requests) <= _MOST_REQUESTS:
         raise Refused(
@@ -224,7 +259,7 @@ def asks_of(request: DecideMany, model: Model, most: int) -> list[Ask]:
     asks = []
     for i, one in enumerate(request.requests):
         try:
-            asks.append(ask_of(one, model, most))
+            asks.append(ask_of(one, model, bounds))
         except Refused as refused:
             raise refused.within(f"requests[{i}]") from refused
     return asks
@@ -238,11 +273,11 @@ def _slot(text: str) -> int:
 
 def _too_many(name: str, count: int, most: int) -> Refused:
     return Refused(
-        422, "too_many", f"{name} has {count:,} entries; at most {most:,} are taken", name
+        422, "too_many", f"{name} has {count:,} entries; at most {most:,} are accepted", name
     )
 
 
-def _context(request: Decide, model: Model, most: int) -> tuple[Any, str]:
+def _context(request: Decide, model: Model, bounds: Bounds) -> tuple[Any, str]:
     """The context, and the field that holds it."""
     problem = model.problem
     pair = isinstance(problem.n_features, tuple)
@@ -254,14 +289,17 @@ def _context(request: Decide, model: Model, most: int) -> tuple[Any, str]:
             raise Refused(422, "invalid", f"{name} is missing; give its features", name)
         if not wanted and given is not None:
             raise Refused(422, "invalid", f"{name} is not for this model; leave it out", name)
-    user = None if request.user is None else _numbers("user", request.user)
+    user = None if request.user is None else _numbers("user", request.user, bounds)
     if not wants_arms:
         return (user if model.ranks else PerArm(user)), "user"
-    arms = _matrix(request, most)
+    arms = _matrix(request, bounds)
     return (Bilinear(user, arms) if wants_user else arms), "arms"
 
 
-def _numbers(name: str, given: Any) -> Any:
+def _numbers(name: str, given: Any, bounds: Bounds) -> Any:
+    size = len(given) // 4 if isinstance(given, bytes) else len(given)
+    if size > bounds.dimensions:
+        raise _too_many(name, size, bounds.dimensions)
     if isinstance(given, bytes):
         if len(given) % 4:
             raise Refused(422, "invalid", f"{name} has {len(given)} bytes; give float32", name)
@@ -269,22 +307,27 @@ def _numbers(name: str, given: Any) -> Any:
     return np.array(given, dtype=np.float64)
 
 
-def _matrix(request: Decide, most: int) -> Any:
+def _matrix(request: Decide, bounds: Bounds) -> Any:
     given: Any = request.arms
     if isinstance(given, bytes):
         shape = getattr(request, "shape", None)
-        numbers = _numbers("arms", given)
+        numbers = _numbers("arms", given, bounds)
         if shape is None or min(shape) < 0 or math.prod(shape) != numbers.size:
             raise Refused(
                 422, "invalid", f"arms has {numbers.size} numbers and shape is {shape}", "shape"
             )
         matrix = numbers.reshape(shape)
     else:
-        if len({len(row) for row in given}) > 1:
+        widths = set(map(len, given))
+        if len(widths) > 1:
             raise Refused(422, "invalid", "arms has rows of different lengths", "arms")
-        matrix = np.array(given, dtype=np.float64).reshape(len(given), -1 if given else 0)
-    if len(matrix) > most:
-        raise _too_many("arms", len(matrix), most)
+        size = sum(widths) * len(given)
+        if size > bounds.dimensions:
+            raise _too_many("arms", size, bounds.dimensions)
+        flat = np.fromiter(chain.from_iterable(given), np.float64, size)
+        matrix = flat.reshape(len(given), sum(widths))
+    if len(matrix) > bounds.candidates:
+        raise _too_many("arms", len(matrix), bounds.candidates)
     if not matrix.size:
         raise Refused(422, "invalid", "arms is empty; give a row of features for each arm", "arms")
     return matrix
@@ -310,11 +353,11 @@ def entries_of(given: Feedback | list[Feedback]) -> list[Entry]:
 
 def decided(model: Model, answer: Answer, window: float) -> Decided:
     """A decision, as it is told; the same again for the same question."""
-    decision, id = answer.decision, model.id(answer.number)
+    number, action, probability, explanation = answer
+    id = model.id(number)
     if model.ranks:
-        items = model.keys_of(decision)
-        return Decided(id, window, decision.probability, None, items, answer.explanation)
-    return Decided(id, window, decision.probability, decision.action, None, answer.explanation)  # type: ignore[arg-type]
+        return Decided(id, window, probability, None, model.keys_of(action), explanation)
+    return Decided(id, window, probability, action, None, explanation)
 
 
 def found(model: Model, one: Found) -> dict[str, Any]:
@@ -329,7 +372,7 @@ def found(model: Model, one: Found) -> dict[str, Any]:
             if joined.given[0, r]
         }
     else:
-        keys = model.keys_of(one.decision)
+        keys = model.keys_of(one.decision.action)
         told["items"] = keys
         told["exposed"] = [key for key, yes in zip(keys, joined.exposed, strict=True) if yes]
         told["rewards"] = {
