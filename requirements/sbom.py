@@ -1,11 +1,13 @@
 """The bill of materials of a hash-locked install: CycloneDX 1.6, as JSON on standard output.
 
     python requirements/sbom.py > sbom.cdx.json
+    python requirements/sbom.py --lock > serve.txt
 
 It says what requirements/dev.txt says: every package with its version, the SHA-256 of each file
 that may be installed, and what needs what. Scope: `required` for what the library and its service
 need, `optional` for figures, `excluded` for what only development needs. The same lock gives the
-same bytes. Needs nothing but Python.
+same bytes. With --lock it prints the part of the lock that is required instead, hashes and all,
+for an install of the service alone. Needs nothing but Python.
 """
 
 from __future__ import annotations
@@ -76,18 +78,39 @@ def _reached(roots: set[str], needs: dict[str, list[str]]) -> set[str]:
     return found
 
 
-def document(lock: str, project: dict[str, Any]) -> dict[str, Any]:
-    """The bill; project: that of pyproject.toml."""
-    held = packages(lock)
+def _needs(held: list[Package]) -> dict[str, list[str]]:
     needs: dict[str, list[str]] = {package.name: [] for package in held}
     for package in held:
         for by in package.needed_by:
             if by in needs:
                 needs[by].append(package.name)
-    extras = project["optional-dependencies"]
-    direct = _named([*project["dependencies"], *extras["serve"]])
-    required = _reached(direct, needs)
-    optional = _reached(_named(extras["plot"]), needs) - required
+    return needs
+
+
+def _required(project: dict[str, Any], needs: dict[str, list[str]]) -> set[str]:
+    direct = [*project["dependencies"], *project["optional-dependencies"]["serve"]]
+    return _reached(_named(direct), needs)
+
+
+def service_lock(lock: str, project: dict[str, Any]) -> str:
+    """The lines of a lock that the library and its service need."""
+    held = packages(lock)
+    required = _required(project, _needs(held))
+    lines = []
+    for package in held:
+        if package.name in required:
+            condition = f" ; {package.condition}" if package.condition else ""
+            hashes = " \\\n    ".join(f"--hash=sha256:{digest}" for digest in package.hashes)
+            lines.append(f"{package.name}=={package.version}{condition} \\\n    {hashes}\n")
+    return "".join(lines)
+
+
+def document(lock: str, project: dict[str, Any]) -> dict[str, Any]:
+    """The bill; project: that of pyproject.toml."""
+    held = packages(lock)
+    needs = _needs(held)
+    required = _required(project, needs)
+    optional = _reached(_named(project["optional-dependencies"]["plot"]), needs) - required
     addresses = {package.name: package.purl for package in held}
     root = f"pkg:pypi/{_PROJECT}@{project['version']}"
     asked = sorted(p.name for p in held if any(by.startswith(_PROJECT) for by in p.needed_by))
@@ -139,11 +162,13 @@ def main() -> int:
     """Print it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     try:
-        made = document(LOCK.read_text(), project)
+        if sys.argv[1:] == ["--lock"]:
+            print(service_lock(LOCK.read_text(), project), end="")
+        else:
+            print(json.dumps(document(LOCK.read_text(), project), indent=1))
     except ValueError as error:
         print(f"{LOCK.name}: {error}; renew it with make lock", file=sys.stderr)
         return 1
-    print(json.dumps(made, indent=1))
     return 0
 
 

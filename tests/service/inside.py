@@ -11,6 +11,7 @@ from fairwolfe.service import wire
 from fairwolfe.service.clock import Clock
 from fairwolfe.service.config import Limits, parse, seconds
 from fairwolfe.service.core import Answer, Ask, Core
+from fairwolfe.service.metrics import Numbers
 from fairwolfe.service.model import Model
 from fairwolfe.service.recovery import begin, recover
 from fairwolfe.service.store import Base, Outcomes, Row, Span, Store
@@ -109,7 +110,9 @@ class Inside:
         parsed = parse(text)
         models = begin(self.store, parsed, found.models, self.store.last()[1])
         windows = {n: seconds("window", m.window) for n, m in parsed.models.items()}
-        self.core = Core(self.store, models, windows, limits, Clock(self.hands))
+        numbers = Numbers()
+        numbers.replayed = found.records
+        self.core = Core(self.store, models, windows, limits, Clock(self.hands), numbers)
 
     def model(self, name: str) -> Model:
         return self.core.models[name]

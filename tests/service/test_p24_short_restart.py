@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from fairwolfe.service.sqlite_store import SQLiteStore
-from tests.service.inside import Inside
+from tests.service.inside import Inside, MemoryStore
 from tests.service.servers import Server, config
 
 MOST = 10_000
@@ -60,3 +60,17 @@ def test_every_moment_is_a_short_restart(tmp_path: Path) -> None:
         most = max(most, service.core._unsnapped)
     assert 2_000 < most <= MOST
     store.close()
+
+
+def test_many_short_lives_are_no_long_replay() -> None:
+    """One that is killed before its first snapshot is due leaves its records to the next."""
+    store = MemoryStore()
+    asks = [{"arms": [[0.1, 0.2, 0.0, 0.1, 0.0], [0.0] * 5]}] * 250
+    most = 0
+    for _ in range(15):
+        service = Inside(config("900 s", both=False), store)
+        most = max(most, service.replayed)
+        for _ in range(4):
+            service.decide_many("router", asks)
+    assert service.model("router").decisions == 15_000 > MOST
+    assert 5_000 < most <= MOST

@@ -185,7 +185,7 @@ class Core:
         self._waiting: deque[Work] = deque()
         self._scheduled = False
         self._written = self._snapped = self._noted = at
-        self._unsnapped = 0
+        self._unsnapped = self.numbers.replayed  # so that many short lives are no long replay
 
     # --- what is asked ------------------------------------------------------------------------
 
