@@ -185,7 +185,9 @@ def merit(place: str) -> World:
     scaled = means.copy()
     scaled[:, :, 3:] *= 2.0  # the last three are far from the least
     scaled *= np.array(merits)
-    scaled[:, :, :3] = _tied(px, target, scaled[:, :, :3] / merits[:3], slice(0, 3), place) * merits[:3]
+    scaled[:, :, :3] = (
+        _tied(px, target, scaled[:, :, :3] / merits[:3], slice(0, 3), place) * merits[:3]
+    )
     return World(PerMerit(Minimum(), merits), px, logging, target, scaled, gamma, high=60.0)
 
 

@@ -30,6 +30,7 @@ from fairwolfe.objectives.leaves import Leaves
 __all__ = ["Interval", "Sampled", "difference", "interval"]
 
 _POINTS = 200  # around the estimate, where supergradients are taken
+_VALUES = 64  # of these points, at which f is taken to see its bias
 _SPREAD = 1.5  # of these points, in standard errors
 _REACH = 3.0  # of the proximal point, in standard errors of a half
 _EDGE = (
@@ -57,17 +58,17 @@ class Sampled:
         return np.asarray(np.sqrt(np.maximum(square, 0.0) / self.n))
 
     def around(self) -> Matrix:
-        """Points z^ + N(0, covariance/n), (points, D), always the same ones."""
+        """Points of N(0, covariance/n), (points, D), always the same ones."""
         rng = np.random.default_rng(_SEED)
         draws = rng.standard_normal((_POINTS, self.z.size))
-        return draws @ _root(self.covariance).T / math.sqrt(self.n)
+        return np.asarray(draws @ _root(self.covariance).T / math.sqrt(self.n))
 
 
 @dataclass(frozen=True)
 class Interval:
     """low <= f(z) <= high with the level's confidence; value = f(z^).
 
-    error: the largest standard error among the slopes near z^
+    error: the largest standard error of <g, z^> among the supergradients g near z^
     bias: how far f(z^) is below f(z) on average, about; it is large at a kink
     spread: the standard deviation of f(z^), about
     edge: the coordinates of leaves whose domain ends within four standard errors, by number of the
@@ -85,11 +86,12 @@ class Interval:
 
 def interval(f: Concave, sampled: Sampled, level: float) -> Interval:
     """The interval of f, which is bound and has no hard constraints."""
-    down, up = _below(f, sampled), _above(f, sampled)
+    leaves = Leaves(f, sampled.z.size)
+    down, up = _below(f, leaves, sampled), _above(leaves, sampled)
     quantile = NormalDist().inv_cdf(0.5 + 0.5 * level)
-    error = float(sampled.error(np.vstack([down.slopes, up.slopes])).max())
+    error = float(sampled.error(down.slopes).max())
     low = -math.inf if down.edge else down.value - quantile * error
-    high = up.value + quantile * error
+    high = up.value + quantile * float(sampled.error(up.slopes).max())
     return Interval(down.value, min(low, high), high, error, down.bias, down.spread, down.edge)
 
 
@@ -99,7 +101,9 @@ def difference(
     """The interval of f(z_1) - f(z_2), estimated on the same rows; joint (2 D, 2 D): their
     covariance.
     """
-    downs, ups = (_below(f, first), _below(f, second)), (_above(f, first), _above(f, second))
+    leaves = Leaves(f, first.z.size)
+    downs = [_below(f, leaves, part) for part in (first, second)]
+    ups = [_above(leaves, part) for part in (first, second)]
     quantile = NormalDist().inv_cdf(0.5 + 0.5 * level)
     together = Sampled(np.zeros(len(joint)), joint, np.zeros((2, len(joint))), first.n)
     low_error = _pairs(together, downs[0].slopes, ups[1].slopes)
@@ -136,32 +140,33 @@ class _Side:
     edge: tuple[int, ...] = ()
 
 
-def _below(f: Concave, sampled: Sampled) -> _Side:
+def _below(f: Concave, leaves: Leaves, sampled: Sampled) -> _Side:
     z, n = sampled.z, sampled.z.size
     program = f.program(n)
     work = program.work()
     offsets = sampled.around()
     value = f.value(z)
-    edge = _edge(f, sampled)
+    edge = _edge(leaves, sampled)
     found = [program.gradient(point, 0.0, work) for point in z + _SPREAD * offsets]
     if value > -math.inf:
         found.append(program.gradient(z, 0.0, work))
     slopes = np.array([g for g in found if np.isfinite(g).all()]).reshape(-1, n)
     if not len(slopes):
         slopes = np.zeros((1, n))
-    near = np.array([f.value(point) for point in z + offsets])
+    near = np.array([leaves.value(leaves.matrix @ point) for point in z + offsets[:_VALUES]])
     near = near[np.isfinite(near)]
     known = near.size > 0 and value > -math.inf
     bias, spread = (value - float(near.mean()), float(near.std())) if known else (0.0, 0.0)
     return _Side(value, np.unique(slopes, axis=0), max(bias, 0.0), spread, edge)
 
 
-def _edge(f: Concave, sampled: Sampled) -> tuple[int, ...]:
+def _edge(leaves: Leaves, sampled: Sampled) -> tuple[int, ...]:
     """The rewards of the leaves whose domain may end between z^ and z."""
     found: set[int] = set()
-    for _, leaf, matrix in f.split(sampled.z.size):
+    for leaf, block in zip(leaves.leaves, leaves.blocks, strict=True):
         if leaf.everywhere:
             continue
+        matrix = leaves.matrix[block]
         spread = np.asarray(matrix @ sampled.covariance @ matrix.T)
         x = np.asarray(matrix @ sampled.z)
         margin = _EDGE * np.sqrt(np.maximum(np.diag(spread), 0.0) / sampled.n)
@@ -173,10 +178,8 @@ def _edge(f: Concave, sampled: Sampled) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def _above(f: Concave, sampled: Sampled) -> _Side:
+def _above(leaves: Leaves, sampled: Sampled) -> _Side:
     """The mean over both swaps of what majorants chosen on one half say of the other."""
-    n = sampled.z.size
-    leaves = Leaves(f, n)
     values, slopes = [], []
     for chosen, measured in (sampled.halves, sampled.halves[::-1]):
         y = leaves.matrix @ chosen

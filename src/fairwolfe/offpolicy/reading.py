@@ -61,7 +61,8 @@ def read_table(table: Any, problem: Problem | None, source: str = "the table") -
         raise InvalidInput(
             f"{source} has columns of the lengths {sorted(lengths)}; give equal ones"
         )
-    return _assembled(_or(problem, _guessed(columns, source)), [columns], None, source)
+    stated = _guessed(columns, source) if problem is None else problem
+    return _assembled(stated, [columns], None, source)
 
 
 def _narwhals(table: Any) -> Columns:
