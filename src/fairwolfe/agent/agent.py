@@ -22,6 +22,7 @@ import numpy as np
 from fairwolfe.agent import file as agent_file
 from fairwolfe.agent.file import arrays_of, filled
 from fairwolfe.agent.ledger import Entry, Ledger
+from fairwolfe.agent.log import DecisionLog
 from fairwolfe.agent.names import (
     ArmNames,
     Keys,
@@ -59,6 +60,7 @@ from fairwolfe.core.protocols import (
     Surveys,
 )
 from fairwolfe.core.streams import Numbered
+from fairwolfe.data.decisions import Header
 from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput, NumericalFailure
 from fairwolfe.kernels.compile import ready
 from fairwolfe.kernels.limits import row_limit
@@ -158,6 +160,7 @@ class Agent:
     _ledger: Ledger
     _limit: float
     _lock: threading.RLock
+    _log: DecisionLog | None
     _mends: bool
     _names: bool
     _out_of_range: int
@@ -212,6 +215,7 @@ class Agent:
         self._pending = self._before = self._issuing = self._leaving = None
         self._young = {}
         self._called = None
+        self._log = None
         self._earned = None if isinstance(state, Averages) else np.zeros(problem.n_objectives)
         self._take(policy, problem, state)
         with _REGISTER[0]:
@@ -294,6 +298,8 @@ class Agent:
                     self._policy.expect_made(self._state, decision, made)
             if self._expires is not None:
                 self._young[number] = decision
+            if self._log is not None:
+                self._meet(number, context, given, called)
             ledger.issued = number + 1
             self._issuing = None
             if self._expires is not None:
@@ -397,8 +403,10 @@ class Agent:
             self._recover()
             counted = self._batches and self._policy.anticipate and advance is not False
             if not self._batches or (counted and self._expires_within(stack.rows)):
-                return self._each(stack, called)
+                return self._each(stack, given, called)
             made = self._made(stack, called, advance)
+            if self._log is not None:
+                self._meet_many(stack, given, called)
             self._issue(made)
             return made
 
@@ -541,7 +549,7 @@ class Agent:
             names.append(by)
         return plain, told if any(told) else [], names
 
-    def _each(self, stack: Stack, called: Sequence[Any] | None = None) -> list[Decision]:
+    def _each(self, stack: Stack, contexts: Any, called: Sequence[Any] | None) -> list[Decision]:
         """One by one: for policies without batches, and where decisions expire on the way."""
         decided = []
         for i in range(stack.rows):
@@ -554,6 +562,8 @@ class Agent:
                 self._state = self._policy.expect(self._state, decision)
             if self._expires is not None:
                 self._young[number] = decision
+            if self._log is not None:
+                self._meet(number, contexts[i], given, called and called[i])
             self._ledger.issued = number + 1
             self._issuing = None
             if self._expires is not None:
@@ -652,6 +662,8 @@ class Agent:
                 answer = self._heard(decision, reward, options)
                 if self._commits:
                     self._apply(entry, decision, answer)
+                    if self._log is not None:
+                        self._log.settle(self._ledger, self._header)
                     return
             except FairwolfeError:
                 self._refused += 1
@@ -746,11 +758,15 @@ class Agent:
             self._warn_outside(answers.words)
         arrays = self._arrays()
         self._before = Before(self._state, arrays, ledger.copy(), self._out_of_range, None)
+        if self._log is not None:
+            self._log.stage_batch(ledger.token, batch, answers.observation)
         try:
             self._state = self._policy.fold(self._state, batch, answers)
             ledger.mark_batch(batch, ledger.answered + len(batch))
             self._out_of_range += answers.outside
             self._before = None
+            if self._log is not None:
+                self._log.settle(ledger, self._header)
         except BaseException:
             self._recover()
             raise
@@ -789,6 +805,8 @@ class Agent:
                 for entry, decision, answer in zip(entries, decisions, answers, strict=True):
                     self._apply(entry, decision, answer)
                 self._before = None
+                if self._log is not None:
+                    self._log.settle(self._ledger, self._header)
             except BaseException:
                 self._recover()
                 raise
@@ -805,6 +823,8 @@ class Agent:
         state, ledger = self._state, self._ledger
         t = state.t if self._commits else None
         outside = self._out_of_range + (answer.outside != "")
+        if self._log is not None:
+            self._log.stage(ledger.token, decision, answer.observation)
         self._pending = pending = (entry, t, ledger.answered + 1, outside)
         try:
             given = answer if self._reads else answer.observation
@@ -851,6 +871,8 @@ class Agent:
             if t is not None and self._state.t > t:
                 self._finish(pending)
             self._pending = None
+        if self._log is not None:
+            self._log.settle(self._ledger, self._header)
 
     def expire(self, decision: Decision) -> None:
         """A decision gets no feedback any more: what was expected of it is taken back, and feedback
@@ -897,7 +919,64 @@ class Agent:
         if self._awaits and self._waiting() == before:
             self._state = self._policy.withdraw(self._state, decision)
         self._ledger.expire(entry, expired)
+        if self._log is not None:
+            self._log.leave(entry[0])
         self._leaving = None
+
+    # --- the log of decisions ------------------------------------------------------------------
+
+    def log(self, path: str | os.PathLike[str] | None) -> None:
+        """From now on append every decision that is answered, with its context, to this file: what
+        `fw.offpolicy.Log.of(path)` reads, JSON Lines as `fairwolfe.data.decisions` says. None ends
+        it.
+
+        A log of the same problem is continued. The context of an open decision is kept in memory
+        until it is answered or expires. Decisions made before the call have no context here, and
+        are counted in `stats()` as unlogged. A log belongs to the process: a loaded agent and a
+        forked child have none until they are given one.
+        """
+        with self._lock:
+            self._recover()
+            log = None if path is None else DecisionLog(path, self._kind, self._header(None))
+            if self._log is not None:
+                self._log.close()
+            self._log = log
+
+    def _header(self, known: Header | None) -> Header:
+        """What is true of the rows of the log that follow; `known`, where it still is."""
+        kind, names = self._kind, self.names
+        if known is not None:
+            same = (repr(self._policy), kind.problem) == (known.policy, known.problem)
+            if same and (known.keys or known.arms) == names:
+                return known
+        objective = None if self._bound is None else repr(self._policy.objective)
+        problem, policy = kind.problem, repr(self._policy)
+        if not isinstance(kind, Ranking):
+            return Header(problem, objective, policy, arms=self.arms)
+        kept = kind.catalogue.features
+        features = kept.T.copy() if kept.shape[1] else None
+        return Header(problem, objective, policy, names, features)
+
+    def _meet(self, number: int, context: Any, given: Any, called: Any) -> None:
+        """A decision is made, and logged when it is answered. Under the lock."""
+        if self._log is None:
+            return
+        if isinstance(context, Mapping):
+            context, _ = named_rows(context, self._kind.problem)
+        by_context = isinstance(called, ArmNames) and called is not self._called
+        checked = given if self._reads else self._kind.read(context)
+        names = called.all if by_context else None
+        self._log.meet(number, self._kind, context, checked, names)
+
+    def _meet_many(self, stack: Stack, contexts: Any, called: Sequence[Any] | None) -> None:
+        """The same for decisions made together."""
+        first, together = self._ledger.issued, not isinstance(stack.given, list)
+        if self._log is not None and isinstance(contexts, np.ndarray) and together:
+            self._log.meet_many(first, self._kind, stack)
+            return
+        for i in range(stack.rows):
+            given = self._kind.single(stack, i)
+            self._meet(first + i, contexts[i], given, called and called[i])
 
     def _heard(self, decision: Decision, reward: Any, options: dict[str, Any]) -> Answer:
         """What the policy learns from; warned of before anything is written, since a warning may
@@ -1131,7 +1210,8 @@ class Agent:
         out_of_range: rewards outside their ranges; features_over_norm: contexts with features
         beyond `feature_norm`; value: f of the average (None where there is no f); drift: how far
         the regression's kept inverse was off when it was last computed afresh (0 where none is);
-        and what the policy counts itself, as Guarded does (baseline_played).
+        what the policy counts itself, as Guarded does (baseline_played); and while there is a
+        `log`, logged and unlogged: decisions answered with a row, and without one.
         """
         with self._lock:
             self._recover()
@@ -1146,6 +1226,7 @@ class Agent:
                 "value": None if self._bound is None else self.value,
                 "drift": self._policy.drift(self._state) if self._mends else None,
                 **(self._policy.counts(self._state) if isinstance(self._policy, Counts) else {}),
+                **({} if self._log is None else self._log.counts()),
             }
 
     def __repr__(self) -> str:
@@ -1366,6 +1447,7 @@ def _after_fork_in_child() -> None:
         agent._recover()
         agent._ledger.fork()
         agent._draws = agent._draws.apart(agent._forks, "fork")
+        agent._log = None
 
 
 if hasattr(os, "register_at_fork"):

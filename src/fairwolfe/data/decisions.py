@@ -18,8 +18,9 @@
 | `probabilities` | arms, optional | of all arms of the context (arms,) |
 | `reward.<name>` | arms | a number |
 | `user` | rankings | features (p,); null where the problem does not tell users from items |
-| `items` | rankings | features (items, q) of all items, where the header does not have them |
 | `candidates` | rankings, optional | the items that could be shown, by number or key; null: all |
+| `items` | rankings | features (candidates, q), where the header does not have them |
+| `pinned` | rankings, optional | by slot: the item that it had to show; -1: none |
 | `ranking` | rankings | the items shown, by number or key, best slot first |
 | `exposed` | rankings | by slot: 1 where the item was exposed, else 0 |
 | `reward.<name>` | rankings | numbers by slot |
@@ -59,7 +60,7 @@ _REWARD = "reward."
 _ROWS = 1 << 14  # of a part of the table that is read or written at once
 _COMMON = ("id", "number", "time", "probability", "probabilities", "candidates")
 _ARMS = (*_COMMON, "context", "user", "arms", "features", "names", "action")
-_RANKING = (*_COMMON, "user", "items", "ranking", "exposed")
+_RANKING = (*_COMMON, "user", "items", "pinned", "ranking", "exposed")
 
 Columns = dict[str, Any]
 
@@ -202,11 +203,14 @@ class Writer:
         try:
             if raised[0] is None:
                 self._flush()
-                if self._arrow is not None:
-                    self._arrow.close()
         except BaseException as error:
-            self._open.__exit__(type(error), error, error.__traceback__)
+            self._close(type(error), error, error.__traceback__)
             raise
+        self._close(*raised)
+
+    def _close(self, *raised: Any) -> None:
+        if self._arrow is not None:
+            self._arrow.close()  # into the spare file, which goes where something was raised
         self._open.__exit__(*raised)
 
     def row(self, row: Mapping[str, Any]) -> None:
@@ -422,6 +426,7 @@ def schema_of(header: Header) -> Any:
         "names": arrow.list_(text),
         "action": whole,
         "items": matrix,
+        "pinned": wholes,
         "ranking": wholes,
         "exposed": vector,
     }

@@ -1,0 +1,265 @@
+"""Whether logged data can be used, in sentences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.problem import Problem
+from fairwolfe.offpolicy.decisions import Choices, Rankings
+from fairwolfe.offpolicy.estimators import Weights
+
+__all__ = ["Check", "check_choices", "check_rankings"]
+
+_SURE = 4.0  # standard errors: what is reported is not chance
+_FEW = 100.0
+_GAPS = 0.01  # of decisions without feedback
+_DRIFT = 0.2  # relative change of the mean probability over the log
+
+
+@dataclass(frozen=True)
+class Check:
+    """usable: whether anything can be estimated; sentences: all that was found, the worst first.
+
+    >>> print(Check(True, (), ("4 decisions, 2 arms",)))
+    usable
+    - 4 decisions, 2 arms
+    """
+
+    usable: bool
+    problems: tuple[str, ...]
+    facts: tuple[str, ...]
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """Everything."""
+        return (*self.problems, *self.facts)
+
+    def __str__(self) -> str:
+        head = "usable" if self.usable else "not usable"
+        if self.usable and self.problems:
+            head = "usable with care"
+        return "\n".join([head, *(f"- {text}" for text in self.sentences)])
+
+
+def check_choices(data: Choices) -> Check:
+    """Of arms."""
+    problems, usable = _probabilities(data.probability)
+    facts = [f"{data.n:,} decisions, rewards {', '.join(data.problem.rewards)}"]
+    problems += _ranges(data.problem, data.rewards)
+    known = [one for one in data.distribution if one is not None]
+    if usable:
+        problems += _distribution(data)
+        counts = np.concatenate([part.allowed().sum(axis=1) for part in data.parts])
+        weights = Weights.of(1.0 / (counts * data.probability))
+        if (data.probability >= 1.0 - 1e-9).all() and counts.max() > 1:
+            problems.append(
+                "every decision was certain (probability 1): the log says nothing of other "
+                "actions; log with a policy that explores"
+            )
+            usable = False
+        else:
+            problems += _mean_weight(weights, "if arms had been chosen uniformly")
+            facts.append(
+                f"for a uniform policy the log is worth {weights.ess:,.0f} decisions of its own; "
+                f"probabilities from {data.probability.min():.3g} to {data.probability.max():.3g}"
+            )
+            if weights.ess < _FEW:
+                problems.append(
+                    f"the effective sample size is {weights.ess:,.0f} for a uniform policy: only "
+                    "policies close to the one that logged can be evaluated"
+                )
+        problems += _overlap(data, bool(known))
+        facts += _drift(data.probability)
+    if not data.has_contexts:
+        facts.append("there are no contexts: 'ips' and 'snips' only, and nothing can be learnt")
+    problems += _gaps(data.numbers, data.agents, data.rewards)
+    return Check(usable, tuple(problems), tuple(facts))
+
+
+def check_rankings(data: Rankings) -> Check:
+    """Of rankings."""
+    problems: list[str] = []
+    usable = True
+    facts = [
+        f"{data.n:,} rankings of {data.problem.n_slots} of {data.problem.n_items} items",
+        "exposures by slot: " + ", ".join(f"{b:.2f}" for b in data.exposed.mean(axis=0)),
+    ]
+    if data.at_rank is None:
+        found, usable = _probabilities(data.probability)
+        problems += found
+        facts.append(
+            "item-at-rank probabilities were not logged: whole rankings can be weighed ('ips', "
+            "'snips'), which needs far more data than 'exposure' or 'position'"
+        )
+    else:
+        sums = data.at_rank.sum(axis=1)
+        off = np.abs(sums - 1.0).max()
+        if off > 1e-6:
+            problems.append(
+                f"item-at-rank probabilities do not sum to 1 in a slot (off by {off:.2g})"
+            )
+            usable = False
+        shown = np.take_along_axis(data.at_rank, data.rankings[:, :, None], axis=1)
+        there = np.diagonal(shown, axis1=1, axis2=2)
+        if (there <= 0.0).any():
+            problems.append("an item was shown in a slot where its probability is 0")
+            usable = False
+    rows = data.totals()
+    problems += _ranges(data.problem, rows)
+    never = np.setdiff1d(np.arange(data.problem.n_items or 0), data.rankings)
+    if never.size:
+        problems.append(f"{never.size} items were never shown: nothing is known of their clicks")
+    problems += _gaps(data.numbers, data.agents, rows[:, data.problem.n_items or 0 :])
+    return Check(usable, tuple(problems), tuple(facts))
+
+
+def _probabilities(p: Vector) -> tuple[list[str], bool]:
+    said = []
+    unknown = int(np.isnan(p).sum())
+    if unknown:
+        said.append(
+            f"{unknown:,} of {p.size:,} decisions have no probability: nothing is estimated with "
+            "them; see docs/propensities.md"
+        )
+    known = p[~np.isnan(p)]
+    zero = int((known <= 0.0).sum())
+    if zero:
+        said.append(f"{zero:,} probabilities are 0 or less, for actions that were taken")
+    large = int((known > 1.0 + 1e-9).sum())
+    if large:
+        said.append(f"{large:,} probabilities are above 1: are they weights, or percentages?")
+    return said, not said
+
+
+def _ranges(problem: Problem, rewards: Matrix) -> list[str]:
+    said = []
+    first = (problem.n_items or 0) if rewards.shape[1] == problem.n_objectives else 0
+    names = list(problem.rewards)
+    for i, name in enumerate(names):
+        low, high = problem.rewards[name]
+        column = rewards[:, first + i]
+        outside = int(((column < low) | (column > high)).sum())
+        if outside:
+            said.append(
+                f"{outside:,} rewards {name!r} are outside the range {low:g} to {high:g} (they go "
+                f"from {column.min():g} to {column.max():g}); they are used as they are"
+            )
+    return said
+
+
+def _distribution(data: Choices) -> list[str]:
+    """Logged distributions against what was chosen from them."""
+    said = []
+    chosen, expected, spread = np.zeros(0), np.zeros(0), np.zeros(0)
+    wrong = unequal = 0
+    for (span, part), known in zip(data.spans(), data.distribution, strict=True):
+        if known is None:
+            continue
+        full = ~np.isnan(known).any(axis=1)
+        rows = known[full]
+        wrong += int((np.abs(rows.sum(axis=1) - 1.0) > 1e-6).sum())
+        actions = data.actions[span][full]
+        own = rows[np.arange(len(rows)), actions]
+        unequal += int((np.abs(own - data.probability[span][full]) > 1e-6).sum())
+        size = max(chosen.size, part.n_arms)
+        room = [np.zeros(size - chosen.size)]
+        chosen, expected, spread = (
+            np.concatenate([old, *room]) for old in (chosen, expected, spread)
+        )
+        chosen += np.bincount(actions, minlength=size)
+        expected[: part.n_arms] += rows.sum(axis=0)
+        spread[: part.n_arms] += (rows * (1.0 - rows)).sum(axis=0)
+    if wrong:
+        said.append(f"{wrong:,} logged distributions do not sum to 1")
+    if unequal:
+        said.append(
+            f"in {unequal:,} rows the probability of the action is not that of the logged "
+            "distribution: was the distribution logged before a rule changed the action?"
+        )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        off = np.where(spread > 0.0, (chosen - expected) / np.sqrt(spread), 0.0)
+    if off.size and np.abs(off).max() > _SURE:
+        arm = int(np.abs(off).argmax())
+        said.append(
+            f"arm {arm} was chosen {chosen[arm]:,.0f} times, and by the logged probabilities "
+            f"{expected[arm]:,.0f} times were to be expected: the probabilities are not right"
+        )
+    return said
+
+
+def _mean_weight(weights: Weights, when: str) -> list[str]:
+    if weights.error > 0.0 and abs(weights.mean - 1.0) > _SURE * weights.error:
+        return [
+            f"the mean weight {when} is {weights.mean:.3f} and has to be 1 (it is "
+            f"{abs(weights.mean - 1.0) / weights.error:.1f} standard errors away): the logged "
+            "probabilities are not those of the actions, or some actions were impossible"
+        ]
+    return []
+
+
+def _overlap(data: Choices, known: bool) -> list[str]:
+    said = []
+    if data.problem.n_arms is not None:
+        never = np.setdiff1d(np.arange(data.problem.n_arms), data.actions)
+        if never.size:
+            listed = ", ".join(map(str, never[:5].tolist()))
+            said.append(
+                f"{never.size} of {data.problem.n_arms} arms were never chosen ({listed}"
+                f"{', ...' if never.size > 5 else ''}): there is no overlap with policies that "
+                "choose them"
+            )
+    if known:
+        zero = total = 0
+        for part, rows in zip(data.parts, data.distribution, strict=True):
+            if rows is not None:
+                allowed = part.allowed()
+                zero += int(((rows <= 0.0) & allowed).sum())
+                total += int(allowed.sum())
+        if zero:
+            said.append(
+                f"{zero / total:.0%} of the arms that could be chosen had probability 0: policies "
+                "that choose them cannot be evaluated"
+            )
+    return said
+
+
+def _drift(p: Vector) -> list[str]:
+    quarter = max(p.size // 4, 1)
+    first, last = float(p[:quarter].mean()), float(p[-quarter:].mean())
+    if abs(last - first) <= _DRIFT * max(first, last) or p.size < 40:
+        return []
+    return [
+        f"the mean probability went from {first:.3g} in the first quarter to {last:.3g} in the "
+        "last: the policy learnt while it logged. Estimates stay right; stabilised=True makes "
+        "their intervals more reliable"
+    ]
+
+
+def _gaps(numbers: IntVector, agents: IntVector, rewards: Matrix) -> list[str]:
+    """Decisions without a row, and whether what came late differs: then what never came does."""
+    missing = issued = 0
+    for agent in np.unique(agents):
+        own = numbers[agents == agent]
+        if own.size and own.min() >= 0:
+            issued += int(own.max()) - int(own.min()) + 1
+            missing += int(own.max()) - int(own.min()) + 1 - np.unique(own).size
+    if issued == 0 or missing <= _GAPS * issued:
+        return []
+    said = f"{missing:,} of {issued:,} decisions have no feedback in the log"
+    order = np.argsort(np.argsort(numbers, kind="stable"))
+    late = np.arange(numbers.size) - order  # how many places later it was answered than made
+    if np.ptp(late):
+        centred = rewards - rewards.mean(axis=0)
+        size = np.sqrt((centred**2).sum(axis=0) * float(((late - late.mean()) ** 2).sum()))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            alike = np.where(size > 0.0, centred.T @ (late - late.mean()) / size, 0.0)
+        if np.abs(alike).max() > _SURE / np.sqrt(numbers.size):
+            return [
+                f"{said}, and decisions that were answered late earned other rewards than those "
+                "answered at once: what is missing is not missing at random, and averages are off. "
+                "Give decisions their feedback when a fixed window closes, zeros included"
+            ]
+    return [f"{said}: harmless only if that does not depend on what came of them"]

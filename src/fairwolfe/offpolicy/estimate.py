@@ -1,0 +1,203 @@
+"""`Estimate` and `Difference`: what a policy would have earned, and what is not certain of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.brief import Brief, Summary, few
+from fairwolfe.objectives.bounds import Bounds
+from fairwolfe.objectives.concave import Concave
+from fairwolfe.offpolicy.estimators import Weights
+from fairwolfe.offpolicy.interval import Interval, Sampled
+
+__all__ = ["Difference", "Estimate", "Level", "described", "levels"]
+
+_FEW = 100.0  # effective decisions below which normal approximations are doubtful
+_LARGEST = 0.1  # of the sum of weights: one decision that decides everything
+_OFF = 3.0  # standard errors that a mean weight may be from 1
+_HUGE = 1e4
+
+
+@dataclass(frozen=True)
+class Level:
+    """A hard constraint at the estimate: kept is None where the data do not say.
+
+    >>> print(Level("cost", "at most", 0.01, 0.008, 0.007, 0.009, True))
+    cost would be 0.008 (0.007 to 0.009), to be at most 0.01: kept
+    """
+
+    name: str
+    side: str
+    level: float
+    average: float
+    low: float
+    high: float
+    kept: bool | None
+
+    def __str__(self) -> str:
+        words = {True: "kept", False: "not kept", None: "not certain"}[self.kept]
+        return (
+            f"{self.name} would be {self.average:.4g} ({self.low:.4g} to {self.high:.4g}), to be "
+            f"{self.side} {self.level:.4g}: {words}"
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Estimate(Brief):
+    """low <= f of what the policy would have earned <= high, with the level's confidence.
+
+    value: f of `average`; hard constraints are apart, in `constraints`
+    average, errors: of each reward, and standard errors
+    ess: how many decisions of the policy itself the log is worth
+    bias: about how far `value` is too low, which matters at a kink of f
+    warnings: sentences on what makes the numbers doubtful; empty where nothing does
+    """
+
+    value: float
+    low: float
+    high: float
+    average: Vector
+    errors: Vector
+    ess: float
+    bias: float
+    n: int
+    estimator: str
+    level: float
+    labels: tuple[str, ...]
+    constraints: tuple[Level, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The estimate in words."""
+        return (
+            f"On these {self.n:,} decisions the policy would have earned an f of "
+            f"{_number(self.value)}, between {_number(self.low)} and {_number(self.high)} with "
+            f"{self.level:.0%} confidence; the log is worth {self.ess:,.0f} decisions of its own."
+        )
+
+    def table(self) -> list[dict[str, object]]:
+        """A row for each reward: name, average, error."""
+        rows = zip(self.labels, self.average.tolist(), self.errors.tolist(), strict=True)
+        return [{"reward": name, "average": value, "error": error} for name, value, error in rows]
+
+    def summary(self, most: int) -> Summary:
+        """The interval, the averages, and what is doubtful."""
+        parts = zip(self.labels, self.average, strict=True)
+        rows = [
+            ("average", few((f"{name} {value:.4g}" for name, value in parts), 6)),
+            ("decisions", f"{self.n:,}, worth {self.ess:,.0f}"),
+            *(("constraint", str(one)) for one in self.constraints),
+            *(("warning", text) for text in self.warnings),
+        ]
+        title = f"f = {_number(self.value)}, {_number(self.low)} to {_number(self.high)}"
+        return Summary(title, rows)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Difference(Brief):
+    """f of the first policy minus f of the second, on the same decisions."""
+
+    value: float
+    low: float
+    high: float
+    first: Estimate
+    second: Estimate
+    level: float
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The difference in words."""
+        sure = "which of them is better is not certain"
+        if self.low > 0.0:
+            sure = "the first is better"
+        elif self.high < 0.0:
+            sure = "the second is better"
+        return (
+            f"The first policy's f is {_number(self.value)} more than the second's, between "
+            f"{_number(self.low)} and {_number(self.high)} with {self.level:.0%} confidence: "
+            f"{sure}."
+        )
+
+    def summary(self, most: int) -> Summary:
+        """The interval, and both values."""
+        rows = [
+            ("first", _number(self.first.value)),
+            ("second", _number(self.second.value)),
+            *(("warning", text) for text in self.warnings),
+        ]
+        title = f"difference {_number(self.value)}, {_number(self.low)} to {_number(self.high)}"
+        return Summary(title, rows)
+
+
+def _number(x: float) -> str:
+    return f"{x:.4g}" if math.isfinite(x) else ("infinity" if x > 0 else "minus infinity")
+
+
+def levels(f: Concave, sampled: Sampled, quantile: float) -> tuple[Level, ...]:
+    """The hard constraints of a bound f at an estimate."""
+    found: list[Level] = []
+    for scale, leaf, matrix in f.split(sampled.z.size):
+        if not scale or not isinstance(leaf, Bounds):
+            continue
+        x = np.asarray(matrix @ sampled.z)
+        errors = quantile * sampled.error(np.asarray(matrix.toarray()))
+        whole = float(x[-1]) if leaf.shares else 1.0
+        for i in range(leaf.limited):
+            for bound, side in ((leaf.low[i], "at least"), (leaf.high[i], "at most")):
+                if not math.isfinite(bound):
+                    continue
+                level = leaf.shares[i] if leaf.shares else bound
+                average = x[i] / whole + leaf.shares[i] if leaf.shares else x[i]
+                margin = float(errors[i] / whole)
+                low, high = float(average - margin), float(average + margin)
+                inside = low >= level if side == "at least" else high <= level
+                outside = high < level if side == "at least" else low > level
+                kept = True if inside else False if outside else None
+                name = leaf.names[i] if leaf.names else f"row {i}"
+                found.append(Level(name, side, float(level), float(average), low, high, kept))
+    return tuple(found)
+
+
+def described(
+    found: Interval, weights: Weights, labels: tuple[str, ...], estimator: str
+) -> tuple[str, ...]:
+    """What makes an estimate doubtful, in sentences."""
+    said = []
+    if weights.ess < _FEW:
+        said.append(
+            f"the log is worth {weights.ess:,.0f} decisions of this policy, and from fewer than "
+            f"{_FEW:.0f} the interval is not to be trusted: choose a policy nearer to the one that "
+            "logged, or log more"
+        )
+    if weights.share > _LARGEST:
+        said.append(
+            f"one decision has {weights.share:.0%} of all weight (a weight of "
+            f"{weights.largest:,.0f}): the policy often does what the log hardly ever did"
+        )
+    elif weights.largest > _HUGE:
+        said.append(f"the largest weight is {weights.largest:,.0f}: are the probabilities right?")
+    if weights.error > 0.0 and abs(weights.mean - 1.0) > _OFF * weights.error:
+        said.append(
+            f"the mean weight is {weights.mean:.3f}, {abs(weights.mean - 1.0) / weights.error:.1f} "
+            "standard errors from 1: the logged probabilities are wrong, or the policy does what "
+            "the log never did"
+        )
+    if found.edge:
+        names = ", ".join(labels[i] for i in found.edge[:3])
+        said.append(
+            f"f is not defined much below the estimate ({names} is within four standard errors of "
+            "the edge of its domain): the low end is minus infinity, which is the answer"
+        )
+    if found.bias > found.spread > 0.0:
+        said.append(
+            f"f is at a kink here: its value at the estimate is low by about {found.bias:.2g}, "
+            f"more than its standard deviation of {found.spread:.2g}; the interval allows for it, "
+            "the value alone does not"
+        )
+    return tuple(said)

@@ -1,0 +1,193 @@
+"""IPS, SNIPS and doubly robust estimates of an average reward vector, one weight for all rewards.
+
+Each is a smooth map of the means of rows that are independent given the past: rows and map give the
+estimate, its halves and its covariance at once, in chunks.
+
+- IPS: rows w r, w = pi(a | x)/p;
+- SNIPS: rows (w r, w), the mean of the first over that of the second;
+- DR: rows sum_a pi(a | x) q(x, a) + w (r - q(x, a)), q fitted on other decisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from fairwolfe.core.arrays import Cube, Matrix, Vector
+from fairwolfe.errors import InvalidInput
+from fairwolfe.offpolicy.decisions import Choices, Part
+from fairwolfe.offpolicy.interval import Sampled
+from fairwolfe.offpolicy.moments import Moments, moments
+
+__all__ = ["ESTIMATORS", "Rows", "Weights", "arm_rows", "joint", "sampled", "stabilising"]
+
+ESTIMATORS = ("ips", "snips", "dr")
+
+_LEAST = 0.1  # of the mean square of weights under uniform choices
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What w = pi/p was like: how many, their effective number, mean, its error, the largest."""
+
+    n: int
+    ess: float
+    mean: float
+    error: float
+    largest: float
+    share: float  # of the largest in the sum
+
+    @classmethod
+    def of(cls, w: Vector) -> Weights:
+        total, square = float(w.sum()), float(w @ w)
+        mean = total / w.size
+        spread = max(square / w.size - mean * mean, 0.0)
+        ess = total * total / square if square > 0.0 else 0.0
+        largest = float(w.max())
+        error = float(np.sqrt(spread / w.size))
+        return cls(w.size, ess, mean, error, largest, largest / total if total > 0.0 else 0.0)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows in chunks, and what is made of their mean.
+
+    chunks: a function that goes through them; finish: mean (q,) -> estimate (D,); jacobian: at a
+    mean, (D, q)
+    """
+
+    chunks: Callable[[], Iterator[Matrix]]
+    finish: Callable[[Vector], Vector]
+    jacobian: Callable[[Vector], Matrix]
+    weights: Weights
+    steady: Vector | None = None  # stabilising weights (n,)
+
+
+def arm_rows(
+    choices: Choices,
+    target: Callable[[slice, Part], Matrix],
+    estimator: str,
+    predict: Callable[[slice, Part], Cube] | None,
+    steady: Callable[[Vector], Vector] | None = None,
+) -> Rows:
+    """The rows of an estimator; target: probabilities (rows, K) of the policy to be evaluated."""
+    w = np.empty(choices.n)
+    for span, part in choices.spans():
+        pi = target(span, part)
+        w[span] = pi[np.arange(part.n), choices.actions[span]] / choices.probability[span]
+    if not w.any():
+        raise InvalidInput(
+            "no action that was logged has a positive probability under the policy: there is no "
+            "overlap, and nothing can be said of it"
+        )
+    n = choices.problem.n_objectives
+    weights = Weights.of(w)
+    h = None if steady is None else steady(w)
+    if estimator == "dr":
+        if predict is None:
+            raise InvalidInput("dr needs a model of the rewards")
+        model = predict
+
+        def doubly() -> Iterator[Matrix]:
+            for span, part in choices.spans():
+                pi, q = target(span, part), model(span, part)
+                there = q[np.arange(part.n), choices.actions[span]]
+                expected = np.einsum("nk,nkd->nd", pi, q)
+                yield expected + w[span, None] * (choices.rewards[span] - there)
+
+        return Rows(doubly, lambda mean: mean, lambda mean: np.eye(n), weights, h)
+
+    def weighted() -> Iterator[Matrix]:
+        for span, _ in choices.spans():
+            own = w[span, None]
+            columns = own * choices.rewards[span]
+            yield columns if estimator == "ips" else np.hstack([columns, own])
+
+    if estimator == "ips":
+        return Rows(weighted, lambda mean: mean, lambda mean: np.eye(n), weights, h)
+
+    def ratio(mean: Vector) -> Vector:
+        return np.asarray(mean[:n] / mean[n])
+
+    def slopes(mean: Vector) -> Matrix:
+        return np.asarray(np.hstack([np.eye(n), -ratio(mean)[:, None]]) / mean[n])
+
+    return Rows(weighted, ratio, slopes, weights, h)
+
+
+def sampled(rows: Rows) -> Sampled:
+    """The estimate."""
+    return _sampled(rows, moments(_with_weights(rows)))
+
+
+def joint(first: Rows, second: Rows) -> tuple[Sampled, Sampled, Matrix]:
+    """Two estimates on the same decisions, and their covariance (2 D, 2 D)."""
+
+    def both() -> Iterator[tuple[Matrix, Vector | None]]:
+        pairs = zip(_with_weights(first), second.chunks(), strict=True)
+        for (one, h), other in pairs:
+            yield np.hstack([one, other]), h
+
+    found = moments(both())
+    cut = next(first.chunks()).shape[1]
+    maps = [
+        rows.jacobian(mean)
+        for rows, mean in ((first, found.mean[:cut]), (second, found.mean[cut:]))
+    ]
+    zeros = [np.zeros((len(maps[0]), maps[1].shape[1])), np.zeros((len(maps[1]), cut))]
+    slope = np.block([[maps[0], zeros[0]], [zeros[1], maps[1]]])
+    parts = [
+        _sampled(rows, Moments(found.n, found.mean[own], found.halves[:, own], _block(found, own)))
+        for rows, own in ((first, slice(0, cut)), (second, slice(cut, None)))
+    ]
+    return parts[0], parts[1], slope @ found.covariance @ slope.T
+
+
+def _block(found: Moments, own: slice) -> Matrix:
+    return found.covariance[own, own]
+
+
+def _with_weights(rows: Rows) -> Iterator[tuple[Matrix, Vector | None]]:
+    start = 0
+    for chunk in rows.chunks():
+        stop = start + len(chunk)
+        yield chunk, None if rows.steady is None else rows.steady[start:stop]
+        start = stop
+
+
+def _sampled(rows: Rows, found: Moments) -> Sampled:
+    slope = rows.jacobian(found.mean)
+    halves = np.array([rows.finish(half) for half in found.halves])
+    covariance = slope @ found.covariance @ slope.T
+    return Sampled(rows.finish(found.mean), covariance, halves, found.n)
+
+
+def stabilising(choices: Choices, target: Callable[[slice, Part], Matrix]) -> Any:
+    """Weights h_t in the order of the log that even out the variance, for adaptive logging: one
+    over the root of the mean square of w in the block before, so that h_t depends on the past only
+    and means stay unbiased. Blocks grow with their number; the first has the mean square that
+    uniform choices would have.
+
+    Reference: the idea of Hadad et al., PNAS 2021, for policies of contexts and blocks of time.
+    """
+
+    def weights(w: Vector) -> Vector:
+        n = w.size
+        blocks = max(int(np.sqrt(n) / 4.0), 1)
+        ends = np.unique(np.linspace(0, n, blocks + 1).astype(np.int64))
+        square = 0.0
+        for span, part in choices.spans():
+            pi = target(span, part)
+            square += float((part.allowed().sum(axis=1) * (pi * pi).sum(axis=1)).sum())
+        before, h = square / n, np.empty(n)
+        least = _LEAST * before  # a block in which nothing matched is not worth everything
+        for start, stop in pairwise(ends.tolist()):
+            h[start:stop] = 1.0 / np.sqrt(before)
+            before = max(float(np.mean(w[start:stop] ** 2)), least)
+        return h
+
+    return weights

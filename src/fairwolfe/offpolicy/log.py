@@ -1,0 +1,314 @@
+"""`Log`: logged decisions, and what other policies would have earned in their place."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from fairwolfe.agent import Agent
+from fairwolfe.bandits.choosing import Evidence, LinearBandit
+from fairwolfe.core.decision import Choice
+from fairwolfe.core.kinds import kind_of
+from fairwolfe.core.problem import Problem, real_number, whole_number
+from fairwolfe.errors import InvalidInput
+from fairwolfe.objectives import Concave
+from fairwolfe.offpolicy import reading
+from fairwolfe.offpolicy.checking import Check, check_choices, check_rankings
+from fairwolfe.offpolicy.decisions import Choices, Rankings
+from fairwolfe.offpolicy.estimate import Difference, Estimate, described, levels
+from fairwolfe.offpolicy.estimators import ESTIMATORS, Rows, arm_rows, joint, sampled, stabilising
+from fairwolfe.offpolicy.interval import Sampled, difference, interval
+from fairwolfe.offpolicy.learning import Mixture, learn_arms
+from fairwolfe.offpolicy.models import cross_fitted
+from fairwolfe.offpolicy.targets import target_of
+from fairwolfe.reduction.frank_wolfe import FrankWolfe
+
+__all__ = ["Log"]
+
+
+class Log:
+    """Decisions that were made with known probabilities, with their contexts and rewards.
+
+    Make it with `Log.of`. Then `check` says whether the data can be used, `evaluate` what another
+    policy would have earned, `compare` which of two is better, `learn` finds a policy for an f,
+    and `tradeoff` one for each weight.
+
+    >>> import fairwolfe as fw
+    >>> rng = np.random.default_rng(0)
+    >>> actions = rng.integers(0, 2, 4000)
+    >>> clicks = rng.random(4000) < np.where(actions == 1, 0.6, 0.2)
+    >>> log = Log.of({"action": actions, "probability": np.full(4000, 0.5),
+    ...               "reward.clicks": clicks.astype(float)})
+    >>> estimate = log.evaluate(1, fw.objectives.Linear({"clicks": 1.0}), "snips")
+    >>> estimate.low < 0.6 < estimate.high
+    True
+    """
+
+    def __init__(self, data: Choices | Rankings) -> None:
+        self._data = data
+
+    @classmethod
+    def of(
+        cls,
+        source: Any,
+        problem: Problem | None = None,
+        *,
+        position: int | None = None,
+        **more: Any,
+    ) -> Log:
+        """A log from whatever there is.
+
+        - the path of a log: what `agent.log(path)` or `fairwolfe log export` wrote, a table as CSV
+          or Parquet, or Vowpal Wabbit's dsjson (`reward=`: a function of a line that gives several
+          rewards; else -cost is the reward)
+        - a table of pandas, polars or Arrow, or a mapping of columns: action, probability,
+          reward.<name>, and context or feature.<name>; see docs/offpolicy.md
+        - rows (decision, reward, context), or mappings with these columns
+        - OBP's bandit_feedback; `position`: which one, where there are several
+
+        `problem` states sizes and the ranges of the rewards; a table without it takes those of its
+        numbers.
+        """
+        if problem is not None and not isinstance(problem, Problem):
+            raise InvalidInput(f"problem is {problem!r:.80}; give fw.Problem.arms(...) or ranking")
+        if isinstance(source, (str, os.PathLike)):
+            return cls(reading.read_file(source, problem, **more))
+        if more:
+            raise InvalidInput(f"{', '.join(more)}: only for a path of dsjson")
+        if isinstance(source, Mapping):
+            if "n_actions" in source or "pscore" in source:
+                return cls(reading.read_obp(source, problem, position))
+            return cls(reading.read_table(source, problem))
+        if isinstance(source, Sequence) and not isinstance(source, bytes):
+            if not source:
+                raise InvalidInput("there are no rows; give at least one decision")
+            return cls(reading.read_rows(source, problem))
+        return cls(reading.read_table(source, problem))
+
+    # --- what it holds -------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self._data.n
+
+    def __repr__(self) -> str:
+        kind, names = self.problem.kind, ", ".join(self.problem.rewards)
+        return f"<Log of {self._data.n:,} decisions ({kind}), rewards {names}>"
+
+    @property
+    def problem(self) -> Problem:
+        """What was decided, and the rewards with their ranges."""
+        return self._data.problem
+
+    @property
+    def average(self) -> Any:
+        """What was earned, on average, by whatever logged."""
+        data = self._data
+        rows = data.rewards if isinstance(data, Choices) else data.totals()
+        return rows.mean(axis=0)
+
+    def split(self, share: float = 0.5, seed: int = 0) -> tuple[Log, Log]:
+        """Two logs at random: what is learnt on one can be evaluated on the other."""
+        if not 0.0 < real_number("share", share) < 1.0:
+            raise InvalidInput(f"share is {share!r}; give a number between 0 and 1")
+        n = len(self)
+        first = np.zeros(n, dtype=bool)
+        count = round(share * n)
+        first[np.random.default_rng(seed).permutation(n)[:count]] = True
+        if not 0 < count < n:
+            raise InvalidInput(f"{n} decisions cannot be split; log more")
+        places = (np.flatnonzero(first), np.flatnonzero(~first))
+        one, two = (Log(self._data.subset(own)) for own in places)
+        return one, two
+
+    def check(self) -> Check:
+        """Whether the data can be used, in sentences: print it."""
+        if isinstance(self._data, Choices):
+            return check_choices(self._data)
+        return check_rankings(self._data)
+
+    # --- evaluating ----------------------------------------------------------------------------
+
+    def evaluate(
+        self,
+        policy: Any,
+        f: Concave,
+        estimator: str = "dr",
+        *,
+        model: Any = None,
+        folds: int = 2,
+        level: float = 0.95,
+        stabilised: bool = False,
+    ) -> Estimate:
+        """What f of the average reward would have been under another policy, with an interval.
+
+        Parameters
+        ----------
+        policy: probabilities (decisions, arms); actions (decisions,), whole numbers; one arm; a
+            function of a context that returns probabilities or an arm; an Agent as it is now, over
+            a bandit that knows its probabilities; `Uniform()` or `Fixed(arm)` of fw.bandits; what
+            `learn` returned. For rankings see `docs/offpolicy.md`
+        estimator: "ips", "snips" or "dr"; for rankings "exposure", "position", "ips" or "snips"
+        model: of the rewards, for dr: an oracle such as Ridge(), a regressor of scikit-learn, or
+            predictions (decisions, arms, rewards); it is fitted on other decisions than those it
+            predicts, in so many `folds`
+        level: of the interval, which holds at kinks of f too
+        stabilised: weigh decisions by what the log explored before them, for a policy that changed
+            while it logged; rows must be in the order of time
+        """
+        bound = self._bound(f)
+        rows = self._rows(policy, estimator, model, folds, stabilised)
+        return self._estimate(bound, sampled(rows), rows, estimator, _level(level))
+
+    def compare(
+        self,
+        first: Any,
+        second: Any,
+        f: Concave,
+        estimator: str = "dr",
+        *,
+        model: Any = None,
+        folds: int = 2,
+        level: float = 0.95,
+        stabilised: bool = False,
+    ) -> Difference:
+        """f of the first policy minus f of the second: on the same decisions, so that what they
+        share cancels.
+        """
+        bound, sure = self._bound(f), _level(level)
+        rows = [self._rows(one, estimator, model, folds, stabilised) for one in (first, second)]
+        one, two, covariance = joint(*rows)
+        found = difference(bound.relaxed(), one, two, covariance, sure)
+        each = [
+            self._estimate(bound, part, own, estimator, sure)
+            for part, own in zip((one, two), rows, strict=True)
+        ]
+        warnings = tuple(
+            f"of the {name} policy: {text}"
+            for name, estimate in zip(("first", "second"), each, strict=True)
+            for text in estimate.warnings
+        )
+        ends = (found.value, found.low, found.high)
+        return Difference(*ends, each[0], each[1], sure, warnings)
+
+    def _bound(self, f: Any) -> Concave:
+        if not isinstance(f, Concave):
+            raise InvalidInput(f"f is {f!r:.80}; give one of fw.objectives")
+        return f.bind(self.problem)
+
+    def _rows(self, policy: Any, estimator: str, model: Any, folds: int, stabilised: bool) -> Rows:
+        data = self._data
+        if isinstance(data, Rankings):
+            raise NotImplementedError
+        if estimator not in ESTIMATORS:
+            raise InvalidInput(
+                f"the estimator is {estimator!r}; give one of {', '.join(ESTIMATORS)}"
+            )
+        _require_probabilities(data)
+        target = target_of(policy, data)
+        predict = None
+        if estimator == "dr":
+            if not data.has_contexts and not isinstance(model, np.ndarray):
+                raise InvalidInput(
+                    "the log has no contexts, so that rewards cannot be predicted; use "
+                    "estimator='snips' or 'ips', or give predictions as model="
+                )
+            predict = cross_fitted(model, data, whole_number("folds", folds, 2))
+        steady = stabilising(data, target) if stabilised else None
+        return arm_rows(data, target, estimator, predict, steady)
+
+    def _estimate(
+        self, bound: Concave, part: Sampled, rows: Rows, estimator: str, level: float
+    ) -> Estimate:
+        found = interval(bound.relaxed(), part, level)
+        labels = kind_of(self.problem).labels()
+        quantile = NormalDist().inv_cdf(0.5 + 0.5 * level)
+        return Estimate(
+            found.value,
+            found.low,
+            found.high,
+            part.z,
+            part.errors(),
+            rows.weights.ess,
+            found.bias,
+            part.n,
+            estimator,
+            level,
+            labels,
+            levels(bound, part, quantile),
+            described(found, rows.weights, labels, estimator),
+        )
+
+    # --- learning ------------------------------------------------------------------------------
+
+    def learn(
+        self, f: Concave, *, model: Any = None, seed: int = 0, level: float = 0.95
+    ) -> Mixture:
+        """A policy for f, a mixture of a few, with what it would have earned on decisions that it
+        has not seen: `found.estimate`.
+
+        Half of the log (at random) fits the rewards and finds the mixture, by Frank-Wolfe on the
+        estimated rewards, hard constraints included; the other half evaluates it.
+        """
+        if isinstance(self._data, Rankings):
+            raise NotImplementedError
+        bound = self._bound(f)
+        _require_probabilities(self._data)
+        train, test = self.split(0.5, seed)
+        assert isinstance(train._data, Choices)
+        mixture = learn_arms(train._data, bound, model)
+        return mixture.evaluated(test.evaluate(mixture, f, "dr", model=model, level=level))
+
+    def agent(self, f: Concave, base: Any, seed: int = 0, **options: Any) -> Agent:
+        """An agent whose regression has learnt the log, as `update_many` of the same decisions
+        would have taught it, and whose averages start at zero: what was earned was not its own.
+        """
+        data = self._data
+        if isinstance(data, Rankings):
+            raise NotImplementedError
+        if not isinstance(base, LinearBandit) or base.extended:
+            raise InvalidInput(
+                f"{base!r:.80} cannot learn from decisions that others made; give a bandit over an "
+                "oracle, such as SquareCB(gamma0=100.0) or LinUCB()"
+            )
+        agent = Agent(FrankWolfe(f, base), data.problem, seed, **options)
+        inside = agent._state
+        base, nothing = inside.plan.base, np.zeros(data.problem.n_objectives)
+        for span, part in data.spans():
+            actions = data.actions[span]
+            rows = np.ascontiguousarray(data.chosen(part, actions))
+            for i in range(part.n):
+                action = int(actions[i])
+                evidence = Evidence(action if part.per_arm else 0, rows[i])
+                choice = Choice(action, None, evidence)
+                base.update(inside.base, choice, nothing, data.rewards[span.start + i])
+        return agent
+
+
+def _level(given: Any) -> float:
+    level = real_number("level", given)
+    if not 0.5 <= level < 1.0:
+        raise InvalidInput(f"level is {given!r}; give a confidence from 0.5 to below 1, as 0.95")
+    return level
+
+
+def _require_probabilities(data: Choices | Rankings) -> None:
+    """Nothing is estimated from probabilities that are not there or cannot be."""
+    p = data.probability
+    unknown = int(np.isnan(p).sum())
+    if unknown:
+        raise InvalidInput(
+            f"{unknown:,} of {p.size:,} decisions have no probability, the first in row "
+            f"{int(np.flatnonzero(np.isnan(p))[0]) + 1}: log them with a policy that knows them "
+            "(not Thompson sampling, nor randomised smoothing), or leave these rows out if that "
+            "does not depend on their outcome; see docs/propensities.md"
+        )
+    bad = np.flatnonzero(~((p > 0.0) & (p <= 1.0 + 1e-9)))
+    if bad.size:
+        raise InvalidInput(
+            f"the probability in row {int(bad[0]) + 1} is {p[bad[0]]:g} ({bad.size:,} such rows); "
+            "what was done had a probability above 0 and at most 1"
+        )

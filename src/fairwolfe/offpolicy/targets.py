@@ -1,0 +1,311 @@
+"""Policies to be evaluated, as probabilities of all arms in the logged contexts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fairwolfe.agent import Agent
+from fairwolfe.bandits.choosing import LinearBandit, call_choose
+from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
+from fairwolfe.errors import InvalidInput
+from fairwolfe.kernels.compile import Kernel, kernel
+from fairwolfe.offpolicy.decisions import Choices, Part
+from fairwolfe.reduction.frank_wolfe import FrankWolfe
+
+__all__ = ["Target", "distribution_of", "frozen", "target_of"]
+
+Target = Callable[[slice, Part], Matrix]
+"""Probabilities (rows, K) for the decisions of a span, whose contexts are the part."""
+
+_ROUNDING = 1e-6  # of a sum of probabilities
+_STEP = 1e-12  # into the next arm, whatever rounding made of the sum; less likely arms count as 0
+_DRAWN, _LAST = 1.0 - 2e-12, 1.0 - 1e-15
+
+_C = "float64[:, :, ::1]"
+
+
+@kernel(
+    signature=f"int64(int64, float64[::1], {_C}, {_C}, float64[::1], {_C}, boolean, int64, "
+    "float64[::1], float64[:, ::1])"
+)
+def distributions(
+    choice: int,
+    direction: Vector,
+    theta: Cube,
+    inverse: Cube,
+    counters: Vector,
+    features: Cube,
+    per_arm: bool,
+    uniforms: int,
+    params: Vector,
+    out: Matrix,
+) -> int:
+    """The probabilities of all arms under the rule at an address, row by row: each call reveals the
+    arm that a uniform number falls on, and its probability, which is where the next arm begins.
+    Less than 0 where the rule does not say its probabilities.
+
+    direction (n,), theta, inverse (blocks, ...), features (rows, arms or 1, d), out (rows, arms).
+    """
+    n_arms = out.shape[1]
+    scores, report, draws = np.empty(n_arms), np.empty(1), np.empty(max(uniforms, 1))
+    for s in range(out.shape[0]):
+        for a in range(n_arms):
+            out[s, a] = 0.0
+        total = 0.0
+        for _ in range(n_arms):
+            draws[0] = min(total + _STEP, _LAST)
+            arm = call_choose(
+                choice,
+                direction,
+                theta,
+                inverse,
+                counters,
+                features[s],
+                per_arm,
+                draws,
+                params,
+                scores,
+                report,
+            )
+            if arm < 0 or not report[0] > 0.0:
+                return -1 - s
+            if out[s, arm] > 0.0:  # rounding has found it again
+                break
+            out[s, arm] = report[0]
+            total += report[0]
+            if uniforms == 0 or total >= _DRAWN:
+                break
+        if not abs(total - 1.0) < _ROUNDING:
+            return -1 - s
+    return 0
+
+
+def frozen(agent: Agent) -> Target:
+    """The policy of an agent as it is now: its estimates, its average and f."""
+    policy = agent.policy
+    if not isinstance(policy, FrankWolfe) or not isinstance(policy.base, LinearBandit):
+        raise InvalidInput(
+            f"the probabilities of {policy!r:.80} are not known for actions that it did not take; "
+            "give an agent of FrankWolfe over a bandit of fw.bandits, or probabilities"
+        )
+    with agent._lock:
+        agent._recover()
+        state = agent._state
+        base, kept = state.plan.base, state.base
+        other_draws = type(base).draws is not LinearBandit.draws or base.uniforms > 1
+        if state.plan.smoothing.averaged or other_draws or not base.commits:
+            raise InvalidInput(
+                f"{policy!r:.80} does not know the probabilities of its actions; use SquareCB, "
+                "EpsilonGreedy, LinUCB or Uniform with a linear oracle, and no randomised smoothing"
+            )
+        rng = np.random.default_rng(0)  # not used: the direction is not drawn
+        needs = base.needs_direction and state.plan.compass is not None
+        n = agent.problem.n_objectives
+        direction = policy.direction(state, rng).copy() if needs else np.zeros(n)
+        oracle = kept.oracle
+        theta, inverse = np.array(oracle.theta), np.array(oracle.inverse)
+        counters, params = np.array(oracle.counters), np.array(kept.params)
+    return _ruled(base, direction, theta, inverse, counters, params)
+
+
+def _ruled(
+    base: LinearBandit, direction: Vector, theta: Cube, inverse: Cube, counters: Vector, params: Any
+) -> Target:
+    rule: Kernel[..., int] = base.choose
+    address, uniforms = rule.address, base.uniforms
+
+    def some(features: Cube, per_arm: bool, blocks: Any, n_arms: int) -> Matrix:
+        out = np.empty((len(features), n_arms))
+        own: Any = (theta, inverse) if blocks is None else (theta[blocks], inverse[blocks])
+        asked: Any = distributions.call
+        if len(features) and asked(
+            address, direction, *own, counters, features, per_arm, uniforms, params, out
+        ):
+            raise InvalidInput(f"{base!r:.80} does not say the probabilities of its arms")
+        return out
+
+    def probabilities(span: slice, part: Part) -> Matrix:
+        if part.features is None:
+            raise InvalidInput("the log has no contexts, so an agent cannot decide in them")
+        features = np.ascontiguousarray(part.features)
+        if part.mask is None:
+            return some(features, part.per_arm, None, part.n_arms)
+        out = np.zeros((part.n, part.n_arms))
+        patterns, which = np.unique(part.mask, axis=0, return_inverse=True)
+        for number, pattern in enumerate(patterns):  # contexts with the same arms go together
+            rows, arms = np.flatnonzero(which.reshape(-1) == number), np.flatnonzero(pattern)
+            own = features[rows] if part.per_arm else features[np.ix_(rows, arms)]
+            blocks = arms if part.per_arm else None
+            found = some(np.ascontiguousarray(own), part.per_arm, blocks, arms.size)
+            out[np.ix_(rows, arms)] = found
+        return out
+
+    return probabilities
+
+
+def distribution_of(base: LinearBandit, choices: Choices) -> Target:
+    """A bandit that needs no direction, as it is before it has learnt anything."""
+    state = base.init(choices.problem)
+    oracle, direction = state.oracle, np.zeros(choices.problem.n_objectives)
+    estimates = (oracle.theta, oracle.inverse, oracle.counters)
+    return _ruled(base, direction, *estimates, state.params)
+
+
+def target_of(policy: Any, choices: Choices) -> Target:
+    """The probabilities of what is given as a policy, checked where they are used."""
+    return _checked(_target(policy, choices), choices)
+
+
+def _target(policy: Any, choices: Choices) -> Target:
+    if isinstance(policy, Agent):
+        if policy.problem.kind != "arms":
+            raise InvalidInput("the agent ranks items, and the log has arms; give one for arms")
+        if policy.problem.dimension != choices.problem.dimension:
+            raise InvalidInput(
+                f"the agent's problem has {policy.problem.dimension} features, and the log's "
+                f"{choices.problem.dimension}; give an agent for the problem of the log"
+            )
+        return frozen(policy)
+    if isinstance(policy, LinearBandit):
+        if policy.needs_direction and type(policy).__name__ != "Uniform":
+            raise InvalidInput(
+                f"{policy!r:.80} has learnt nothing yet; give an agent, such as log.agent(f, base)"
+            )
+        return distribution_of(policy, choices)
+    if hasattr(policy, "distribution"):
+        return lambda span, part: policy.distribution(part)
+    if isinstance(policy, (int, np.integer)) and not isinstance(policy, bool):
+        return _actions(np.full(choices.n, int(policy)))
+    if callable(policy):
+        return _function(policy)
+    return _array(policy, choices)
+
+
+def _array(given: Any, choices: Choices) -> Target:
+    values = _as_array(given)
+    if values is None:
+        return _listed(given, choices)
+    if values.shape[:1] != (choices.n,) or values.ndim > 2:
+        raise InvalidInput(
+            f"the policy has shape {values.shape}; give probabilities ({choices.n}, arms), or "
+            f"{choices.n} actions: one for each logged decision"
+        )
+    if values.ndim == 1:
+        if values.dtype.kind not in "iu":
+            raise InvalidInput(
+                "the policy is one number for each decision, and not whole: give actions as whole "
+                "numbers, or probabilities of all arms"
+            )
+        return _actions(values.astype(np.int64))
+    return lambda span, part: np.array(values[span], dtype=np.float64)
+
+
+def _as_array(given: Any) -> Any:
+    if isinstance(given, np.ndarray):
+        return given
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise InvalidInput(
+            f"the policy is {given!r:.80}; give probabilities, actions, a function of a context, "
+            "an agent, or what log.learn returned"
+        )
+    try:
+        values = np.array(given)
+        return values if values.dtype.kind in "fiu" else None
+    except ValueError:  # rows of different lengths
+        return None
+
+
+def _listed(given: Any, choices: Choices) -> Target:
+    """Probabilities in lists of different lengths."""
+    if len(given) != choices.n:
+        raise InvalidInput(
+            f"the policy has {len(given)} rows, and the log {choices.n} decisions; give one each"
+        )
+
+    def rows(span: slice, part: Part) -> Matrix:
+        out = np.zeros((part.n, part.n_arms))
+        for i, row in enumerate(given[span]):
+            _put(out, i, row, span.start)
+        return out
+
+    return rows
+
+
+def _put(out: Matrix, i: int, row: Any, start: int) -> None:
+    values = np.asarray(row, dtype=np.float64)
+    if values.ndim != 1 or values.size > out.shape[1]:
+        raise InvalidInput(
+            f"decision {start + i}: the policy gives {row!r:.80}; the context has {out.shape[1]} "
+            "arms, so give a probability for each"
+        )
+    out[i, : values.size] = values
+
+
+def _actions(actions: IntVector) -> Target:
+    def certain(span: slice, part: Part) -> Matrix:
+        own = actions[span]
+        bad = np.flatnonzero((own < 0) | (own >= part.n_arms))
+        if bad.size:
+            raise InvalidInput(
+                f"decision {span.start + int(bad[0])}: the policy chooses {own[bad[0]]}, and the "
+                f"log has arms 0 to {part.n_arms - 1} there; give a policy over the same actions"
+            )
+        out = np.zeros((part.n, part.n_arms))
+        out[np.arange(part.n), own] = 1.0
+        return out
+
+    return certain
+
+
+def _function(policy: Callable[[Any], Any]) -> Target:
+    def asked(span: slice, part: Part) -> Matrix:
+        out = np.zeros((part.n, part.n_arms))
+        for i in range(part.n):
+            answer = policy(part.context(i))
+            if isinstance(answer, (int, np.integer)) and not isinstance(answer, bool):
+                if not 0 <= answer < part.n_arms:
+                    raise InvalidInput(
+                        f"decision {span.start + i}: the policy chooses {answer}, and the context "
+                        f"has arms 0 to {part.n_arms - 1}"
+                    )
+                out[i, answer] = 1.0
+            else:
+                _put(out, i, answer, span.start)
+        return out
+
+    return asked
+
+
+def _checked(target: Target, choices: Choices) -> Target:
+    """What is not a distribution over the arms that could be chosen raises, with its number."""
+
+    def probabilities(span: slice, part: Part) -> Matrix:
+        pi = target(span, part)
+        if pi.shape != (part.n, part.n_arms):
+            raise InvalidInput(
+                f"the policy gives probabilities of shape {pi.shape} for {part.n} decisions with "
+                f"{part.n_arms} arms; give a policy over the same actions"
+            )
+        sums = pi.sum(axis=1)
+        wrong = ~(np.isfinite(pi).all(axis=1) & (pi >= 0.0).all(axis=1))
+        wrong |= ~(np.abs(sums - 1.0) <= _ROUNDING)
+        if wrong.any():
+            i = int(np.flatnonzero(wrong)[0])
+            raise InvalidInput(
+                f"decision {span.start + i}: the policy's probabilities are "
+                f"{pi[i].round(6).tolist()!s:.120}; give numbers of at least 0 that sum to 1"
+            )
+        if part.mask is not None:
+            outside = ((pi > 0.0) & ~part.mask).any(axis=1)
+            if outside.any():
+                i = int(np.flatnonzero(outside)[0])
+                raise InvalidInput(
+                    f"decision {span.start + i}: the policy chooses an arm that was not there or "
+                    "could not be chosen; give a policy over the same actions"
+                )
+        return pi
+
+    return probabilities
