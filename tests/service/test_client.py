@@ -157,6 +157,8 @@ def test_packed_features_are_the_same_but_for_rounding(server: Server) -> None:
         assert made[0].arm == 1
         with pytest.raises(InvalidInput, match=r"at most 3.4e38"):
             client.decide("router", arms=[[1e300] * 5], packed=True)
+        with pytest.raises(InvalidInput, match="shape"):
+            client.decide("router", arms=ARMS[0], packed=True)
         with pytest.raises(InvalidInput, match="arms has 9 numbers and shape is"):
             client.decide("router", arms=[[0.1] * 5, [0.1] * 4], packed=True)
 

@@ -279,13 +279,14 @@ def _question(
 ) -> dict[str, Any]:
     body: dict[str, Any] = {"request_id": request_id or uuid.uuid4().hex}
     if user is not None:
-        body["user"] = _floats(_row(user)) if packed else _row(user)
-    if arms is not None:
-        rows = [_row(row) for row in arms]
-        body["arms"] = rows
-        if packed:
-            body["shape"] = (len(rows), len(rows[0]) if rows else 0)
-            body["arms"] = b"".join(_floats(row) for row in rows)
+        body["user"] = _floats(user) if packed else _row(user)
+    if arms is not None and packed:
+        whole = hasattr(arms, "astype")
+        rows = [] if whole else [_row(row) for row in arms]
+        body["arms"] = _floats(arms) if whole else b"".join(map(_floats, rows))
+        body["shape"] = arms.shape if whole else (len(rows), len(rows[0]) if rows else 0)
+    elif arms is not None:
+        body["arms"] = [_row(row) for row in arms]
     if candidates is not None:
         body["candidates"] = list(candidates)
     if blocked is not None:
@@ -305,11 +306,13 @@ def _row(row: Any) -> list[Any]:
     return listed
 
 
-def _floats(row: list[Any]) -> bytes:
-    """Raw little-endian float32."""
+def _floats(row: Any) -> bytes:
+    """Raw little-endian float32, of numbers in a list or an array."""
     try:
+        if hasattr(row, "astype"):
+            return bytes(row.astype("<f4").tobytes())
         return struct.pack(f"<{len(row)}f", *row)
-    except (struct.error, OverflowError) as error:
+    except (struct.error, OverflowError, TypeError, ValueError) as error:
         raise InvalidInput(
             f"features are {row!r:.80}; packed, they have to be numbers of at most 3.4e38"
         ) from error
