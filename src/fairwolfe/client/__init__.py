@@ -17,12 +17,16 @@ Client('http://127.0.0.1:8710')
 
 from __future__ import annotations
 
-from fairwolfe.client.async_buffer import AsyncBuffer
-from fairwolfe.client.async_client import AsyncClient
+from typing import TYPE_CHECKING, Any
+
 from fairwolfe.client.buffer import Buffer
 from fairwolfe.client.calls import Decided
 from fairwolfe.client.client import Client
 from fairwolfe.client.outbox import RefusedEntry, Unacknowledged
+
+if TYPE_CHECKING:
+    from fairwolfe.client.async_buffer import AsyncBuffer
+    from fairwolfe.client.async_client import AsyncClient
 
 __all__ = [
     "AsyncBuffer",
@@ -33,3 +37,16 @@ __all__ = [
     "RefusedEntry",
     "Unacknowledged",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What needs asyncio is imported when it is first used: it takes as long as all the rest."""
+    if name == "AsyncClient":
+        from fairwolfe.client.async_client import AsyncClient
+
+        return AsyncClient
+    if name == "AsyncBuffer":
+        from fairwolfe.client.async_buffer import AsyncBuffer
+
+        return AsyncBuffer
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
