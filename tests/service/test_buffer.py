@@ -56,6 +56,14 @@ def some(number: int) -> Decided:
     return Decided("router", f"a-0-{number}", 0, None, 0.5, 1.0, None)
 
 
+def refusal(code: str, field: str | None = None) -> bytes:
+    return msgspec.msgpack.encode({"error": code, "message": "no", "field": field})
+
+
+def joined(count: int) -> bytes:
+    return msgspec.msgpack.encode([{"id": "x", "outcome": "joined"}] * count)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_feedback_of_all_models_arrives_in_its_order(kind: str, server: Server) -> None:
     with connected(kind, server.url) as client:
@@ -168,11 +176,11 @@ def test_a_buffer_that_forgets_what_it_lost_would_be_caught(
 ) -> None:
     took = Outbox.took
 
-    def forgetful(self: Outbox, batch: Batch, reply: Reply | BaseException) -> float:
+    def forgetful(self: Outbox, batch: Batch, reply: Reply | BaseException) -> None:
         if isinstance(reply, BaseException):
             self._drop(batch.model, range(len(batch.entries)))
-            return 0.0
-        return took(self, batch, reply)
+        else:
+            took(self, batch, reply)
 
     monkeypatch.setattr(Outbox, "took", forgetful)
     address, handler = moody
@@ -395,8 +403,8 @@ def test_models_take_turns() -> None:
     seen = []
     while (batch := outbox.batch()) is not None:
         seen.append((batch.model, len(batch.entries)))
-        pause = outbox.took(batch, Reply(200, None, _joined(len(batch.entries))))
-        assert pause == 0.0
+        outbox.took(batch, Reply(200, None, joined(len(batch.entries))))
+        assert outbox.delay() == 0.0
     assert seen == [("one", 1000), ("other", 1000), ("one", 500), ("other", 500)]
     assert outbox.outcomes == {"joined": 3_000}
 
@@ -408,26 +416,22 @@ def test_whatever_is_bad_is_found_and_nothing_else(says_where: bool) -> None:
         bad = set(rng.choice(count, size=min(count, 5), replace=False).tolist())
         outbox = Outbox(count)
         outbox.add("m", outbox.read({"id": n} for n in range(count)))
-        joined, asked = [], 0
+        arrived, asked = [], 0
         while (batch := outbox.batch()) is not None:
             ids = [msgspec.msgpack.decode(one)["id"] for one in batch.entries]
             guilty = [place for place, id in enumerate(ids) if id in bad]
             asked += 1
             if guilty:
                 field = f"[{guilty[0]}].rewards" if says_where else None
-                refusal = msgspec.msgpack.encode({"message": "bad", "field": field})
-                assert outbox.took(batch, Reply(422, None, refusal)) == 0.0
+                outbox.took(batch, Reply(422, None, refusal("invalid", field)))
+                assert outbox.delay() == 0.0
             else:
-                outbox.took(batch, Reply(200, None, _joined(len(ids))))
-                joined += ids
-        assert joined == [n for n in range(count) if n not in bad]
+                outbox.took(batch, Reply(200, None, joined(len(ids))))
+                arrived += ids
+        assert arrived == [n for n in range(count) if n not in bad]
         assert {one.entry["id"] for one in outbox.refused} == bad
         assert asked <= 2 * count + 1
         assert asked <= count // 1_000 + 1 + (5 if says_where else 5 * 22)
-
-
-def _joined(count: int) -> bytes:
-    return msgspec.msgpack.encode([{"id": "x", "outcome": "joined"}] * count)
 
 
 def test_it_waits_no_longer_than_the_pauses_of_a_call() -> None:
@@ -435,8 +439,54 @@ def test_it_waits_no_longer_than_the_pauses_of_a_call() -> None:
     outbox.add("one", outbox.read([{"id": "x"}]))
     batch = outbox.batch()
     assert batch is not None
-    pauses = [outbox.took(batch, ConnectionError("gone")) for _ in range(100)]
+    pauses = []
+    for _ in range(100):
+        outbox.took(batch, ConnectionError("gone"))
+        pauses.append(outbox.delay())
     assert max(pauses) <= 2.0
     assert max(pauses) > 1.0  # they grow
-    assert outbox.took(batch, Reply(429, "7", b"")) >= 7.0
+    outbox.took(batch, Reply(429, "7", b""))
+    assert outbox.delay() > 6.5
     assert len(outbox) == 1
+
+
+def test_a_model_that_is_stopped_does_not_hold_up_others() -> None:
+    outbox = Outbox(10)
+    for name in ("stopped", "well"):
+        outbox.add(name, outbox.read([{"id": name}]))
+    first = outbox.batch()
+    assert first is not None
+    outbox.took(first, Reply(503, "60", refusal("model_stopped")))
+    second = outbox.batch()
+    assert second is not None
+    assert (second.model, outbox.delay()) == ("well", 0.0)
+    outbox.took(second, Reply(200, None, joined(1)))
+    assert outbox.delay() > 50.0  # only the stopped one is left
+    outbox.add("well", outbox.read([{"id": "again"}]))
+    assert outbox.delay() == 0.0
+    assert [one.model for one in outbox.before(3)] == ["stopped", "well"]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kept"),
+    [
+        (404, refusal("unknown_model"), False),
+        (404, b"<html>no such page</html>", True),  # a proxy, or another address
+        (404, refusal("not_found"), True),
+        (422, refusal("invalid"), False),
+        (413, b"<html>too large</html>", False),
+        (403, refusal("denied"), True),
+        (301, b"", True),
+        (200, b"<html>welcome</html>", True),
+        (200, joined(2), True),
+    ],
+)
+def test_only_what_the_service_refuses_leaves(status: int, body: bytes, kept: bool) -> None:
+    outbox = Outbox(1)
+    outbox.add("one", outbox.read([{"id": "x"}]))
+    batch = outbox.batch()
+    assert batch is not None
+    outbox.took(batch, Reply(status, None, body))
+    assert len(outbox) == kept
+    assert bool(outbox.trouble) == kept
+    assert len(outbox.refused) == (not kept)

@@ -130,9 +130,9 @@ class AsyncBuffer(Collecting):
                 except self._transport.lost as error:
                     came = error
                 async with changed:
-                    pause = outbox.took(batch, came)
+                    outbox.took(batch, came)
                     changed.notify_all()
-                await asyncio.sleep(pause)
+                    await self._until(lambda: outbox.delay() <= 0.0, outbox.delay())
         finally:
             if outbox and not self._closed:
                 warnings.warn(

@@ -138,9 +138,9 @@ class Buffer(Collecting):
             except LOST as error:
                 came = error
             with changed:
-                pause = outbox.took(batch, came)
+                outbox.took(batch, came)
                 changed.notify_all()
-                changed.wait_for(lambda: self._stopped, pause)
+                changed.wait_for(lambda: self._stopped or outbox.delay() <= 0.0, outbox.delay())
 
 
 _ALIVE: weakref.WeakSet[Buffer] = weakref.WeakSet()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 import warnings
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -84,6 +85,8 @@ class Outbox:
         self._at_once = MOST  # less where the service takes only smaller bodies
         self._narrowed = MOST  # less while an entry that it refuses is searched for
         self._pauses = Pauses()
+        self._rest = 0.0  # until when nothing is sent, of the monotonic clock
+        self._rests: dict[str, float] = {}  # the same, of a model that is stopped
 
     def __len__(self) -> int:
         return self._size
@@ -103,14 +106,15 @@ class Outbox:
 
     def add(self, model: str, entries: Sequence[bytes]) -> None:
         """Take entries in."""
-        queue = self._queues.setdefault(model, deque())
-        queue.extend(enumerate(entries, self.added))
+        if entries:
+            queue = self._queues.setdefault(model, deque())
+            queue.extend(enumerate(entries, self.added))
         self.added += len(entries)
         self._size += len(entries)
 
     def holds(self, mark: int) -> bool:
         """Whether one of the first `mark` entries that were ever added is still here."""
-        return any(queue and queue[0][0] < mark for queue in self._queues.values())
+        return any(queue[0][0] < mark for queue in self._queues.values())
 
     def before(self, mark: int) -> list[Unacknowledged]:
         """Which of the first `mark` entries that were ever added are still here."""
@@ -122,38 +126,44 @@ class Outbox:
         )
         return [Unacknowledged(model, msgspec.msgpack.decode(one)) for _, model, one in listed]
 
-    def batch(self) -> Batch | None:
-        """What to send next: models take turns."""
-        count = min(self._at_once, self._narrowed)
-        for model, queue in self._queues.items():
-            if queue:
-                taken = tuple(queue[i][1] for i in range(min(count, len(queue))))
-                return Batch(model, taken)
-        return None
+    def delay(self) -> float:
+        """Seconds until a batch may be sent."""
+        first = min(map(self._resting, self._queues), default=0.0)
+        return max(self._rest - time.monotonic(), first)
 
-    def took(self, batch: Batch, reply: Reply | BaseException) -> float:
-        """Take in what came of a batch, or why nothing did: seconds until the next."""
-        if isinstance(reply, BaseException):
-            self.trouble = f"{type(reply).__name__}: {reply}"
-            return self._pauses.next()
+    def _resting(self, model: str) -> float:
+        return max(self._rests.get(model, 0.0) - time.monotonic(), 0.0)
+
+    def batch(self) -> Batch | None:
+        """What to send next: models take turns, but for those that are stopped."""
+        if not self._queues:
+            return None
+        model = min(self._queues, key=self._resting)
+        count = min(self._at_once, self._narrowed, len(self._queues[model]))
+        return Batch(model, tuple(self._queues[model][i][1] for i in range(count)))
+
+    def took(self, batch: Batch, reply: Reply | BaseException) -> None:
+        """Take in what came of a batch, or why nothing did."""
         count = len(batch.entries)
-        if reply.fine:
-            outcomes = _outcomes(reply.body)
-            if len(outcomes) != count:
-                self.trouble = f"the answer is not of this service: {reply.body[:80]!r}"
-                return self._pauses.next()
+        if isinstance(reply, BaseException):
+            self._keep(batch, f"{type(reply).__name__}: {reply}")
+        elif reply.fine and len(outcomes := _outcomes(reply.body)) == count:
             self.outcomes = self.outcomes + Counter(outcomes)
             self._drop(batch.model, range(count))
-        elif not 400 <= reply.status < 500 or reply.again or reply.status in (401, 403):
-            # A key may be allowed more tomorrow; feedback must not be lost over it.
-            self.trouble = f"{reply.status}: {reply.message}"
-            self._turn(batch.model)
-            return self._pauses.next(reply.after)
-        else:
+        elif reply.final:
             self._refuse(batch, reply)
-        self.trouble = ""
-        self._pauses = Pauses()
-        return 0.0
+        else:
+            self._keep(batch, f"{reply.status}: {reply.message}", reply.after, reply.code)
+
+    def _keep(self, batch: Batch, why: str, after: float = 0.0, code: str = "") -> None:
+        """A batch is sent again, but not at once."""
+        self.trouble = why
+        until = time.monotonic() + self._pauses.next(after)
+        if code == "model_stopped":  # others are served
+            self._rests[batch.model] = until
+        else:
+            self._rest = until
+        self._turn(batch.model)
 
     def _refuse(self, batch: Batch, reply: Reply) -> None:
         """One entry refuses the whole batch, and nothing of it has counted: take that one out."""
@@ -161,7 +171,7 @@ class Outbox:
         named = re.match(r"\[(\d+)\]", reply.field)
         if named and int(named[1]) < count:
             guilty = range(int(named[1]), int(named[1]) + 1)
-        elif reply.status == 404 or count == 1:
+        elif count == 1 or reply.status == 404:
             guilty = range(count)
         elif reply.status == 413:
             self._at_once = count // 2
@@ -184,6 +194,8 @@ class Outbox:
         queue.extendleft(reversed(kept))
         self._size -= len(places)
         self._turn(model)
+        self._rests.pop(model, None)
+        self._pauses, self._rest, self.trouble = Pauses(), 0.0, ""
 
     def _turn(self, model: str) -> None:
         """The next batch is of another model, if there is one."""

@@ -61,6 +61,19 @@ class Reply(NamedTuple):
         return str(self._told("message") or repr(self.body[:80]))
 
     @property
+    def final(self) -> bool:
+        """Whether the service itself refuses, for what was sent and not for who sent it."""
+        if self.status == 413:
+            return True
+        wrong = 400 <= self.status < 500 and not self.again and self.status not in (401, 403)
+        return wrong and self.code not in ("", "not_found", "wrong_method")
+
+    @property
+    def code(self) -> str:
+        """The reason in a word, where the service answered and not somebody before it."""
+        return str(self._told("error") or "")
+
+    @property
     def field(self) -> str:
         """What was refused, such as [3].rewards."""
         return str(self._told("field") or "")
