@@ -48,8 +48,8 @@ def test_what_is_cancelled_ends_at_once_and_closes_its_connection() -> None:
     async def cancels() -> None:
         silent = Silent()
         server = await asyncio.start_server(silent, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        async with server, AsyncClient(f"http://127.0.0.1:{port}", deadline=3600.0) as client:
+        address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with server, AsyncClient(address, deadline=3600.0, timeout=3600.0) as client:
             task = asyncio.create_task(client.decide("router", arms=ARMS))
             await asyncio.wait_for(silent.asked.wait(), 30.0)
             task.cancel()

@@ -191,12 +191,15 @@ def moody() -> Iterator[tuple[str, type[Moody]]]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_tries_again_with_the_same_request_id(kind: str, moody: tuple[str, type[Moody]]) -> None:
     address, handler = moody
-    handler.moods[:] = [(503, {}), (0, {}), (429, {"retry-after": "1"}), (200, {})]
+    handler.moods[:] = [(503, {}), (0, {}), (429, {"retry-after": "1"}), (200, {}), (200, {})]
     with connected(kind, address, key="fw_x") as client:
         assert client.decide("router", arms=ARMS).arm == 1
+        client.decide("router", arms=ARMS)
     times, bodies, keys = zip(*handler.heard, strict=True)
-    assert len(bodies) == 4
-    assert len({body["request_id"] for body in bodies}) == 1
+    ids = [body["request_id"] for body in bodies]
+    assert len(ids) == 5
+    assert len(set(ids[:4])) == 1
+    assert ids[4] != ids[0]  # another question
     assert times[3] - times[2] >= 1.0  # Retry-After
     assert set(keys) == {"Bearer fw_x"}
 
