@@ -252,7 +252,7 @@ def test_a_full_buffer_waits_and_then_says_so(kind: str, moody: tuple[str, type[
             client.buffer(every=-1)
     address, handler = moody
     handler.moods[:] = [(503, {}), (200, {}), (200, {})]
-    with connected(kind, address) as client, client.buffer(max=1, wait=60.0) as buffer:
+    with connected(kind, address) as client, client.buffer(1, 3600.0, wait=60.0) as buffer:
         buffer.feedback(some(0), {"clicks": 1})
         buffer.feedback(some(1), {"clicks": 1})  # waits for the first
         assert buffer.outcomes["joined"] >= 1

@@ -30,7 +30,7 @@ class AsyncBuffer(Collecting):
         self._outbox = Outbox(most)
         self._changed = asyncio.Condition()
         self._task: asyncio.Task[None] | None = None
-        self._flushing = 0
+        self._hurried = 0
 
     def __repr__(self) -> str:
         return f"AsyncBuffer({self._transport.endpoint.address!r}, waiting={self.waiting})"
@@ -52,7 +52,7 @@ class AsyncBuffer(Collecting):
         """Several entries, each {"id": ..., "rewards": ...} as on the wire: all or none."""
         listed = self._outbox.read(entries)
         async with self._changed:
-            await self._until(lambda: self._room(listed), self._wait)
+            await self._hurry(lambda: self._room(listed), self._wait)
             self._take(model, listed)
             self._start()
             self._changed.notify_all()
@@ -67,12 +67,7 @@ class AsyncBuffer(Collecting):
             mark = self._outbox.added
             if self._outbox.holds(mark):
                 self._start()
-                self._flushing += 1
-                self._changed.notify_all()
-                try:
-                    await self._until(lambda: not self._outbox.holds(mark), seconds)
-                finally:
-                    self._flushing -= 1
+                await self._hurry(lambda: not self._outbox.holds(mark), seconds)
             return self._outbox.before(mark)
 
     async def close(self, timeout: float | None = None) -> list[Unacknowledged]:
@@ -105,7 +100,18 @@ class AsyncBuffer(Collecting):
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
 
-    async def _until(self, ready: Callable[[], Any], seconds: float | None) -> None:
+    async def _hurry(self, ready: Callable[[], bool], seconds: float) -> None:
+        """Wait until entries have left, and do not let them wait for others; the lock is held."""
+        if ready():
+            return
+        self._hurried += 1
+        self._changed.notify_all()
+        try:
+            await self._until(ready, seconds)
+        finally:
+            self._hurried -= 1
+
+    async def _until(self, ready: Callable[[], Any], seconds: float) -> None:
         """Wait for a change that makes it ready, at most so long; the lock is held."""
         try:
             async with asyncio.timeout(seconds):
@@ -120,7 +126,7 @@ class AsyncBuffer(Collecting):
                 async with changed:
                     await changed.wait_for(lambda: len(outbox))
                     await self._until(  # what comes meanwhile goes with it
-                        lambda: self._flushing or len(outbox) >= MOST, self._every
+                        lambda: self._hurried or len(outbox) >= MOST, self._every
                     )
                     batch = outbox.batch()
                 assert batch is not None  # only this task takes entries out

@@ -7,7 +7,7 @@ import os
 import threading
 import warnings
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -48,7 +48,7 @@ class Buffer(Collecting):
         self._outbox = Outbox(self._most)
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._flushing = 0
+        self._hurried = 0
 
     def __repr__(self) -> str:
         return f"Buffer({self._transport.endpoint.address!r}, waiting={self.waiting})"
@@ -70,7 +70,7 @@ class Buffer(Collecting):
         """Several entries, each {"id": ..., "rewards": ...} as on the wire: all or none."""
         listed = self._outbox.read(entries)
         with self._changed:
-            self._changed.wait_for(lambda: self._room(listed), self._wait)
+            self._hurry(lambda: self._room(listed), self._wait)
             self._take(model, listed)
             self._start()
             self._changed.notify_all()
@@ -85,12 +85,7 @@ class Buffer(Collecting):
             mark = self._outbox.added
             if self._outbox.holds(mark) and not self._stopped:
                 self._start()
-                self._flushing += 1
-                self._changed.notify_all()
-                try:
-                    self._changed.wait_for(lambda: not self._outbox.holds(mark), seconds)
-                finally:
-                    self._flushing -= 1
+                self._hurry(lambda: not self._outbox.holds(mark), seconds)
             return self._outbox.before(mark)
 
     def close(self, timeout: float | None = None) -> list[Unacknowledged]:
@@ -121,13 +116,24 @@ class Buffer(Collecting):
             self._thread = threading.Thread(target=self._run, name=name, daemon=True)
             self._thread.start()
 
+    def _hurry(self, ready: Callable[[], bool], seconds: float) -> None:
+        """Wait until entries have left, and do not let them wait for others; the lock is held."""
+        if ready():
+            return
+        self._hurried += 1
+        self._changed.notify_all()
+        try:
+            self._changed.wait_for(ready, seconds)
+        finally:
+            self._hurried -= 1
+
     def _run(self) -> None:
         outbox, changed = self._outbox, self._changed
         while True:
             with changed:
                 changed.wait_for(lambda: outbox or self._stopped or self._closed)
                 changed.wait_for(  # what comes meanwhile goes with it
-                    lambda: self._flushing or self._closed or len(outbox) >= MOST, self._every
+                    lambda: self._hurried or self._closed or len(outbox) >= MOST, self._every
                 )
                 batch = outbox.batch()
                 if batch is None or self._stopped:
