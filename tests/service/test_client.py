@@ -1,4 +1,4 @@
-"""The client: retries, deadlines, typed errors, and what importing it loads."""
+"""Both clients: retries, deadlines, typed errors, and what importing them loads."""
 
 from __future__ import annotations
 
@@ -6,27 +6,35 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from inspect import Signature, signature
+from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 
-from fairwolfe.client import Client, Decided
+from fairwolfe.client import AsyncClient, Client, Decided, calls
 from fairwolfe.errors import Conflict, Denied, InvalidInput, NotFound, Unavailable
+from fairwolfe.service import wire
+from fairwolfe.service.routes import ROUTES
+from tests.service.clients import KINDS, Moody, connected, moody_server
 from tests.service.servers import ROOT, Server, config
 
 ARMS = np.array([[0.1, 0.2, 0.3, 0.0, 0.1], [0.3, 0.1, 0.0, 0.2, 0.1]])
 
 
-def test_importing_it_loads_neither_numpy_nor_numba() -> None:
+HEAVY = {"numpy", "numba", "scipy", "starlette", "apsw", "aiohttp", "yarl"}
+
+
+def test_importing_it_loads_neither_numpy_nor_numba_nor_aiohttp() -> None:
     code = (
-        "import sys, fairwolfe.client; from fairwolfe.client import Client;"
-        "print(*sorted({'numpy', 'numba', 'scipy', 'starlette', 'apsw'} & set(sys.modules)))"
+        "import sys; from fairwolfe.client import Client;"
+        "Client('http://127.0.0.1:1').buffer();"
+        f"print(*sorted({HEAVY | {'asyncio'}!r} & set(sys.modules)));"
+        "from fairwolfe.client import AsyncClient;"
+        f"print(*sorted({HEAVY!r} & set(sys.modules)))"
     )
     command = [sys.executable, "-W", "error", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
@@ -39,9 +47,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield one
 
 
-def test_the_whole_of_it(server: Server) -> None:
-    with Client(server.url) as client:
-        assert repr(client) == f"Client({server.url!r})"
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_whole_of_it(kind: str, tmp_path: Path) -> None:
+    with Server(tmp_path, config("60 s")) as server, connected(kind, server.url) as client:
+        assert repr(client) == f"{kind}({server.url!r})"
         decided = client.decide("router", arms=ARMS)
         assert isinstance(decided, Decided)
         assert decided.arm in (0, 1)
@@ -68,109 +77,162 @@ def test_the_whole_of_it(server: Server) -> None:
             client.replace_objective("front", text, version)
         assert client.model("router")["decisions"] == 3
         assert "sentence" in client.live("front")
+        assert [one["name"] for one in client.models()] == ["router", "front"]
+        assert sorted(client.items("front")) == ["/i0", "/i1", "/i2"]
+        assert client.exposure("front")["items"] == 3
+        assert client.constraints("router") == []
+        assert isinstance(client.history("router"), list)
+        assert client.healthz() == {"alive": True}
+        assert client.readyz()["ready"] is True
+        assert 'fairwolfe_decisions_total{model="router"} 3.0' in client.metrics()
+        assert client.snapshot() > 0
 
 
-def test_errors_are_those_of_the_library(server: Server) -> None:
-    with Client(server.url) as client:
+@pytest.mark.parametrize("kind", KINDS)
+def test_errors_are_those_of_the_library(kind: str, server: Server) -> None:
+    with connected(kind, server.url) as client:
         with pytest.raises(InvalidInput, match="the problem has 5 features"):
             client.decide("router", arms=[[1.0]])
         with pytest.raises(NotFound, match="there is no model 'nobody'"):
             client.model("nobody")
-        client.decide("router", arms=ARMS, request_id="same")
+        client.decide("router", arms=ARMS, request_id=kind)
         with pytest.raises(Conflict, match="another question"):
-            client.decide("router", arms=ARMS[:1], request_id="same")
+            client.decide("router", arms=ARMS[:1], request_id=kind)
         with pytest.raises(InvalidInput, match="give a list of numbers"):
             client.decide("router", arms=[np.float64(1.0)])
+        with pytest.raises(InvalidInput, match="is object; give numbers"):
+            client.feedback(Decided("router", "x", 0, None, 1.0, 1.0, None), {"clicks": object()})
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_where_a_service_is_and_how_long_it_is_waited_for_are_checked(kind: Any) -> None:
     for wrong in ("127.0.0.1:80", "ftp://x", "http://"):
         with pytest.raises(InvalidInput, match="the address is"):
-            Client(wrong)
+            kind(wrong)
     with pytest.raises(InvalidInput, match="positive seconds"):
-        Client("http://127.0.0.1:1", deadline=0.0)
+        kind("http://127.0.0.1:1", deadline=0.0)
 
 
-def test_a_service_that_does_not_answer_is_given_up_in_time(server: Server) -> None:
+def public(kind: type) -> dict[str, Signature]:
+    methods = {name: getattr(kind, name) for name in vars(kind) if not name.startswith("_")}
+    return {name: signature(one) for name, one in methods.items()}
+
+
+def test_both_clients_have_the_same_methods() -> None:
+    one, other = public(Client), public(AsyncClient)
+    assert one.pop("buffer").parameters == other.pop("buffer").parameters
+    assert one == other
+    assert one["decide"].return_annotation == "Decided"
+
+
+# For people, for tools, and too large for one answer.
+WITHOUT_A_METHOD = {"/", "/openapi.json", "/v1/admin/backup"}
+
+
+def test_every_route_that_reads_has_a_method_of_its_name() -> None:
+    routes = [one for one in ROUTES if one.method == "GET" and one.path not in WITHOUT_A_METHOD]
+    names = [one.handler.__name__.removeprefix("_") for one in routes]
+    assert len(names) >= 12
+    assert set(names) <= set(public(Client))
+
+
+def test_numbers_of_numpy_are_numbers(server: Server) -> None:
+    with Client(server.url) as client:
+        made = client.decide("router", arms=ARMS.astype(np.float32), candidates=np.arange(2))
+        assert (
+            client.feedback(made, {"clicks": np.float64(1.0), "minutes": np.int64(2)}) == "joined"
+        )
+        assert client.decision("router", made.id)["rewards"] == {"clicks": 1.0, "minutes": 2.0}
+
+
+def test_packed_features_are_the_same_but_for_rounding(server: Server) -> None:
+    with Client(server.url) as client:
+        for arms in (ARMS, ARMS.tolist()):
+            call = calls.decide("router", arms=arms, user=ARMS[0], packed=True, request_id="p")
+            asked = wire.decode(call.body or b"", wire.MSGPACK, wire.Decide)
+            found = np.frombuffer(asked.arms, "<f4").reshape(asked.shape)
+            np.testing.assert_array_equal(found, ARMS.astype("<f4"))
+            np.testing.assert_array_equal(np.frombuffer(asked.user, "<f4"), ARMS[0].astype("<f4"))
+        one = client.decide("router", arms=ARMS, packed=True, request_id="packed")
+        assert client.decide("router", arms=ARMS, packed=True, request_id="packed") == one
+        made = client.decide_many("router", [{"arms": ARMS, "packed": True, "candidates": [1]}])
+        assert made[0].arm == 1
+        with pytest.raises(InvalidInput, match=r"at most 3.4e38"):
+            client.decide("router", arms=[[1e300] * 5], packed=True)
+        with pytest.raises(InvalidInput, match="shape"):
+            client.decide("router", arms=ARMS[0], packed=True)
+        with pytest.raises(InvalidInput, match="arms has 9 numbers and shape is"):
+            client.decide("router", arms=[[0.1] * 5, [0.1] * 4], packed=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_service_that_does_not_answer_is_given_up_in_time(kind: str, server: Server) -> None:
     os.kill(server.pid, signal.SIGSTOP)
     try:
         began = time.monotonic()
         with (
-            Client(server.url, deadline=1.0, timeout=0.3) as client,
+            connected(kind, server.url, deadline=1.0, timeout=0.3) as client,
             pytest.raises(Unavailable, match="not answered within 1 s"),
         ):
             client.model("router")
         assert time.monotonic() - began < 30.0  # it does not hang
     finally:
         os.kill(server.pid, signal.SIGCONT)
-    with Client("http://127.0.0.1:9", deadline=0.3) as client, pytest.raises(Unavailable):
+    with connected(kind, "http://127.0.0.1:9", deadline=0.3) as client, pytest.raises(Unavailable):
         client.model("router")
-
-
-class Moody(BaseHTTPRequestHandler):
-    """Answers as it is told, one status after the other, and remembers what was asked."""
-
-    moods: list[tuple[int, dict[str, str]]]
-    heard: list[tuple[float, Any, Any]]
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        length = int(self.headers["content-length"])
-        body = msgspec.msgpack.decode(self.rfile.read(length))
-        self.heard.append((time.monotonic(), body, self.headers.get("authorization")))
-        status, headers = self.moods.pop(0)
-        if status == 0:  # the answer is lost
-            self.close_connection = True
-            return
-        answer: Any = {"message": "not now", "error": "busy"}
-        if status == 200:
-            answer = {"id": "a-0-0", "arm": 1, "probability": 0.5, "closes_in": 1.0}
-        data = msgspec.msgpack.encode(answer)
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
 
 
 @pytest.fixture
 def moody() -> Iterator[tuple[str, type[Moody]]]:
-    handler = type("Handler", (Moody,), {"moods": [], "heard": []})
-    with HTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}", handler
-        server.shutdown()
-        thread.join(10)
+    with moody_server() as one:
+        yield one
 
 
-def test_it_tries_again_with_the_same_request_id(moody: tuple[str, type[Moody]]) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_tries_again_with_the_same_request_id(kind: str, moody: tuple[str, type[Moody]]) -> None:
     address, handler = moody
-    handler.moods[:] = [(503, {}), (0, {}), (429, {"retry-after": "1"}), (200, {})]
-    with Client(address, key="fw_x") as client:
+    handler.moods[:] = [(503, {}), (0, {}), (429, {"retry-after": "1"}), (200, {}), (200, {})]
+    with connected(kind, address, key="fw_x") as client:
         assert client.decide("router", arms=ARMS).arm == 1
+        client.decide("router", arms=ARMS)
     times, bodies, keys = zip(*handler.heard, strict=True)
-    assert len(bodies) == 4
-    assert len({body["request_id"] for body in bodies}) == 1
+    ids = [body["request_id"] for body in bodies]
+    assert len(ids) == 5
+    assert len(set(ids[:4])) == 1
+    assert ids[4] != ids[0]  # another question
     assert times[3] - times[2] >= 1.0  # Retry-After
     assert set(keys) == {"Bearer fw_x"}
 
 
-def test_it_does_not_try_again_what_is_refused(moody: tuple[str, type[Moody]]) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_does_not_try_again_what_is_refused(kind: str, moody: tuple[str, type[Moody]]) -> None:
     address, handler = moody
-    for status, kind in ((422, InvalidInput), (401, Denied), (403, Denied), (409, Conflict)):
+    for status, error in ((422, InvalidInput), (401, Denied), (403, Denied), (409, Conflict)):
         handler.moods[:] = [(status, {})]
-        with Client(address) as client, pytest.raises(kind, match="not now"):
+        with connected(kind, address) as client, pytest.raises(error, match="not now"):
             client.decide("router", arms=ARMS)
     assert len(handler.heard) == 4
 
 
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_retry_after_beyond_the_deadline_is_not_waited_for(
-    moody: tuple[str, type[Moody]],
+    kind: str, moody: tuple[str, type[Moody]]
 ) -> None:
     address, handler = moody
     handler.moods[:] = [(503, {"retry-after": "3600"})]
-    with Client(address, deadline=5.0) as client, pytest.raises(Unavailable, match="503: not now"):
+    with (
+        connected(kind, address, deadline=5.0) as client,
+        pytest.raises(Unavailable, match="503: not now"),
+    ):
         client.decide("router", arms=ARMS)
     assert len(handler.heard) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_answer_that_is_not_of_the_service_is_named(
+    kind: str, moody: tuple[str, type[Moody]]
+) -> None:
+    address, handler = moody
+    handler.moods[:] = [(200, {})]
+    with connected(kind, address) as client, pytest.raises(Unavailable, match="is the address"):
+        client.add_items("front", {"a": [0.1]})

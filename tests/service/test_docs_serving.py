@@ -1,4 +1,4 @@
-"""docs/serving.md is true: its configuration, its requests and its answers, on a real server.
+"""Pages about the service are true: configurations, requests, code and answers, on a real server.
 
 A `json` block right after a `curl` is its answer; a `js` block, which ends in `...`, some of its
 fields; a `text` block lines of it. Ids on the page have a token of their own.
@@ -167,13 +167,36 @@ def test_what_the_page_shows_is_what_a_server_answers(tmp_path: Path) -> None:
         assert server.stop() == 0
 
 
+@pytest.mark.parametrize(
+    "page",
+    ["client.md", pytest.param("moving.md", marks=pytest.mark.needs("vowpalwabbit"))],
+)
+def test_the_code_of_a_page_prints_what_it_says_on_a_server(page: str, tmp_path: Path) -> None:
+    found = blocks(page)
+    text = next(b.text for b in [*found, *blocks("serving.md")] if b.language == "toml")
+    space: dict[str, Any] = {}
+    checked = 0
+    with Server(tmp_path, text.replace("127.0.0.1:8710", "127.0.0.1:0")) as server:
+        for block, after in zip(found, [*found[1:], None], strict=True):
+            if block.language != "py":
+                continue
+            output = io.StringIO()
+            with redirect_stdout(output):
+                exec(block.text.replace(ADDRESS, server.url), space)
+            if after is not None and after.language == "text" and not after.alone:
+                assert output.getvalue() == after.text
+                checked += 1
+        assert checked >= 2
+        assert server.stop() == 0
+
+
 def test_the_picture_of_the_join_is_what_its_script_draws() -> None:
     pictures = ROOT / "docs" / "pictures"
     drawn = run_path(str(pictures / "join.py"))["drawn"]()
     assert (pictures / "join.svg").read_text(encoding="utf-8") == drawn
 
 
-@pytest.mark.parametrize("page", ["serving.md", "join.md", "security.md"])
+@pytest.mark.parametrize("page", ["serving.md", "join.md", "security.md", "moving.md"])
 def test_configurations_on_the_pages_can_be_read(page: str) -> None:
     first = next(block.text for block in blocks("serving.md") if block.language == "toml")
     others = [block.text for block in blocks(page) if block.language == "toml"]

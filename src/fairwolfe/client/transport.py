@@ -1,117 +1,79 @@
-"""Requests that are sent until they are answered, or their time is up."""
+"""`Transport`: calls over the connections of the standard library."""
 
 from __future__ import annotations
 
 import http.client
-import random
+import os
 import threading
 import time
-from collections.abc import Mapping
-from typing import Any, NoReturn
-from urllib.parse import urlsplit
+import weakref
+from typing import Any, TypeVar
 
-import msgspec
+from fairwolfe.client.calls import Call
+from fairwolfe.client.endpoint import Endpoint
+from fairwolfe.client.retry import Attempts, Reply
 
-from fairwolfe.errors import (
-    Conflict,
-    Denied,
-    FairwolfeError,
-    InvalidInput,
-    NotFound,
-    Unavailable,
-)
+__all__ = ["LOST", "Transport"]
 
-__all__ = ["Transport"]
+T = TypeVar("T")
 
-_TYPE = "application/msgpack"
-_AGAIN = frozenset({408, 429, 500, 502, 503, 504})
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0  # seconds
-_KINDS: dict[int, type[FairwolfeError]] = {
-    401: Denied,
-    403: Denied,
-    404: NotFound,
-    409: Conflict,
-    412: Conflict,
-}
+LOST = (OSError, http.client.HTTPException)
+"""What `once` raises where there is no answer."""
 
 
 class Transport:
     """Connections to one service, kept open; every call is safe to repeat, so it is repeated."""
 
-    def __init__(self, address: str, key: str | None, deadline: float, timeout: float) -> None:
-        parts = urlsplit(address)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
-            raise InvalidInput(
-                f"the address is {address!r:.80}; give one such as http://127.0.0.1:8710"
-            )
-        if not (deadline > 0.0 and timeout > 0.0):
-            raise InvalidInput(
-                f"deadline is {deadline!r} and timeout {timeout!r}; give positive seconds"
-            )
-        self.address = address.rstrip("/")
-        self._secure, self._host, self._port = parts.scheme == "https", parts.hostname, parts.port
-        self._prefix = parts.path.rstrip("/")
-        self._deadline, self._timeout = deadline, timeout
-        self._headers = {"content-type": _TYPE, "accept": _TYPE}
-        if key is not None:
-            self._headers["authorization"] = f"Bearer {key}"
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.renew()
+        _ALIVE.add(self)
+
+    def renew(self) -> None:
+        """Begin without connections: those of a parent process are not ours to use."""
         self._idle: list[http.client.HTTPConnection] = []
         self._lock = threading.Lock()
 
-    def call(self, method: str, path: str, body: Any, headers: Mapping[str, str]) -> Any:
-        """The answer to a request; an error of the library where there is none."""
-        data = None if body is None else msgspec.msgpack.encode(body)
-        end = time.monotonic() + self._deadline
-        pause, reason = _FIRST_PAUSE, "it did not answer"
-        while (left := end - time.monotonic()) > 0.0:
-            asked = 0.0
+    def call(self, call: Call[T]) -> T:
+        """The answer to a call; an error of the library where there is none."""
+        attempts = Attempts(call, self.endpoint)
+        while True:
             try:
-                status, after, answer = self._once(method, path, data, headers, left)
-            except (OSError, http.client.HTTPException) as error:
-                reason = f"{type(error).__name__}: {error}"
+                reply = self.once(call, attempts.left)
+            except LOST as error:
+                pause = attempts.lost(error)
             else:
-                if status < 300:
-                    return msgspec.msgpack.decode(answer)
-                if status not in _AGAIN:
-                    _raise(status, answer)
-                reason, asked = f"{status}: {_message(answer)}", after
-            # Full jitter: those who were refused together do not come back together.
-            wait = max(asked, random.uniform(0.0, pause))
-            pause = min(2.0 * pause, _LONGEST_PAUSE)
-            if time.monotonic() + wait >= end:
-                break
-            time.sleep(wait)
-        raise Unavailable(
-            f"{method} {self.address}{path} was not answered within {self._deadline:g} s (last: "
-            f"{reason}); what was asked may or may not have happened, and may be asked again"
-        )
+                if reply.fine:
+                    return attempts.answer(call, reply)
+                pause = attempts.refused(reply)
+            time.sleep(pause)
 
-    def _once(
-        self, method: str, path: str, data: bytes | None, headers: Mapping[str, str], left: float
-    ) -> tuple[int, float, bytes]:
-        """Status, Retry-After and body of one attempt."""
+    def once(self, call: Call[Any], left: float) -> Reply:
+        """One attempt, with so many seconds left."""
         connection = self._connection()
-        connection.timeout = min(self._timeout, left)
+        connection.timeout = min(self.endpoint.timeout, left)
         if connection.sock is not None:
             connection.sock.settimeout(connection.timeout)
         try:
-            sent = {**self._headers, **headers}
-            connection.request(method, self._prefix + path, body=data, headers=sent)
+            headers = {**self.endpoint.headers, **call.headers}
+            path = self.endpoint.prefix + call.path
+            connection.request(call.method, path, body=call.body, headers=headers)
             response = connection.getresponse()
-            answer = response.read()
+            body = response.read()
         except BaseException:
             connection.close()
             raise
         with self._lock:
             self._idle.append(connection)
-        return response.status, _seconds(response.getheader("retry-after")), answer
+        return Reply(response.status, response.getheader("retry-after"), body)
 
     def _connection(self) -> http.client.HTTPConnection:
         with self._lock:
             if self._idle:
                 return self._idle.pop()
-        kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
-        return kind(self._host or "", self._port, timeout=self._timeout)
+        end = self.endpoint
+        kind = http.client.HTTPSConnection if end.secure else http.client.HTTPConnection
+        return kind(end.host, end.port, timeout=end.timeout)
 
     def close(self) -> None:
         """Close the connections that nobody uses now."""
@@ -121,17 +83,13 @@ class Transport:
             connection.close()
 
 
-def _seconds(header: str | None) -> float:
-    return float(header) if header is not None and header.isdecimal() else 0.0
+_ALIVE: weakref.WeakSet[Transport] = weakref.WeakSet()
 
 
-def _message(answer: bytes) -> str:
-    try:
-        return str(msgspec.msgpack.decode(answer)["message"])
-    except (msgspec.DecodeError, KeyError, TypeError):
-        return repr(answer[:80])
+def _after_fork() -> None:
+    for one in list(_ALIVE):
+        one.renew()
 
 
-def _raise(status: int, answer: bytes) -> NoReturn:
-    kind = _KINDS.get(status, InvalidInput if 400 <= status < 500 else Unavailable)
-    raise kind(_message(answer))
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(after_in_child=_after_fork)

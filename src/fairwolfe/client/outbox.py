@@ -1,0 +1,281 @@
+"""`Outbox`: feedback that is not acknowledged yet, and what an answer means for it."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+import warnings
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from fairwolfe.client.calls import Call, encode, feedback_raw
+from fairwolfe.client.retry import Pauses, Reply
+from fairwolfe.errors import InvalidInput, Unavailable
+
+__all__ = [
+    "MOST",
+    "Batch",
+    "Collecting",
+    "Outbox",
+    "RefusedEntry",
+    "Unacknowledged",
+    "checked",
+    "report",
+]
+
+logger = logging.getLogger("fairwolfe.client")
+
+MOST = 1000
+"""Entries of one request; the service takes no more."""
+_KEPT = 1000  # refused entries
+
+
+class Unacknowledged(NamedTuple):
+    """An entry of feedback that may or may not have arrived; it may be sent again."""
+
+    model: str
+    entry: dict[str, Any]
+
+
+class RefusedEntry(NamedTuple):
+    """An entry of feedback that the service will never take, and its reason."""
+
+    model: str
+    entry: dict[str, Any]
+    message: str
+
+
+class Batch(NamedTuple):
+    """The oldest entries of a model, as they are sent."""
+
+    model: str
+    entries: tuple[bytes, ...]
+
+    @property
+    def call(self) -> Call[Any]:
+        return feedback_raw(self.model, self.entries)
+
+
+class Outbox:
+    """Entries in their order, by model. An entry leaves it acknowledged or refused for good.
+
+    It does not send, wait or lock: a buffer does. One batch is under way at a time, so that the
+    entries of a decision arrive in their order.
+
+    >>> outbox = Outbox(10)
+    >>> outbox.add("router", outbox.read([{"id": "a-0-0", "rewards": {"clicks": 1}}]))
+    >>> outbox.batch().model, len(outbox), outbox.before(1)[0].entry["id"]
+    ('router', 1, 'a-0-0')
+    """
+
+    def __init__(self, most: int) -> None:
+        if not (isinstance(most, int) and most > 0):
+            raise InvalidInput(f"max is {most!r}; give a positive number of entries")
+        self.most = most
+        self.added = 0
+        self.outcomes: Counter[str] = Counter()
+        self.refused: tuple[RefusedEntry, ...] = ()
+        self.trouble = ""
+        self._queues: dict[str, deque[tuple[int, bytes]]] = {}
+        self._size = 0
+        self._at_once = MOST  # less where the service takes only smaller bodies
+        self._narrowed = MOST  # less while an entry that it refuses is searched for
+        self._pauses = Pauses()
+        self._rest = 0.0  # until when nothing is sent, of the monotonic clock
+        self._rests: dict[str, float] = {}  # the same, of a model that is stopped
+
+    def __len__(self) -> int:
+        return self._size
+
+    def read(self, entries: Iterable[Mapping[str, Any]]) -> list[bytes]:
+        """Entries as they are now, to be added."""
+        encoded = [encode(dict(one)) for one in entries]
+        if len(encoded) > self.most:
+            raise InvalidInput(
+                f"{len(encoded):,} entries do not fit into a buffer of {self.most:,}; give fewer"
+            )
+        return encoded
+
+    def fits(self, entries: Sequence[bytes]) -> bool:
+        """Whether there is room."""
+        return self._size + len(entries) <= self.most
+
+    def add(self, model: str, entries: Sequence[bytes]) -> None:
+        """Take entries in."""
+        if entries:
+            queue = self._queues.setdefault(model, deque())
+            queue.extend(enumerate(entries, self.added))
+        self.added += len(entries)
+        self._size += len(entries)
+
+    def holds(self, mark: int) -> bool:
+        """Whether one of the first `mark` entries that were ever added is still here."""
+        return any(queue[0][0] < mark for queue in self._queues.values())
+
+    def before(self, mark: int) -> list[Unacknowledged]:
+        """Which of the first `mark` entries that were ever added are still here."""
+        listed = sorted(
+            (number, model, one)
+            for model, queue in self._queues.items()
+            for number, one in queue
+            if number < mark
+        )
+        return [Unacknowledged(model, msgspec.msgpack.decode(one)) for _, model, one in listed]
+
+    def delay(self) -> float:
+        """Seconds until a batch may be sent."""
+        first = min(map(self._resting, self._queues), default=0.0)
+        return max(self._rest - time.monotonic(), first)
+
+    def _resting(self, model: str) -> float:
+        return max(self._rests.get(model, 0.0) - time.monotonic(), 0.0)
+
+    def batch(self) -> Batch | None:
+        """What to send next: models take turns, but for those that are stopped."""
+        if not self._queues:
+            return None
+        model = min(self._queues, key=self._resting)
+        count = min(self._at_once, self._narrowed, len(self._queues[model]))
+        return Batch(model, tuple(self._queues[model][i][1] for i in range(count)))
+
+    def took(self, batch: Batch, reply: Reply | BaseException) -> None:
+        """Take in what came of a batch, or why nothing did."""
+        count = len(batch.entries)
+        if isinstance(reply, BaseException):
+            self._keep(batch, f"{type(reply).__name__}: {reply}")
+        elif reply.fine and len(outcomes := _outcomes(reply.body)) == count:
+            self.outcomes = self.outcomes + Counter(outcomes)
+            self._drop(batch.model, range(count))
+        elif reply.final:
+            self._refuse(batch, reply)
+        else:
+            self._keep(batch, f"{reply.status}: {reply.message}", reply.after, reply.code)
+
+    def _keep(self, batch: Batch, why: str, after: float = 0.0, code: str = "") -> None:
+        """A batch is sent again, but not at once."""
+        self.trouble = why
+        until = time.monotonic() + self._pauses.next(after)
+        if code == "model_stopped":  # others are served
+            self._rests[batch.model] = until
+        else:
+            self._rest = until
+        self._turn(batch.model)
+
+    def _refuse(self, batch: Batch, reply: Reply) -> None:
+        """One entry refuses the whole batch, and nothing of it has counted: take that one out."""
+        count = len(batch.entries)
+        named = re.match(r"\[(\d+)\]", reply.field)
+        if named and int(named[1]) < count:
+            guilty = range(int(named[1]), int(named[1]) + 1)
+        elif count == 1 or reply.status == 404:
+            guilty = range(count)
+        elif reply.status == 413:
+            self._at_once = count // 2
+            return
+        else:
+            self._narrowed = count // 2
+            return
+        self._narrowed = MOST
+        for i in guilty:
+            entry = msgspec.msgpack.decode(batch.entries[i])
+            refused = RefusedEntry(batch.model, entry, reply.message)
+            self.refused = (*self.refused, refused)[-_KEPT:]
+            logger.warning("feedback for %s was refused: %s", entry.get("id"), reply.message)
+        self.outcomes = self.outcomes + Counter(refused=len(guilty))
+        self._drop(batch.model, guilty)
+
+    def _drop(self, model: str, places: range) -> None:
+        queue = self._queues[model]
+        kept = [queue.popleft() for _ in range(places.stop)][: places.start]
+        queue.extendleft(reversed(kept))
+        self._size -= len(places)
+        self._turn(model)
+        self._rests.pop(model, None)
+        self._pauses, self._rest, self.trouble = Pauses(), 0.0, ""
+
+    def _turn(self, model: str) -> None:
+        """The next batch is of another model, if there is one."""
+        queue = self._queues.pop(model)
+        if queue:
+            self._queues[model] = queue
+
+    def full(self, entries: Sequence[bytes]) -> Unavailable:
+        """Why there is no room."""
+        last = f" (last: {self.trouble})" if self.trouble else ""
+        return Unavailable(
+            f"{self._size:,} entries of feedback are not acknowledged yet{last}, so there is no "
+            f"room for {len(entries):,} more in a buffer of {self.most:,}; nothing was taken"
+        )
+
+
+class Collecting:
+    """What a buffer says of itself."""
+
+    _closed: bool
+    _outbox: Outbox
+
+    @property
+    def waiting(self) -> int:
+        """How many entries are not acknowledged yet."""
+        return len(self._outbox)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes nothing more."""
+        return self._closed
+
+    @property
+    def outcomes(self) -> dict[str, int]:
+        """How many entries were joined, known, late, unknown, conflict or refused."""
+        return dict(self._outbox.outcomes)
+
+    @property
+    def refused(self) -> tuple[RefusedEntry, ...]:
+        """Entries that the service refused for good, the newest 1,000."""
+        return self._outbox.refused
+
+    @property
+    def trouble(self) -> str:
+        """Why the last batch was not acknowledged, or an empty text."""
+        return self._outbox.trouble
+
+    def _room(self, entries: Sequence[bytes]) -> bool:
+        return self._closed or self._outbox.fits(entries)
+
+    def _take(self, model: str, entries: Sequence[bytes]) -> None:
+        if self._closed:
+            raise InvalidInput("the buffer is closed; make another with client.buffer()")
+        if not self._outbox.fits(entries):
+            raise self._outbox.full(entries)
+        self._outbox.add(model, entries)
+
+
+def checked(every: float, wait: float) -> tuple[float, float]:
+    """Times of a buffer."""
+    if not (every >= 0.0 and wait >= 0.0):
+        raise InvalidInput(f"every is {every!r} and wait {wait!r}; give seconds, 0 or more")
+    return every, wait
+
+
+def _outcomes(body: bytes) -> list[str]:
+    try:
+        return [str(one["outcome"]) for one in msgspec.msgpack.decode(body)]
+    except (msgspec.DecodeError, LookupError, TypeError):
+        return []
+
+
+def report(left: Sequence[Unacknowledged], error: BaseException | None) -> None:
+    """Say that a buffer has ended with entries: by an error, or a warning where one is raised."""
+    if left:
+        text = (
+            f"a buffer was closed with {len(left):,} entries of feedback that are not "
+            "acknowledged; they may or may not have arrived. flush() returns them, and they may be "
+            "sent again"
+        )
+        if error is None:
+            raise Unavailable(text)
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
