@@ -184,9 +184,10 @@ def measured(case: Case, groups: int) -> dict[str, float]:
         before = replay_seconds(core, 2 if case.ranks else 1)  # with its items
         whole = replay_seconds(core, None)
         snapshot = len(model.dump())
-        extra = 2048  # so that the columns of what came back are full
+        extra = 512
         more, _ = held(lambda: asyncio.run(play(core, hands, case, extra // _ROWS, _ROWS)))
-        open_bytes = more / extra
+        columns = model.ring._columns  # of what came back, which are there already
+        open_bytes = more / extra + sum(one.nbytes for one in columns) / len(columns.heard)
     best = sorted(times)[: max(len(times) // 3, 1)]
     return {
         "decide us": 1e6 * float(np.mean(best)) / _ROWS,

@@ -93,6 +93,9 @@ CAPABILITIES = {
     "pyarrow": Capability(_module("pyarrow"), "Install pyarrow (make setup)."),
     "ray": Capability(_module("ray"), "Install ray (make setup)."),
     "scikit-learn": Capability(_module("sklearn"), "Install scikit-learn (make setup)."),
+    "systemd-analyze": Capability(
+        lambda: shutil.which("systemd-analyze") is not None, "Install systemd."
+    ),
     "tmpfs": Capability(_tmpfs, "Run as root where file systems may be mounted."),
     "vowpalwabbit": Capability(_module("vowpalwabbit"), "Install vowpalwabbit (make setup)."),
 }

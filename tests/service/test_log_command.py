@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+import fairwolfe as fw
 from fairwolfe.cli import commands
 from fairwolfe.data import decisions
 from fairwolfe.service.keys import new_key
@@ -483,3 +484,14 @@ def test_a_forged_row_is_written_as_the_tests_say(original: Original, tmp_path: 
     folder = copied(original[0], tmp_path / "copy")
     rewrite(folder, 30, lambda events: events)
     assert told("verify", folder / "state", "--fold")["wrong"] == []
+
+
+@pytest.mark.needs("pyarrow")
+def test_an_export_is_read_for_evaluation(original: Original, tmp_path: Path) -> None:
+    """By `fw.offpolicy.Log`, with the same sums."""
+    assert run("export", original[0] / "state", tmp_path / "out").exit_code == 0
+    for name in ("router", "front"):
+        _, rows = table(tmp_path / "out" / f"{name}.parquet")
+        read = fw.offpolicy.Log.of(tmp_path / "out" / f"{name}.parquet")
+        assert f"{len(rows)} decisions" in repr(read)
+        assert "usable" in str(read.check()).splitlines()[0]

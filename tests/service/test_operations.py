@@ -5,18 +5,27 @@ from __future__ import annotations
 import json
 import logging
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from fairwolfe.cli import commands
+from fairwolfe.service.config import Limits, parse
 from fairwolfe.service.keys import new_key
 from fairwolfe.service.logs import Lines
+from fairwolfe.service.metrics import text
+from fairwolfe.service.refusal import Refused
 from fairwolfe.service.sqlite_store import SQLiteStore
 from tests.service.inside import Inside
-from tests.service.logs import AUDITED
-from tests.service.servers import Server, config
+from tests.service.logs import AUDITED, written
+from tests.service.servers import ROOT, Server, config
 from tests.service.test_p02_fold_of_the_log import ITEMS, play
+from tests.service.test_p22_supply import SBOM
 
 MARKER = 0.77712345
 SIGN = "77712345"  # of the marker, wherever it is written
@@ -153,3 +162,152 @@ class _Full:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.base, name)
+
+
+# --- metrics -----------------------------------------------------------------------------------
+
+PAGE = (ROOT / "docs" / "operations.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def shown() -> str:
+    """What /metrics says of a service that has done everything once."""
+    service = Inside(config("5 s"))
+    play(service, 6)
+    numbers = service.core.numbers
+    numbers.begin("/")
+    numbers.end("/", 200, 0.01)
+    numbers.begin("/")
+    numbers.end("/", 0, 0.01)
+    numbers.refuse(Refused(429, "busy", "", retry_after=1.0))
+    return text(service.core).decode()
+
+
+def test_the_page_explains_every_metric_and_no_other(shown: str) -> None:
+    given = set(re.findall(r"(?m)^# HELP (fairwolfe_\w+) ", shown))
+    rows = re.findall(r"(?m)^\| `(fairwolfe_\w+)` \|(.*)\|$", PAGE)
+    assert len(given) > 25
+    assert {name for name, _ in rows} == given
+    assert len(rows) == len(given)
+    for name, cells in rows:
+        assert [bool(cell.strip()) for cell in cells.split(" | ")] == [True] * 3, name
+
+
+def test_the_dashboard_asks_for_metrics_that_exist(shown: str) -> None:
+    board = json.loads((ROOT / "examples" / "service" / "dashboard.json").read_text())
+    lines = [line for line in shown.splitlines() if not line.startswith("#")]
+    samples = {re.split(r"[ {]", line, maxsplit=1)[0] for line in lines}
+    panels = board["panels"]
+    asked = [target["expr"] for panel in panels for target in panel["targets"]]
+    (models,) = [one for one in board["templating"]["list"] if one["name"] == "model"]
+    asked.append(models["query"]["query"])
+    named = {name for expression in asked for name in re.findall(r"fairwolfe_\w+", expression)}
+    assert len(named) > 15
+    assert named <= samples, named - samples
+    assert "fairwolfe_nothing" not in samples
+    labels = {"model", "status", "reason", "le"}
+    for expression in asked:
+        used = re.findall(r"by \((\w+)\)|\{(\w+)=", expression)
+        assert {one or other for one, other in used} <= labels
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    corners = [(one["gridPos"]["x"], one["gridPos"]["y"]) for one in panels]
+    assert len(set(corners)) == len(corners)
+
+
+# --- the page ----------------------------------------------------------------------------------
+
+
+def test_the_events_of_the_page_are_those_that_are_said() -> None:
+    sources = "".join(p.read_text() for p in (ROOT / "src/fairwolfe/service").rglob("*.py"))
+    said = set(re.findall(r'(?:logs\.)?say\(\s*"(\w+)"', sources)) | {"failed", "said"}
+    section = PAGE[PAGE.index("## What it writes") : PAGE.index("## What it counts")]
+    rows = re.findall(r"(?m)^\| (`\w+`(?:, `\w+`)*) \|", section)
+    told = {name for row in rows for name in re.findall(r"`(\w+)`", row)} - {"event"}
+    assert told == said
+
+
+def test_the_sentences_of_the_page_are_those_of_a_refused_start() -> None:
+    """Each is somewhere in the sources, whatever is put in between."""
+    sources = ""
+    for path in (ROOT / "src" / "fairwolfe").rglob("*.py"):
+        sources += re.sub(r'"\s*\n\s*f?"', "", path.read_text())
+    section = PAGE[PAGE.index("## When it does not start") : PAGE.index("## What it writes")]
+    sentences = re.findall(r"(?m)^\| `([^`]+)` \|", section)
+    assert len(sentences) >= 10
+    assert [one for one in sentences if one not in sources] == []
+
+
+@pytest.mark.needs("pyarrow")
+def test_the_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, 25)
+    monkeypatch.chdir(tmp_path)
+    lines = re.findall(r"(?m)^(fairwolfe log .*)$", PAGE)
+    ran = 0
+    for line in lines:
+        if "--from" in line:  # test_log_command.py has a server for it
+            continue
+        done = CliRunner().invoke(commands, shlex.split(line)[1:])
+        assert done.exit_code == 0, done.output
+        ran += 1
+    assert ran == len(lines) - 1 >= 4
+    assert (tmp_path / "backup.sqlite").exists()
+    assert (tmp_path / "november" / "front.parquet").exists()
+
+
+def test_the_configuration_of_the_page_is_one() -> None:
+    (text,) = re.findall(r"(?ms)^```toml\n(.*?)^```", PAGE)
+    assert parse(f'state = "state"\n{text}').models["router"].audit
+
+
+# --- the unit and the image --------------------------------------------------------------------
+
+UNIT = (ROOT / "examples" / "service" / "fairwolfe.service").read_text()
+
+
+def test_the_unit_is_hardened_and_does_not_restart_a_refusal() -> None:
+    settings = dict(line.split("=", 1) for line in UNIT.splitlines() if re.match(r"\w+=", line))
+    for name, value in {
+        "ProtectSystem": "strict",
+        "NoNewPrivileges": "yes",
+        "StateDirectory": "fairwolfe",
+        "Restart": "on-failure",
+        "RestartPreventExitStatus": "2",
+        "CapabilityBoundingSet": "",
+        "UMask": "0077",
+    }.items():
+        assert settings[name] == value
+    assert int(settings["LimitNOFILE"]) > Limits().connections
+    assert "MemoryDenyWriteExecute" not in settings  # kernels are compiled in memory
+
+
+@pytest.mark.needs("systemd-analyze")
+def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
+    path = tmp_path / "fairwolfe.service"
+    path.write_text(UNIT.replace("/opt/fairwolfe/bin/fairwolfe", sys.executable))
+
+    def judged() -> str:
+        command = ["systemd-analyze", "verify", str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        return done.stderr
+
+    assert judged() == ""
+    path.write_text(path.read_text().replace("ProtectSystem=strict", "ProtectSytem=strict"))
+    assert "ProtectSytem" in judged()
+
+
+def test_the_image_is_made_from_what_exists() -> None:
+    text = (ROOT / "examples" / "service" / "Dockerfile").read_text()
+    copied = re.findall(r"(?m)^COPY (?!--from)(\S+) ", text)
+    assert copied == ["pyproject.toml", "requirements", "dist/fairwolfe-*.whl"]
+    assert all((ROOT / name).exists() for name in copied if "*" not in name)
+    assert "--require-hashes" in text
+    assert "fairwolfe warm" in text
+    made = subprocess.run(
+        [sys.executable, str(ROOT / "requirements" / "sbom.py"), "--lock"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    held = {package.name for package in SBOM["packages"](made)}
+    assert {"numba", "uvicorn", "apsw"} <= held
+    assert not {"pytest", "matplotlib", "ray"} & held
