@@ -46,7 +46,7 @@ def test_every_requirement_is_pinned_and_hashed(lock: Path) -> None:
         "numpy>=2 \\",
         "numpy==2.0",
         "-e .",
-        "--index-url somewhere",
+        "-i somewhere",
         "numpy @ file:///wheel.whl \\",
         "numpy==2.0 \\\n    --hash=md5:00",
         "numpy==2.0 \\\n    # via nobody",

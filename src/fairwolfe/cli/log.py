@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fairwolfe.service.export import Plan
     from fairwolfe.service.log_file import LogFile, Place
     from fairwolfe.service.model import Model
+    from fairwolfe.service.sqlite_store import SQLiteStore
 
 __all__ = ["log"]
 
@@ -213,30 +214,17 @@ def export(place: Path, out: Path, name: str | None, prune: bool, as_json: bool)
     from fairwolfe.service.export import export, plan
     from fairwolfe.service.log_file import LogFile, place_of
     from fairwolfe.service.recovery import recover
-    from fairwolfe.service.sqlite_store import FILE
-    from fairwolfe.service.verify import verify
 
     where = place_of(place)
+    if prune:
+        if out.is_dir() and any(out.iterdir()):
+            raise InvalidInput(f"{out} is not empty; give a new folder to each --prune")
+        _make_ready(where, name)
     opened = LogFile(where)
     with _closing(opened):
         models = _chosen(recover(opened).models, name)
         files = _files(models, out)
-        planned = None
-        if prune:
-            if where.path.name != FILE:
-                raise InvalidInput(f"{where.path} is a backup; --prune is for the log of a service")
-            if name is not None and len(opened.starts()) > 1:
-                raise InvalidInput(
-                    "--prune deletes rows, which hold the decisions of all models; leave out "
-                    "--model and give a folder"
-                )
-            with _rows(2 * opened.count) as tick:
-                wrong = verify(opened, True, tick).wrong
-            if wrong:
-                raise IncompatibleState(
-                    f"nothing was exported or deleted, since the log is not whole: {wrong[0]}"
-                )
-            planned = plan(opened)
+        planned = plan(opened) if prune else None
         counts = {}
         with _rows(opened.count * len(files)) as tick:
             for model, path in files.items():
@@ -275,7 +263,7 @@ def export(place: Path, out: Path, name: str | None, prune: bool, as_json: bool)
 
 
 @contextmanager
-def _closing(opened: LogFile) -> Iterator[None]:
+def _closing(opened: SQLiteStore) -> Iterator[None]:
     try:
         yield
     finally:
@@ -330,8 +318,8 @@ def _remade(made: int, decisions: int) -> str:
     if made == decisions:
         return f"all {made:,} decisions were made again"
     return (
-        f"{made:,} of {decisions:,} decisions were made again; of the others the log does not say "
-        "what was asked (`audit = true` keeps that)"
+        f"{made:,} of {decisions:,} decisions were made again; the others were deleted after an "
+        "export, or the log does not say what was asked (`audit = true` keeps that)"
     )
 
 
@@ -364,12 +352,37 @@ def _keeps(opened: LogFile, model: Model) -> bool:
     return not made or bool(made[0].asked)
 
 
+def _make_ready(where: Place, name: str | None) -> None:
+    """Before rows are deleted: the log is whole, and every model has a snapshot of its end."""
+    from fairwolfe.service.export import keep_snapshots
+    from fairwolfe.service.log_file import LogFile
+    from fairwolfe.service.sqlite_store import FILE, SQLiteStore
+    from fairwolfe.service.verify import verify
+
+    if where.path.name != FILE:
+        raise InvalidInput(f"{where.path} is a backup; --prune is for the log of a service")
+    opened = LogFile(where)
+    with _closing(opened):
+        if name is not None and len(opened.starts()) > 1:
+            raise InvalidInput(
+                "--prune deletes rows, which hold the decisions of all models; leave out --model "
+                "and give a folder"
+            )
+        with _rows(2 * opened.count) as tick:
+            wrong = verify(opened, True, tick).wrong
+    if wrong:
+        raise IncompatibleState(
+            f"nothing was exported or deleted, since the log is not whole: {wrong[0]}"
+        )
+    store = SQLiteStore(where.path.parent)
+    with _closing(store):
+        keep_snapshots(store)
+
+
 def _prune(where: Place, planned: Plan) -> int:
     from fairwolfe.service.export import prune
     from fairwolfe.service.sqlite_store import SQLiteStore
 
     store = SQLiteStore(where.path.parent)
-    try:
+    with _closing(store):
         return prune(store, planned) if planned.upto > store.deleted else 0
-    finally:
-        store.close()

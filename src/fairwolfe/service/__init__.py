@@ -12,6 +12,7 @@ and then answers. Read it in this order:
     store      what a store promises; sqlite_store keeps it
     core       the one writer: groups, commits, answers
     recovery   from the log to models, and warm kernels
+    audit      decisions made again from what the log keeps of them
     wire       requests and answers, as JSON or MessagePack
     keys, metrics, openapi, routes, serve     the rest of an HTTP service
 """

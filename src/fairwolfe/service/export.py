@@ -30,10 +30,11 @@ from fairwolfe.service.events import (
 from fairwolfe.service.join import Joined, made_from
 from fairwolfe.service.log_file import LogFile
 from fairwolfe.service.model import Model
+from fairwolfe.service.recovery import recover
 from fairwolfe.service.sqlite_store import SQLiteStore
 from fairwolfe.service.store import Base, Row, Store
 
-__all__ = ["Plan", "export", "plan", "prune"]
+__all__ = ["Plan", "export", "keep_snapshots", "plan", "prune"]
 
 _CHANGES = (ItemsAdded, ItemsRetired, ObjectiveReplaced)
 
@@ -236,28 +237,31 @@ def plan(store: SQLiteStore) -> Plan:
 
     Needed are rows that hold open decisions, and those that changed items or the objective.
     """
-    limits: list[tuple[int, str]] = []
+    names: dict[int, str] = {}
     bases: dict[int, Base] = {}
+    limits: dict[int, int] = {}  # by model: the last row that it can do without
     needed: set[int] = set()
     for number, start in store.starts().items():
+        names[number], limits[number] = _name_in(start, number), start.seq - 1
         loaded = [(seq, _snapshot(store, number, seq)) for seq, _ in store.snapshots(number)]
         for _, model in loaded:
             needed |= {group.seq for group in model.ring.groups}
-        base = store.bases.get(number)
         if len(loaded) > 1:
             seq, model = loaded[1]
-            base = Base(seq, model.ring.closed)
-        if base is not None:
-            bases[number] = base
-        limits.append((start.seq - 1 if base is None else base.seq, _name_in(start, number)))
-    upto, holding = min(limits, default=(0, ""))
-    upto = max(upto, store.deleted)
+            bases[number] = Base(seq, model.ring.closed)
+        elif number in store.bases:
+            bases[number] = store.bases[number]
+        if number in bases:
+            limits[number] = store.last()[0]
     for seq, row in store.every_row():
-        if seq > upto:
-            break
-        if row is None or any(isinstance(event, _CHANGES) for event in decode(row.payload)):
-            needed.add(seq)
-    return Plan(upto, bases, {seq for seq in needed if seq <= upto}, holding)
+        for event in [] if row is None else decode(row.payload):
+            if event.model in bases and seq > bases[event.model].seq:
+                limits[event.model] = min(limits[event.model], seq - 1)
+            if isinstance(event, _CHANGES):
+                needed.add(seq)
+    holding = min(limits, key=lambda number: limits[number], default=0)
+    upto = max(limits.get(holding, 0), store.deleted)
+    return Plan(upto, bases, {seq for seq in needed if seq <= upto}, names.get(holding, ""))
 
 
 def _snapshot(store: Store, model: int, seq: int) -> Model:
@@ -272,6 +276,16 @@ def _snapshot(store: Store, model: int, seq: int) -> Model:
 def _name_in(row: Row, number: int) -> str:
     begun = [event for event in decode(row.payload) if isinstance(event, Started)]
     return next(str(json.loads(e.setup)["name"]) for e in begun if e.model == number)
+
+
+def keep_snapshots(store: SQLiteStore) -> None:
+    """A snapshot of every model at the end of the log, of those too that are served no more and
+    would hold on to their rows for ever.
+    """
+    last = store.last()[0]
+    for number, model in recover(store).models.items():
+        if not model.stopped and max((seq for seq, _ in store.snapshots(number)), default=0) < last:
+            store.snapshot(number, last, model.dump())
 
 
 def prune(store: SQLiteStore, planned: Plan) -> int:

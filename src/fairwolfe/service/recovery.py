@@ -118,7 +118,7 @@ def _folded(
     before: Before | None = None,
 ) -> Recovered:
     records = 0
-    first = min(starts.values(), default=store.last()[0])
+    first = max(min(starts.values(), default=store.last()[0]), store.deleted)
     for seq, clock, payload in store.rows(first):
         if until is not None and seq > until:
             break

@@ -422,8 +422,8 @@ def _sound(row: tuple[Any, ...]) -> Row:
     plain = isinstance(payload, bytes) and isinstance(clock, float)
     if not plain or _crc(seq, clock, payload) != crc:
         raise IncompatibleState(
-            f"row {seq} of the log is damaged: its check sum does not fit; put a backup in its "
-            "place"
+            f"row {seq} of the log is damaged: its check sum does not fit; see `fairwolfe log "
+            "verify`, and put a backup in its place"
         )
     return Row(seq, clock, payload)
 
