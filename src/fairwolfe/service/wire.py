@@ -279,16 +279,14 @@ def _too_many(name: str, count: int, most: int) -> Refused:
 
 def _context(request: Decide, model: Model, bounds: Bounds) -> tuple[Any, str]:
     """The context, and the field that holds it."""
-    problem = model.problem
-    pair = isinstance(problem.n_features, tuple)
-    wants_user = model.ranks or problem.n_arms is not None or pair
-    wants_arms = not model.ranks and problem.n_arms is None
-    for name, wanted in (("user", wants_user), ("arms", wants_arms)):
-        given = getattr(request, name)
-        if wanted and given is None:
-            raise Refused(422, "invalid", f"{name} is missing; give its features", name)
-        if not wanted and given is not None:
-            raise Refused(422, "invalid", f"{name} is not for this model; leave it out", name)
+    wants_user, wants_arms = model.wants
+    if (request.user is None) == wants_user or (request.arms is None) == wants_arms:
+        for name, wanted in (("user", wants_user), ("arms", wants_arms)):
+            given = getattr(request, name)
+            if wanted and given is None:
+                raise Refused(422, "invalid", f"{name} is missing; give its features", name)
+            if not wanted and given is not None:
+                raise Refused(422, "invalid", f"{name} is not for this model; leave it out", name)
     user = None if request.user is None else _numbers("user", request.user, bounds)
     if not wants_arms:
         return (user if model.ranks else PerArm(user)), "user"
