@@ -17,7 +17,7 @@ from fairwolfe.service.recovery import recover
 from fairwolfe.service.refusal import Refused
 from fairwolfe.service.sqlite_store import SQLiteStore
 from tests.service.inside import Inside
-from tests.service.servers import Server, config
+from tests.service.servers import Server, config, wait_for
 
 ARMS = [[0.1, 0.2, 0.3, 0.0, 0.1], [0.3, 0.1, 0.0, 0.2, 0.1]]
 ROUTER, FRONT = "/v1/models/router", "/v1/models/front"
@@ -175,3 +175,30 @@ def test_constraints_are_those_of_the_agent() -> None:
     one = SimpleNamespace(name="cost")
     agent: Any = SimpleNamespace(constraints=(one,))
     assert constraints_of(agent) == (one,)
+
+
+GUARDED = """
+state = "state"
+listen = "127.0.0.1:0"
+[models.router]
+window = "0.2 s"
+missing = "zero"
+problem = { kind = "arms", n_features = 5, rewards = { clicks = [0, 1] }, parameter_norm = 1.0 }
+[models.router.policy]
+name = "guarded"
+share = 0.9
+policy = { name = "frank-wolfe", objective = { name = "minimum" }, base = { name = "linucb" } }
+baseline = { name = "frank-wolfe", objective = { name = "minimum" }, base = { name = "uniform" } }
+"""
+
+
+def test_a_policy_without_live_numbers_is_served(tmp_path: Path) -> None:
+    with Server(tmp_path, GUARDED) as server:
+        made = server.post("/v1/models/router/decide", {"arms": ARMS})
+        entry = {"id": made["id"], "rewards": {"clicks": 1}}
+        assert server.post("/v1/models/router/feedback", [entry])[0]["outcome"] == "joined"
+        wait_for(lambda: server.get("/v1/models/router")["t"] == 1)
+        assert "live numbers" in server.get("/v1/models/router/live")["sentence"]
+        assert server.stop() == 0
+        server.start()
+        assert server.get("/v1/models/router")["average"] == {"clicks": 1.0}

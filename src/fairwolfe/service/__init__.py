@@ -14,5 +14,7 @@ and then answers. Read it in this order:
     recovery   from the log to models, and warm kernels
     audit      decisions made again from what the log keeps of them
     wire       requests and answers, as JSON or MessagePack
-    keys, metrics, openapi, routes, serve     the rest of an HTTP service
+    hot        decide and feedback, from a body to work and from its result to bytes
+    lane       the same inside uvicorn's protocol; routes: the same, and all else, by Starlette
+    keys, metrics, openapi, serve     the rest of an HTTP service
 """

@@ -35,7 +35,7 @@ from fairwolfe.service.recovery import exercise
 from fairwolfe.service.refusal import Refused
 from fairwolfe.service.store import Outcomes, Row, Span, Store, StoreFailed
 
-__all__ = ["Answer", "Ask", "Core", "Found", "Waiter", "Work"]
+__all__ = ["BUSY", "Answer", "Ask", "Core", "Found", "Waiter", "Work"]
 
 logger = logging.getLogger("fairwolfe.service")
 
@@ -47,6 +47,9 @@ _SNAPSHOT_SECONDS = 30.0
 _HISTORY_SECONDS = 60.0
 _SILENCE = 10  # parts of a window: so often the clock is written where nothing else is
 _RETRY = 1.0  # seconds
+
+BUSY = (429, "busy", "too many requests wait already; try again later", None, _RETRY)
+"""Why a request is not even read: the same words each time, so that they cost little."""
 
 
 class Ask(NamedTuple):
@@ -242,13 +245,8 @@ class Core:
 
     def admit(self, weight: int) -> None:
         """Refused where too much waits already for a request of so many bytes."""
-        if len(self._waiting) >= self.limits.waiting:
-            reason = f"{len(self._waiting)} requests wait already"
-        elif self.weight + weight > self._held:
-            reason = f"requests of {self.weight:,} bytes wait already"
-        else:
-            return
-        raise Refused(429, "busy", f"{reason}; try again later", retry_after=_RETRY)
+        if len(self._waiting) >= self.limits.waiting or self.weight + weight > self._held:
+            raise Refused(*BUSY)
 
     def hold(self, more: int) -> None:
         """So many bytes have come of a body whose rest comes later; Refused where that is too much.
@@ -256,12 +254,7 @@ class Core:
         Apart from what waits: who sends in parts cannot keep out who sends at once.
         """
         if self.arriving + more > self._held:
-            raise Refused(
-                429,
-                "busy",
-                f"{self.arriving:,} bytes of requests have come in part; send yours at once, later",
-                retry_after=_RETRY,
-            )
+            raise Refused(*BUSY)
         self.arriving += more
 
     def _next(self) -> None:

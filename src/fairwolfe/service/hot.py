@@ -98,12 +98,13 @@ class Hot:
         self.kind, self.core, self.model, self.sizes = kind, core, model, sizes
         self.window = core.windows[model.name]
 
-    def admit(self, stated: int, key: Key | None) -> None:
-        """Refused where a body of so many bytes is too large, or too much waits already."""
+    def admit(self, stated: int, key: Key | None) -> int:
+        """How many bytes a body may have; Refused where it has more, or too much waits already."""
         most = self.sizes.of(key).body
         if stated > most:
             raise too_large(most)
         self.core.admit(stated)
+        return most
 
     def work(
         self, body: bytes, content_type: str, key: Key | None, waiter: Waiter | None = None

@@ -48,7 +48,7 @@ class Request:
         self.work: Work | None = None
         self.content_type = self.accept = ""
         self.parts: list[bytes] = []
-        self.size = self.held = 0  # bytes that have come, and those of them that are held
+        self.most = self.size = self.held = 0  # bytes that may come, have come, and are held
         self.keep_alive = self.response_complete = True
         self.began = 0.0
 
@@ -115,9 +115,8 @@ class Request:
     def take(self, part: bytes) -> None:
         """A part of the body has come."""
         self.size += len(part)
-        most = self.hot.sizes.of(self.key).body
-        if self.size > most:
-            self.refuse(too_large(most))
+        if self.size > self.most:
+            self.refuse(too_large(self.most))
         else:
             self.parts.append(part)
 
@@ -156,6 +155,7 @@ class Lane(HttpToolsProtocol):
         self._head = 0  # bytes
         self._refusal: Refused | None = None  # for what cannot be parsed
         self._timer: asyncio.TimerHandle | None = None
+        self._active = 0.0  # when bytes came last
         self._shown: tuple[bytes | None, int] = (None, 0)  # the last key, and its place
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -173,6 +173,8 @@ class Lane(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Nobody is there any more."""
         self._unwatch()
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
         self._request.set()
         super().connection_lost(exc)
 
@@ -189,6 +191,29 @@ class Lane(HttpToolsProtocol):
             self._watch()
             if self.cycle is self._request:
                 self._request.hold()
+
+    def _unset_keepalive_if_required(self) -> None:
+        """Instead of a timer for every request, one that looks when it ends."""
+        self._active = self.loop.time()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Let a connection go that has been idle for long enough."""
+        left = self._active + self.timeout_keep_alive - self.loop.time()
+        if self.cycle is not None and not self.cycle.response_complete:
+            left = self.timeout_keep_alive
+        if left <= 0.0:
+            super().timeout_keep_alive_handler()
+        else:
+            self.timeout_keep_alive_task = self.loop.call_later(
+                left, self.timeout_keep_alive_handler
+            )
+
+    def on_response_complete(self) -> None:
+        """A request is answered."""
+        if self.pipeline or self.flow.read_paused or self.timeout_keep_alive_task is None:
+            super().on_response_complete()
+        else:
+            self.server_state.total_requests += 1
 
     def _watch(self) -> None:
         if self._timer is None:
@@ -255,7 +280,7 @@ class Lane(HttpToolsProtocol):
         try:
             request.key = self._key(fields.get(b"authorization"), hot)
             stated = fields.get(b"content-length", b"")
-            hot.admit(int(stated) if stated.isdigit() else 0, request.key)
+            request.most = hot.admit(int(stated) if stated.isdigit() else 0, request.key)
         except Refused as refused:
             request.refuse(refused)
 

@@ -58,6 +58,9 @@ class Model:
         self.n_slots = setup.n_slots
         self.problem = setup.make_problem(self.n_slots)  # a ranking's with the fewest items
         self.rewards = tuple(self.problem.rewards)
+        pair = isinstance(self.problem.n_features, tuple)
+        alone = self.problem.n_arms is not None  # arms without features of their own
+        self.wants = (self.ranks or alone or pair, not (self.ranks or alone))  # user, arms
         self.places = {name: place for place, name in enumerate(self.rewards)}
         self.ring = Ring(self.n_slots or 1, len(self.rewards))
         self.counts = dict.fromkeys(_COUNTS, 0)

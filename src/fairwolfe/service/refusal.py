@@ -20,6 +20,7 @@ class Refused(Exception):
         retry_after: float | None = None,
     ) -> None:
         super().__init__(message)
+        self.parts = status, error, message, field, retry_after
         self.status, self.error, self.message = status, error, message
         self.field, self.retry_after = field, retry_after
 

@@ -111,8 +111,7 @@ async def _hot(service: Service, request: Request) -> Any:
     model = service.core.model(request.path_params["model"])
     hot = service.hot[path.rpartition("/")[2], model.name]
     key = request.state.key
-    hot.admit(_stated(request), key)
-    body = await _whole(service, request, hot.sizes.of(key).body)
+    body = await _whole(service, request, hot.admit(_stated(request), key))
     work = hot.work(body, request.headers.get("content-type", ""), key)
     result = await service.core.wait(work)
     answer, kind = hot.encoded(work, result, request.headers.get("accept", ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -76,6 +77,8 @@ def run(config: Config, on_ready: Callable[[str, Service], None] | None = None) 
     logs.say("start", words, version=__version__, pid=os.getpid(), models=names, state=state)
     _allow_files(config.limits.connections)
     service = open_service(config)
+    gc.collect()
+    gc.freeze()  # what is there by now stays: it is not searched again while requests are served
     try:
         listener = _bind(*config.address)
     except BaseException:

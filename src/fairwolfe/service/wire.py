@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
@@ -190,15 +191,27 @@ def refused(error: Exception) -> Refused:
 
 def refusal(refused: Refused, accept: str) -> tuple[int, dict[str, str], bytes, str]:
     """Status, headers, body and content type of a refusal."""
-    body, kind = encode(Error(refused.error, refused.message, refused.field), accept)
+    return _refusal(*refused.parts, accept)
+
+
+@lru_cache(maxsize=256)  # under load the same one is told again and again
+def _refusal(
+    status: int,
+    error: str,
+    message: str,
+    field: str | None,
+    retry_after: float | None,
+    accept: str,
+) -> tuple[int, dict[str, str], bytes, str]:
+    body, kind = encode(Error(error, message, field), accept)
     headers = {}
-    if refused.retry_after is not None:
-        headers["retry-after"] = str(max(1, math.ceil(refused.retry_after)))
-    if refused.status == 401:
+    if retry_after is not None:
+        headers["retry-after"] = str(max(1, math.ceil(retry_after)))
+    if status == 401:
         headers["www-authenticate"] = "Bearer"
-    if refused.status == 408:  # what would come next is the rest of this request
+    if status == 408:  # what would come next is the rest of this request
         headers["connection"] = "close"
-    return refused.status, headers, body, kind
+    return status, headers, body, kind
 
 
 # --- questions ---------------------------------------------------------------------------------
@@ -279,16 +292,14 @@ def _too_many(name: str, count: int, most: int) -> Refused:
 
 def _context(request: Decide, model: Model, bounds: Bounds) -> tuple[Any, str]:
     """The context, and the field that holds it."""
-    problem = model.problem
-    pair = isinstance(problem.n_features, tuple)
-    wants_user = model.ranks or problem.n_arms is not None or pair
-    wants_arms = not model.ranks and problem.n_arms is None
-    for name, wanted in (("user", wants_user), ("arms", wants_arms)):
-        given = getattr(request, name)
-        if wanted and given is None:
-            raise Refused(422, "invalid", f"{name} is missing; give its features", name)
-        if not wanted and given is not None:
-            raise Refused(422, "invalid", f"{name} is not for this model; leave it out", name)
+    wants_user, wants_arms = model.wants
+    if (request.user is None) == wants_user or (request.arms is None) == wants_arms:
+        for name, wanted in (("user", wants_user), ("arms", wants_arms)):
+            given = getattr(request, name)
+            if wanted and given is None:
+                raise Refused(422, "invalid", f"{name} is missing; give its features", name)
+            if not wanted and given is not None:
+                raise Refused(422, "invalid", f"{name} is not for this model; leave it out", name)
     user = None if request.user is None else _numbers("user", request.user, bounds)
     if not wants_arms:
         return (user if model.ranks else PerArm(user)), "user"
