@@ -71,21 +71,22 @@ def arrays_of(state: Any) -> Iterator[tuple[str, Array]]:
         yield name, part if isinstance(part, np.ndarray) else part.dump()
 
 
-def _parts(state: Any, name: str) -> Iterator[tuple[str, Array | Stored]]:
+def _parts(state: Any, name: str) -> list[tuple[str, Array | Stored]]:
     if isinstance(state, np.ndarray) and not state.dtype.hasobject:
-        yield name, state
-    elif isinstance(state, tuple) and hasattr(state, "_fields"):
-        for field, part in zip(state._fields, state, strict=True):
-            if field not in _REBUILT:
-                yield from _parts(part, f"{name}.{field}")
-    elif isinstance(state, Stored):
-        yield name, state
-    elif not (state is None or (isinstance(state, tuple) and not state)):
-        raise IncompatibleState(
-            f"{name} is a {type(state).__name__}, which cannot be saved; states are NamedTuples of "
-            "arrays, or of objects with dump and load, with what init makes in fields called plan, "
-            "problem or params"
-        )
+        return [(name, state)]
+    if isinstance(state, tuple) and hasattr(state, "_fields"):
+        fields = zip(state._fields, state, strict=True)
+        kept = (_parts(part, f"{name}.{field}") for field, part in fields if field not in _REBUILT)
+        return [part for parts in kept for part in parts]
+    if state is None or (isinstance(state, tuple) and not state):
+        return []
+    if isinstance(state, Stored):
+        return [(name, state)]
+    raise IncompatibleState(
+        f"{name} is a {type(state).__name__}, which cannot be saved; states are NamedTuples of "
+        "arrays, or of objects with dump and load, with what init makes in fields called plan, "
+        "problem or params"
+    )
 
 
 def rebuilt(

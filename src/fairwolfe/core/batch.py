@@ -93,6 +93,8 @@ class Batch(Sequence[Decision]):
         start, stop, step = place.indices(len(self))
         if step != 1:
             raise InvalidInput(f"a slice of a batch has the step {step}; take decisions in a row")
+        if stop - start == len(self):
+            return self
         part = Batch(
             self.token,
             self.first + start,
@@ -215,7 +217,8 @@ def _alike(one: Any, other: Any) -> bool:
     if isinstance(one, tuple) and isinstance(other, tuple):
         return len(one) == len(other) and all(map(_alike, one, other))
     if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
-        return type(one) is type(other) and np.array_equal(one, other)
+        alike = type(one) is type(other) and one.shape == other.shape and one.dtype == other.dtype
+        return alike and one.tobytes() == other.tobytes()
     return type(one) is type(other) and bool(one == other)
 
 

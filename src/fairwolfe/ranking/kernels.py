@@ -437,23 +437,51 @@ def _rows_of(items: IntVector, words: IntVector, rows: Matrix) -> Matrix:
     return own
 
 
-@kernel(signature=f"void(int64[::1], {_IC}, {_V}, {_M}, {_C})")
+@kernel
+def _within(words: IntVector, user: Vector, rows: Matrix) -> bool:
+    """Whether |user (x) item|^2 is within the limit for all items. user (p,), rows (slots, q)."""
+    square = 0.0
+    for a in range(user.size):
+        square += user[a] * user[a]
+    return bool(largest_square_norm(rows) * square <= vector(words, RULE)[LIMIT])
+
+
+@kernel
+def _sound(words: IntVector, items: IntVector, user: Vector, rows: Matrix) -> bool:
+    """Whether a ranking that may come from bytes shows different items, with features within the
+    limit. items (slots,), user (p,), rows (slots, q), or (0, q) where the frame has the features.
+    """
+    for j in range(items.size):
+        if not 0 <= items[j] < vector(words, EXPOSED).size:
+            return False
+        for i in range(j):
+            if items[i] == items[j]:
+                return False
+    return _within(words, user, _rows_of(items, words, rows))
+
+
+@kernel(signature=f"int64(int64[::1], {_IC}, {_V}, {_M}, {_C})")
 def expect_rankings(
     words: IntVector, shown: IntCube, looks: Vector, users: Matrix, rows: Cube
-) -> None:
-    """Count rankings among the open decisions. shown (rankings, 1 or more, slots): ids first; looks
-    (slots,), users (rankings, p), rows (rankings, slots, q), or (1, 0, q) where the frame has the
-    features.
+) -> int:
+    """Count rankings among the open decisions; none of them, and WILD, where one is not sound.
+
+    shown (rankings, 1 or more, slots): ids first; looks (slots,), users (rankings, p), rows
+    (rankings, slots, q), or (1, 0, q) where the frame has the features.
     """
     n, waiting = vector(words, TOTALS).size, vector(words, WAITING)
     keep = 1.0 - vector(words, NUMBERS)[FORGET]
     for s in range(shown.shape[0]):
+        if not _sound(words, shown[s, 0], users[s], rows[s if rows.shape[1] > 0 else 0]):
+            return WILD
+    for s in range(shown.shape[0]):
         open_one(waiting, n, keep)
         own = _rows_of(shown[s, 0], words, rows[s if rows.shape[1] > 0 else 0])
         sum_ranking(waiting, n, shown[s, 0], looks, users[s], own, 1.0, 1.0)
+    return 0
 
 
-@kernel(signature=f"void(int64[::1], {_I}, {_V}, {_V}, {_M}, float64, int64, int64)")
+@kernel(signature=f"int64(int64[::1], {_I}, {_V}, {_V}, {_M}, float64, int64, int64)")
 def withdraw_ranking(
     words: IntVector,
     items: IntVector,
@@ -463,15 +491,18 @@ def withdraw_ranking(
     place: float,
     first: int,
     stop: int,
-) -> None:
-    """Take a ranking that gets no answer out of the open decisions. place: which of them it is;
-    first, stop: coordinates that joined after it. items, looks (slots,), user (p,), rows
-    (slots, q), or (0, q) where the frame has the features.
+) -> int:
+    """Take a ranking that gets no answer out of the open decisions; WILD where it is not sound.
+    place: which of them it is; first, stop: coordinates that joined after it. items, looks
+    (slots,), user (p,), rows (slots, q), or (0, q) where the frame has the features.
     """
+    if not _sound(words, items, user, rows):
+        return WILD
     n, waiting = vector(words, TOTALS).size, vector(words, WAITING)
     weight = age_weight(waiting, 1.0 - vector(words, NUMBERS)[FORGET], place)
     sum_ranking(waiting, n, items, looks, user, _rows_of(items, words, rows), -1.0, weight)
     close_one(waiting, n, first, stop, weight)
+    return 0
 
 
 @kernel(
@@ -641,11 +672,8 @@ def take_in(
     """
     rules, inverse, theta = vector(words, RULE), cube(words, INVERSE), cube(words, THETA)
     counters = vector(words, ORACLE_COUNTERS)
-    square = 0.0
-    for a in range(user.size):
-        square += user[a] * user[a]
     shown_rows = _rows_of(items, words, rows)
-    if not largest_square_norm(shown_rows) * square <= rules[LIMIT]:
+    if not _within(words, user, shown_rows):
         return WILD
     learnt, targets = np.empty(shown_rows.shape), np.empty(rewards.shape)
     r = exposed_rows(shown_rows, seen, rewards, learnt, targets)

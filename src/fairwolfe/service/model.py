@@ -159,16 +159,11 @@ class Model:
     def _runs(self, numbers: Any, learnt: Any) -> Iterator[tuple[bool, Sequence[Decision]]]:
         """Decisions in a row that were made together and are treated alike: how, and themselves."""
         alike = (np.diff(numbers) == 1) & (learnt[1:] == learnt[:-1])
-        cuts = [0, *(np.flatnonzero(~alike) + 1).tolist(), len(numbers)]
-        for start, stop in pairwise(cuts):
-            at = start
-            while at < stop:
-                number = int(numbers[at])
-                group = self.ring.group(number)
-                end = min(stop, at + group.stop - number)
-                place = number - group.first
-                yield bool(learnt[start]), group.made[place : place + end - at]
-                at = end
+        cuts = [*(np.flatnonzero(~alike) + 1).tolist(), len(numbers)]
+        for start, stop in pairwise([0, *cuts] if len(numbers) else ()):
+            first = int(numbers[start])
+            for made in self.ring.made(first, first + stop - start):
+                yield bool(learnt[start]), made
 
     def _rewards(self, joined: Joined, made: Sequence[Decision]) -> Any:
         """Feedback as `update_many` takes it; what did not come is 0."""
