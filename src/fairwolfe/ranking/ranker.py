@@ -38,6 +38,7 @@ from fairwolfe.oracles import LinearState, Ridge
 from fairwolfe.oracles.linear_state import noise_scales, parameter_norms, refuse, repair
 from fairwolfe.ranking.kernels import (
     expect_rankings,
+    later_of,
     look_along,
     rank_rows,
     take_in,
@@ -400,7 +401,7 @@ class Ranker(Settings):
         gram, inverse, theta, moment, params, counters = state.oracle
         design = (theta, inverse, gram, moment, params, counters, state.params, doubt)
         counts = (state.exposed, state.shown, state.slots, self._weights, state.features)
-        return [rule, *design, *counts, problem.slot_ranges]
+        return [rule, *design, *counts, problem.slot_ranges, later_of(*sizes(problem))]
 
     def act_rows(
         self,
