@@ -96,7 +96,7 @@ def _array(code: int, data: memoryview) -> Any:
         raise ValueError(f"extension {code} is unknown")
     dtype, shape, raw = _ARRAY_DECODER.decode(data)
     kind = _DTYPES.get(dtype)
-    if kind is None or len(shape) > _DEEPEST or min(shape, default=0) < 0:
+    if kind is None or len(shape) > _DEEPEST:
         raise ValueError(f"an array of type {dtype!r:.40} and shape {shape!r:.80}")
     if len(raw) != math.prod(shape) * kind.itemsize:
         raise ValueError(f"an array of shape {shape} has {len(raw)} bytes")

@@ -304,10 +304,10 @@ class Ranking(Kind):
         """
         if type(rewards) is not Shown or options:
             return super().hear_many(actions, rewards, options)
-        exposed, earned = (
-            np.require(real_array(name, part), np.float64, ["C", "W"])
-            for name, part in zip(("the exposures", "the rewards"), rewards, strict=True)
-        )
+        named = zip(("the exposures", "the rewards"), rewards, strict=True)
+        exposed, earned = (real_array(name, part) for name, part in named)
+        if not (exposed.flags.carray and earned.flags.carray):  # such as those that are read-only
+            exposed, earned = exposed.copy(), earned.copy()
         shape = (len(actions), self.n_slots)
         if actions.shape != shape:
             raise InvalidInput(

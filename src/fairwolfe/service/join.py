@@ -137,6 +137,13 @@ class Ring:
         """What has come for decisions."""
         return self._columns.take(self.rows(numbers))
 
+    def held(self, first: int, stop: int) -> Joined:
+        """What has come for decisions in a row."""
+        pieces = [self._columns.take(rows) for rows in self._spans(first, stop)]
+        if len(pieces) == 1:
+            return Joined(*(column.copy() for column in pieces[0]))
+        return Joined(*map(np.concatenate, zip(*pieces, strict=True)))
+
     def _spans(self, first: int, stop: int) -> Iterator[slice]:
         """Where decisions in a row are in the columns: one piece, or two where these end."""
         size = len(self._columns.heard)

@@ -97,7 +97,7 @@ class Model:
             case Told():
                 self._told(event)
             case Applied(numbers=numbers):
-                self._learn(numbers)
+                self._learn(numbers, self.ring.joined(numbers))
                 self.ring.apply(numbers)
             case Closed(upto=upto):
                 self._close(upto)
@@ -131,15 +131,14 @@ class Model:
             self.counts[name] += count
 
     def _close(self, upto: int) -> None:
-        numbers = np.arange(self.ring.closed, upto)
+        numbers, joined = np.arange(self.ring.closed, upto), self.ring.held(self.ring.closed, upto)
         if self.ring.applied:  # some were learnt from on arrival
-            numbers = numbers[~self.ring.joined(numbers).applied]
-        self._learn(numbers)
+            numbers, joined = numbers[~joined.applied], joined.take(~joined.applied)
+        self._learn(numbers, joined)
         self.ring.close(upto)
 
-    def _learn(self, numbers: Any) -> None:
+    def _learn(self, numbers: Any, joined: Joined) -> None:
         """Learn from decisions, in this order; those without feedback by `missing`."""
-        joined = self.ring.joined(numbers)
         learnt = joined.heard if self.setup.missing == "skip" else np.ones_like(joined.heard)
         agent, at = self._ready(), 0
         with warnings.catch_warnings():
