@@ -733,10 +733,9 @@ def take_in(
     if r > 0:
         contract_user(user, inverse[0], contracted)
     gram, later = cube(words, GRAM), vector(words, LATER)
-    # A refresh needs all of V.
     put_off = later[0] >= 0.0 and counters[SINCE_REFRESH] + 1.0 < REFRESH_EVERY
-    for attempt in range(2):
-        if not put_off:
+    while True:
+        if not put_off:  # a refresh, which is due or may help, needs all of V
             catch_up(later, user.size, gram)
         call_absorb(
             address(rules, ABSORBING),
@@ -753,7 +752,7 @@ def take_in(
         )
         if counters[STATUS] == 0.0:
             break
-        if not put_off or attempt > 0:
+        if not put_off:
             return REFUSED
         put_off = False
     if put_off and r > 0:
