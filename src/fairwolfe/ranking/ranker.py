@@ -473,22 +473,22 @@ class Ranker(Settings):
 
     def expect_rows(self, state: RankState, made: RankRows, words: IntVector) -> None:
         """Count rankings among the open decisions."""
-        code = expect_rankings.call(words, made.shown, made.looks, made.users, made.rows)
-        self._judge(state, Choice(0, None, made.evidence()), code)
+        if expect_rankings.call(words, made.shown, made.looks, made.users, made.rows) < 0:
+            raise self._wild(state, Choice(0, None, made.evidence()))
 
     def expect_columns(
         self, state: RankState, actions: IntMatrix, evidence: Any, looks: Any, words: IntVector
     ) -> None:
         """Count rankings among the open decisions, by columns that may come from bytes."""
         user, rows = self._columns(state, actions, evidence, looks)
-        code = expect_rankings.call(words, actions[:, None], looks, user, rows)
-        self._judge(state, Choice(0, None, evidence), code)
+        if expect_rankings.call(words, actions[:, None], looks, user, rows) < 0:
+            raise self._wild(state, Choice(0, None, evidence))
 
     def expect(self, state: RankState, choice: Choice, looks: Any, words: IntVector) -> None:
         """Count a ranking among the open decisions."""
         items, user, rows = self._opened(state, choice, looks)
-        code = expect_rankings.call(words, items[None, None], looks, user[None], rows[None])
-        self._judge(state, choice, code)
+        if expect_rankings.call(words, items[None, None], looks, user[None], rows[None]) < 0:
+            raise self._wild(state, choice)
 
     def withdraw(
         self,
@@ -501,8 +501,8 @@ class Ranker(Settings):
     ) -> None:
         """Take a ranking that gets no answer out of the open decisions."""
         items, user, rows = self._opened(state, choice, looks)
-        code = withdraw_ranking.call(words, items, looks, user, rows, place, *joined)
-        self._judge(state, choice, code)
+        if withdraw_ranking.call(words, items, looks, user, rows, place, *joined) < 0:
+            raise self._wild(state, choice)
 
     def _opened(
         self, state: RankState, choice: Choice, looks: Any
