@@ -49,8 +49,7 @@ class Group(NamedTuple):
 
     def owned(self, start: int, stop: int) -> Counter[str]:
         """How many of the decisions from a number to below another each key asked for."""
-        if self.owners is None:
-            return Counter()
+        assert self.owners is not None
         names, places = self.owners
         own = Counter(places[max(start - self.first, 0) : max(stop - self.first, 0)])
         return Counter({names[place]: count for place, count in own.items()})
@@ -127,7 +126,8 @@ class Ring:
         """Decisions were made."""
         self.groups.append(group)
         self.issued = group.stop
-        self.owned.update(group.owned(self.closed, group.stop))
+        if group.owners is not None:
+            self.owned.update(group.owned(self.closed, group.stop))
         for place, id, asked in group.requests:
             self.requests[id] = (group.first + place, asked)
         while self.issued - self.closed > len(self._columns.heard):
@@ -227,7 +227,8 @@ class Ring:
         for group in self.groups:
             if group.first >= upto:
                 break
-            self.owned.subtract(group.owned(self.closed, upto))
+            if group.owners is not None:
+                self.owned.subtract(group.owned(self.closed, upto))
             for place, id, _ in group.requests:
                 number = group.first + place
                 if self.closed <= number < upto and self.requests.get(id, (-1,))[0] == number:
