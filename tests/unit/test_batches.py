@@ -15,6 +15,7 @@ from fairwolfe.core.batch import Batch
 from fairwolfe.core.decision import Decision
 from fairwolfe.core.packing import pack
 from fairwolfe.errors import InvalidInput
+from fairwolfe.kernels.linalg import REFRESH_EVERY, SINCE_REFRESH
 from fairwolfe.objectives import Custom, GiniWelfare, Minimum, Nash, TwoSided
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank, LinUCBRank, UnbiasedLinUCBRank
 from fairwolfe.smoothing import Randomized
@@ -122,6 +123,38 @@ def play(name: str, splits: list[int] | None, **options: Any) -> tuple[Any, Any,
                 answered = stop
     more = [said(agent.act(context)) for context in contexts[:5]]
     return [said(d) for d in decisions], more, everything(agent)
+
+
+WIDE = fw.Problem.ranking(8, 3, (5, 3), parameter_norm=1.0)
+
+
+@pytest.mark.parametrize("met", ["nothing", "a refresh", "an inverse that cannot take it"])
+def test_rounds_that_the_design_takes_in_together_give_equal_bits(met: str) -> None:
+    """With many user features a batch passes over the design once for several rankings, and has to
+    catch up where the inverse is computed afresh: after the third of eleven here.
+    """
+    rng = np.random.default_rng(6)
+    users = np.array([0.5 * np.eye(5)[i % 5] + 0.01 * rng.random(5) for i in range(11)])
+    users[:5] = 0.5 * np.eye(5)
+    shown = np.ones((11, 3))
+    answers = fw.Shown(shown, (rng.random((11, 3, 1)) < 0.4).astype(float))
+    kept = []
+    for together in (True, False):
+        agent = fw.Agent(OF_LISTS["fw"], WIDE, seed=2, items=ITEMS)
+        oracle = agent._state.base.oracle
+        made = agent.act_many(users)
+        if met == "a refresh":
+            oracle.counters[SINCE_REFRESH] = REFRESH_EVERY - 4
+        elif met != "nothing":
+            oracle.inverse[0, 9:12, 9:12] *= -1.0  # of the fourth user feature
+        if together:
+            agent.update_many(made, answers)
+        else:
+            for i, decision in enumerate(made):
+                agent.update(decision, one_answer(answers, i))
+        assert (oracle.counters[SINCE_REFRESH] == 11) == (met == "nothing")
+        kept.append(everything(agent))
+    assert kept[0] == kept[1]
 
 
 @pytest.mark.parametrize("name", POLICIES)

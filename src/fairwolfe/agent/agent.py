@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 import numpy as np
 
 from fairwolfe.agent import file as agent_file
-from fairwolfe.agent.file import arrays_of, filled
+from fairwolfe.agent.file import array_of, arrays_of, filled, parts_of
 from fairwolfe.agent.ledger import Entry, Ledger
 from fairwolfe.agent.log import DecisionLog
 from fairwolfe.agent.names import (
@@ -165,6 +165,7 @@ class Agent:
     _names: bool
     _out_of_range: int
     _over_norm: int
+    _parts: tuple[Any, list[tuple[str, Any]]]  # a state, and what it is made of
     _pending: Pending | None
     _policy: Any
     _reads: bool
@@ -213,6 +214,7 @@ class Agent:
         self._out_of_range = self._refused = self._over_norm = self._forks = self._check_at = 0
         self._warned = set()
         self._pending = self._before = self._issuing = self._leaving = None
+        self._parts = (None, [])
         self._young = {}
         self._called = None
         self._log = None
@@ -814,7 +816,9 @@ class Agent:
     def _arrays(self) -> dict[str, Any] | None:
         """Copies of what the state holds; None where it is not made of arrays."""
         try:
-            return {name: array.copy() for name, array in arrays_of(self._state)}
+            if self._parts[0] is not self._state:  # a state that changes in place is the same one
+                self._parts = self._state, parts_of(self._state)
+            return {name: array_of(part).copy() for name, part in self._parts[1]}
         except IncompatibleState:
             return None
 

@@ -30,10 +30,12 @@ from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput
 __all__ = [
     "FORMAT",
     "VERSION",
+    "array_of",
     "arrays_of",
     "fill",
     "filled",
     "key",
+    "parts_of",
     "policy_of",
     "read",
     "read_from",
@@ -67,25 +69,34 @@ def arrays_of(state: Any) -> Iterator[tuple[str, Array]]:
     >>> [name for name, _ in arrays_of(Outer(np.zeros(1), Inner(np.zeros(2), np.zeros(3))))]
     ['state.t', 'state.base.theta']
     """
-    for name, part in _parts(state, "state"):
-        yield name, part if isinstance(part, np.ndarray) else part.dump()
+    for name, part in parts_of(state):
+        yield name, array_of(part)
 
 
-def _parts(state: Any, name: str) -> Iterator[tuple[str, Array | Stored]]:
+def array_of(part: Array | Stored) -> Array:
+    """A part of a state as an array."""
+    return part if isinstance(part, np.ndarray) else part.dump()
+
+
+def parts_of(state: Any, name: str = "state") -> list[tuple[str, Array | Stored]]:
+    """Every (name, part) of a state: see `arrays_of`."""
     if isinstance(state, np.ndarray) and not state.dtype.hasobject:
-        yield name, state
-    elif isinstance(state, tuple) and hasattr(state, "_fields"):
+        return [(name, state)]
+    if isinstance(state, tuple) and hasattr(state, "_fields"):
+        parts: list[tuple[str, Array | Stored]] = []
         for field, part in zip(state._fields, state, strict=True):
             if field not in _REBUILT:
-                yield from _parts(part, f"{name}.{field}")
-    elif isinstance(state, Stored):
-        yield name, state
-    elif not (state is None or (isinstance(state, tuple) and not state)):
-        raise IncompatibleState(
-            f"{name} is a {type(state).__name__}, which cannot be saved; states are NamedTuples of "
-            "arrays, or of objects with dump and load, with what init makes in fields called plan, "
-            "problem or params"
-        )
+                parts += parts_of(part, f"{name}.{field}")
+        return parts
+    if state is None or (isinstance(state, tuple) and not state):
+        return []
+    if isinstance(state, Stored):
+        return [(name, state)]
+    raise IncompatibleState(
+        f"{name} is a {type(state).__name__}, which cannot be saved; states are NamedTuples of "
+        "arrays, or of objects with dump and load, with what init makes in fields called plan, "
+        "problem or params"
+    )
 
 
 def rebuilt(
@@ -113,7 +124,7 @@ def filled(state: S, arrays: Mapping[str, Array]) -> S:
 
     A part of it that cannot continue from any arrays says so in a method `restored`, called then.
     """
-    fresh = dict(_parts(state, "state"))
+    fresh = dict(parts_of(state))
     if fresh.keys() != arrays.keys():
         odd = ", ".join(sorted(fresh.keys() ^ arrays.keys()))
         raise IncompatibleState(f"the state does not fit the policy: {odd} in one of them only")

@@ -96,11 +96,11 @@ def _array(code: int, data: memoryview) -> Any:
         raise ValueError(f"extension {code} is unknown")
     dtype, shape, raw = _ARRAY_DECODER.decode(data)
     kind = _DTYPES.get(dtype)
-    if kind is None or len(shape) > _DEEPEST or min(shape, default=0) < 0:
+    if kind is None or len(shape) > _DEEPEST:
         raise ValueError(f"an array of type {dtype!r:.40} and shape {shape!r:.80}")
     if len(raw) != math.prod(shape) * kind.itemsize:
         raise ValueError(f"an array of shape {shape} has {len(raw)} bytes")
-    return np.frombuffer(raw, dtype=kind).reshape(shape).copy()
+    return np.ndarray(shape, kind, raw)
 
 
 def _tuples(value: list[Any] | dict[Any, Any], deepest: int) -> Any:
@@ -117,4 +117,5 @@ def _tuples(value: list[Any] | dict[Any, Any], deepest: int) -> Any:
 
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=_packed)
 _DECODER = msgspec.msgpack.Decoder(list[Any], ext_hook=_array)
-_ARRAY_DECODER = msgspec.msgpack.Decoder(tuple[str, tuple[int, ...], bytes])
+# A bytearray is the array's own, and can be written to: nothing is copied once more.
+_ARRAY_DECODER = msgspec.msgpack.Decoder(tuple[str, tuple[int, ...], bytearray])

@@ -26,12 +26,15 @@ from fairwolfe.kernels.linalg import (
 )
 
 __all__ = [
+    "ROUNDS",
     "absorb_items",
     "call_absorb",
     "call_estimates",
     "contract_twice",
     "contract_user",
     "estimates_of",
+    "remember",
+    "square_of",
     "turn_parameters",
 ]
 
@@ -225,6 +228,8 @@ ABSORB = (
 
 call_absorb = function_at(ABSORB, only=False)
 
+ROUNDS = 4  # whose features V takes in one pass
+
 
 @kernel(signature=ABSORB)
 def absorb_items(
@@ -245,7 +250,8 @@ def absorb_items(
     ln det V += ln det M and theta_r += Y' L^-1 (reward_r - estimate_r). One pass over V^-1 whatever
     r is. contracted: B of the user; params: the penalty. Refreshed exactly now and then, and where
     the kept inverse cannot take it; what cannot be taken even then is refused (by its status), and
-    nothing has changed. Without a user it is refreshed only.
+    nothing has changed. Without a user it is refreshed only. Without V, a gram of shape (1, 0, 0),
+    it is not refreshed, and whoever calls has V `remember` the round.
 
     user (p,), rows (r, q), rewards (r, R), contracted (q, d), gram, inverse (1, d, d), theta,
     moment (1, R, d), params (1,), counters (5,).
@@ -256,9 +262,11 @@ def absorb_items(
         return
     for attempt in range(2):
         if _absorb(user, rows, rewards, contracted, gram, inverse, theta, moment, counters):
-            if counters[SINCE_REFRESH] >= REFRESH_EVERY:
+            if counters[SINCE_REFRESH] >= REFRESH_EVERY and gram.shape[1] > 0:
                 refresh(gram, inverse, theta, moment, params[0], counters)
             return
+        if gram.shape[1] == 0:
+            break
         if attempt == 0:
             refresh(gram, inverse, theta, moment, params[0], counters)
             contract_user(user, inverse[0], contracted)
@@ -339,7 +347,11 @@ def _absorb(
             for k in range(r):
                 for j in range(d):
                     theta[0, i, j] = fma(error[k, i], spread[k, j], theta[0, i, j])
-        _remember(user, rows, rewards, gram[0], moment[0])
+        _add_moments(user, rows, rewards, moment[0])
+        if gram.shape[1] > 0:
+            square = np.empty((1, q, q))
+            square_of(rows, square[0])
+            remember(user.reshape((1, user.size)), square, gram[0])
     counters[UPDATES] += r
     counters[SINCE_REFRESH] += 1.0
     return True
@@ -393,30 +405,62 @@ def _subtract_rows(size: tuple[int, ...], spread: Matrix, inverse: Matrix) -> in
 
 
 @kernel
-def _remember(user: Vector, rows: Matrix, rewards: Matrix, gram: Matrix, moment: Matrix) -> None:
-    """V += sum x x' = u u' (x) sum v v', and the moments, for the exact refresh.
-
-    user (p,), rows (r, q), rewards (r, R), gram (p q, p q), moment (R, p q).
-    """
+def square_of(rows: Matrix, out: Matrix) -> None:
+    """sum v v'. rows (r, q), out (q, q)."""
     distinct()
-    p, (r, q) = user.size, rows.shape
-    square = np.empty((q, q))
+    q = out.shape[0]
     for b in range(q):
         for e in range(q):
-            square[b, e] = 0.0
-    for k in range(r):
+            out[b, e] = 0.0
+    for k in range(rows.shape[0]):
         for b in range(q):
             for e in range(q):
-                square[b, e] = fma(rows[k, b], rows[k, e], square[b, e])
-    wide = np.empty(p * q)  # u (x) a row of the square: then every row of V is one long sum
+                out[b, e] = fma(rows[k, b], rows[k, e], out[b, e])
+
+
+@kernel
+def remember(users: Matrix, squares: Cube, gram: Matrix) -> None:
+    """V += u u' (x) sum v v' for rounds in a row, for the exact refresh; `ROUNDS` of them are one
+    pass over V, with the same bits.
+
+    users (rounds, p), squares (rounds, q, q): see `square_of`; gram (p q, p q).
+    """
+    wide = np.empty((ROUNDS, gram.shape[0]))
+    if users.shape[0] == ROUNDS:
+        _remember_rounds((0, 0, 0, 0), users, squares, wide, gram)
+    else:
+        for t in range(users.shape[0]):
+            _remember_rounds((0,), users[t : t + 1], squares[t : t + 1], wide, gram)
+
+
+@kernel
+def _remember_rounds(
+    size: tuple[int, ...], users: Matrix, squares: Cube, wide: Matrix, gram: Matrix
+) -> None:
+    """`remember`, for len(size) rounds. wide (len(size) or more, p q)."""
+    distinct()
+    p, q = users.shape[1], squares.shape[1]
     for b in range(q):
-        for c in range(p):
-            for e in range(q):
-                wide[c * q + e] = user[c] * square[b, e]
+        for t in range(len(size)):  # u (x) a row of the square: every row of V is then a long sum
+            for c in range(p):
+                for e in range(q):
+                    wide[t, c * q + e] = users[t, c] * squares[t, b, e]
         for a in range(p):
             row = gram[a * q + b]
             for j in range(row.size):
-                row[j] = fma(user[a], wide[j], row[j])
+                total = row[j]
+                for t in range(len(size)):
+                    total = fma(users[t, a], wide[t, j], total)
+                row[j] = total
+
+
+@kernel
+def _add_moments(user: Vector, rows: Matrix, rewards: Matrix, moment: Matrix) -> None:
+    """What the rewards add to the moments. user (p,), rows (r, q), rewards (r, R),
+    moment (R, p q).
+    """
+    distinct()
+    p, (r, q) = user.size, rows.shape
     for i in range(moment.shape[0]):
         for k in range(r):
             for a in range(p):

@@ -304,10 +304,10 @@ class Ranking(Kind):
         """
         if type(rewards) is not Shown or options:
             return super().hear_many(actions, rewards, options)
-        exposed, earned = (
-            np.require(real_array(name, part), np.float64, ["C", "W"])
-            for name, part in zip(("the exposures", "the rewards"), rewards, strict=True)
-        )
+        named = zip(("the exposures", "the rewards"), rewards, strict=True)
+        exposed, earned = (real_array(name, part) for name, part in named)
+        if not (exposed.flags.carray and earned.flags.carray):  # such as those that are read-only
+            exposed, earned = exposed.copy(), earned.copy()
         shape = (len(actions), self.n_slots)
         if actions.shape != shape:
             raise InvalidInput(
@@ -319,17 +319,20 @@ class Ranking(Kind):
                 f"{earned.shape}; give {shape} and {(*shape, self.n_rewards)}"
             )
         low, high = self.rewards.low, self.rewards.high
-        far = ((earned != 0.0) & ((earned < low) | (earned > high))).any(axis=(1, 2))
-        words = ""
-        for row in np.flatnonzero(far).tolist():
-            if all_finite(earned[row]):
-                try:
-                    said = self.rewards.outside(earned[row])
-                    words = words or said
-                except InvalidInput as error:
-                    raise InvalidInput(f"answer {row}: {error}") from error
+        outside, words = 0, ""
+        by_slot = earned.reshape(len(actions) * self.n_slots, self.n_rewards)
+        if any_outside.call(by_slot, low, high):
+            far = ((earned != 0.0) & ((earned < low) | (earned > high))).any(axis=(1, 2))
+            outside = int(far.sum())
+            for row in np.flatnonzero(far).tolist():
+                if all_finite(earned[row]):
+                    try:
+                        said = self.rewards.outside(earned[row])
+                        words = words or said
+                    except InvalidInput as error:
+                        raise InvalidInput(f"answer {row}: {error}") from error
         self._judge_rows(actions, exposed, earned)
-        return Answers(Shown(exposed, earned), int(far.sum()), words)
+        return Answers(Shown(exposed, earned), outside, words)
 
     def _judge_rows(self, actions: Any, exposed: Any, earned: Any) -> None:
         """Raise for the first row that contradicts itself, with its number."""

@@ -11,13 +11,24 @@ import numpy as np
 from fairwolfe.bandits.optimism import pointwise_bonus, pointwise_radius
 from fairwolfe.core.arrays import Cube, IntCube, IntMatrix, IntVector, Matrix, Vector
 from fairwolfe.kernels.bilinear import (
+    ROUNDS,
     call_absorb,
     call_estimates,
     contract_twice,
     contract_user,
+    remember,
+    square_of,
     turn_parameters,
 )
-from fairwolfe.kernels.compile import data_of, fma, function_at, kernel, matrix_at, vector_at
+from fairwolfe.kernels.compile import (
+    cube_at,
+    data_of,
+    fma,
+    function_at,
+    kernel,
+    matrix_at,
+    vector_at,
+)
 from fairwolfe.kernels.frames import (
     AIMING,
     BASE,
@@ -35,7 +46,7 @@ from fairwolfe.kernels.frames import (
     vector,
 )
 from fairwolfe.kernels.limits import largest_square_norm
-from fairwolfe.kernels.linalg import LOG_DET, STATUS, UPDATES
+from fairwolfe.kernels.linalg import LOG_DET, REFRESH_EVERY, SINCE_REFRESH, STATUS, UPDATES
 from fairwolfe.kernels.selection import top_k
 from fairwolfe.kernels.settling import REFUSED, UNSOUND, WILD, settle
 from fairwolfe.kernels.waiting import (
@@ -56,7 +67,9 @@ __all__ = [
     "call_rule",
     "count_ranking",
     "expect_rankings",
+    "expected_features",
     "exposed_rows",
+    "later_of",
     "look_along",
     "look_rates",
     "rank",
@@ -89,9 +102,10 @@ _NUMBER = 8  # bytes
 RULE, THETA, INVERSE, GRAM, MOMENT, LEARN_PARAMS, ORACLE_COUNTERS, PARAMS, DOUBT = range(
     BASE, BASE + 9
 )
-EXPOSED, SHOWN, SLOTS, WEIGHTS, KEPT, SLOT_RANGES = range(BASE + 9, BASE + 15)
+EXPOSED, SHOWN, SLOTS, WEIGHTS, KEPT, SLOT_RANGES, LATER = range(BASE + 9, BASE + 16)
 """Places of the arrays of a ranker in a frame: EXPOSED and SHOWN by item, SLOTS (2, k), WEIGHTS of
-the slots, KEPT (q, n_items) features, SLOT_RANGES (2, rewards); RULE has the numbers below."""
+the slots, KEPT (q, n_items) features, SLOT_RANGES (2, rewards), LATER: see `later_of`; RULE has the
+numbers below."""
 
 SCORING, ESTIMATES, LOOKING, ABSORBING, LIMIT, OWED, EXPOSURE, BY_CHANCE, KEEPS, ONCE = range(10)
 """Places in RULE: addresses of the rule, of estimates, of the look and of what learns; the limit of
@@ -392,25 +406,24 @@ def sum_ranking(
     n: int,
     items: IntVector,
     looks: Vector,
-    user: Vector,
-    rows: Matrix,
+    x: Vector,
     sign: float,
     weight: float,
 ) -> None:
     """Add (sign 1) or take away (-1) what a ranking is expected to earn: exposures by slot, and the
     features of what is exposed.
 
-    waiting: see kernels/waiting.py; n: the number of rewards; items, looks (slots,), user (p,),
-    rows (slots, q): the features of its items.
+    waiting: see kernels/waiting.py; n: the number of rewards; items, looks (slots,), x (p q,): its
+    `expected_features`.
     """
     for j in range(items.size):
         sum_at(waiting, n, items[j], sign * weight * looks[j])
-    sum_in(waiting, n, 0, _expected_features(looks, user, rows), sign, weight)
+    sum_in(waiting, n, 0, x, sign, weight)
 
 
 @kernel
-def _expected_features(looks: Vector, user: Vector, rows: Matrix) -> Vector:
-    """Those of what is exposed, (p q,). looks (slots,), user (p,), rows (slots, q)."""
+def expected_features(looks: Vector, user: Vector, rows: Matrix) -> Vector:
+    """Those of what is exposed of a ranking, (p q,). looks (slots,), user (p,), rows (slots, q)."""
     q = rows.shape[1]
     x = np.empty(user.size * q)
     for e in range(q):
@@ -437,23 +450,52 @@ def _rows_of(items: IntVector, words: IntVector, rows: Matrix) -> Matrix:
     return own
 
 
-@kernel(signature=f"void(int64[::1], {_IC}, {_V}, {_M}, {_C})")
+@kernel
+def _within(words: IntVector, user: Vector, rows: Matrix) -> bool:
+    """Whether |user (x) item|^2 is within the limit for all items. user (p,), rows (slots, q)."""
+    square = 0.0
+    for a in range(user.size):
+        square += user[a] * user[a]
+    return bool(largest_square_norm(rows) * square <= vector(words, RULE)[LIMIT])
+
+
+@kernel
+def _sound(words: IntVector, items: IntVector, user: Vector, rows: Matrix) -> bool:
+    """Whether a ranking that may come from bytes shows different items, with features within the
+    limit. items (slots,), user (p,), rows (slots, q), or (0, q) where the frame has the features.
+    """
+    for j in range(items.size):
+        if not 0 <= items[j] < vector(words, EXPOSED).size:
+            return False
+        for i in range(j):
+            if items[i] == items[j]:
+                return False
+    return _within(words, user, _rows_of(items, words, rows))
+
+
+@kernel(signature=f"int64(int64[::1], {_IC}, {_V}, {_M}, {_C})")
 def expect_rankings(
     words: IntVector, shown: IntCube, looks: Vector, users: Matrix, rows: Cube
-) -> None:
-    """Count rankings among the open decisions. shown (rankings, 1 or more, slots): ids first; looks
-    (slots,), users (rankings, p), rows (rankings, slots, q), or (1, 0, q) where the frame has the
-    features.
+) -> int:
+    """Count rankings among the open decisions; none of them, and WILD, where one is not sound.
+
+    shown (rankings, 1 or more, slots): ids first; looks (slots,), users (rankings, p), rows
+    (rankings, slots, q), or (1, 0, q) where the frame has the features.
     """
     n, waiting = vector(words, TOTALS).size, vector(words, WAITING)
     keep = 1.0 - vector(words, NUMBERS)[FORGET]
     for s in range(shown.shape[0]):
+        if not _sound(words, shown[s, 0], users[s], rows[s if rows.shape[1] > 0 else 0]):
+            return WILD
+    for s in range(shown.shape[0]):
         open_one(waiting, n, keep)
         own = _rows_of(shown[s, 0], words, rows[s if rows.shape[1] > 0 else 0])
-        sum_ranking(waiting, n, shown[s, 0], looks, users[s], own, 1.0, 1.0)
+        x = expected_features(looks, users[s], own)
+        sum_ranking(waiting, n, shown[s, 0], looks, x, 1.0, 1.0)
+    return 0
 
 
-@kernel(signature=f"void(int64[::1], {_I}, {_V}, {_V}, {_M}, float64, int64, int64)")
+@kernel(signature=f"int64(int64[::1], {_I}, {_V}, {_V}, {_M}, float64, int64, int64)")
 def withdraw_ranking(
     words: IntVector,
     items: IntVector,
@@ -463,15 +505,19 @@ def withdraw_ranking(
     place: float,
     first: int,
     stop: int,
-) -> None:
-    """Take a ranking that gets no answer out of the open decisions. place: which of them it is;
-    first, stop: coordinates that joined after it. items, looks (slots,), user (p,), rows
-    (slots, q), or (0, q) where the frame has the features.
+) -> int:
+    """Take a ranking that gets no answer out of the open decisions; WILD where it is not sound.
+    place: which of them it is; first, stop: coordinates that joined after it. items, looks
+    (slots,), user (p,), rows (slots, q), or (0, q) where the frame has the features.
     """
+    if not _sound(words, items, user, rows):
+        return WILD
     n, waiting = vector(words, TOTALS).size, vector(words, WAITING)
     weight = age_weight(waiting, 1.0 - vector(words, NUMBERS)[FORGET], place)
-    sum_ranking(waiting, n, items, looks, user, _rows_of(items, words, rows), -1.0, weight)
+    x = expected_features(looks, user, _rows_of(items, words, rows))
+    sum_ranking(waiting, n, items, looks, x, -1.0, weight)
     close_one(waiting, n, first, stop, weight)
+    return 0
 
 
 @kernel(
@@ -607,7 +653,8 @@ def rank_rows(
                 row[row.size - n_seen + i] = g[i]
         if advance:
             open_one(waits, n, keep)
-            sum_ranking(waits, n, shown[s, 0], looks, users[s], rows, 1.0, 1.0)
+            x = expected_features(looks, users[s], rows)
+            sum_ranking(waits, n, shown[s, 0], looks, x, 1.0, 1.0)
     return steps.shape[0]
 
 
@@ -620,6 +667,42 @@ def _lined_up(vector: Vector, columns: IntVector, n_left: int, n_rewards: int) -
     for r in range(n_rewards):
         out[columns.size + r] = vector[n_left + r]
     return out
+
+
+def later_of(p: int, q: int) -> Vector:
+    """Room for rounds that V takes in later, when there are `ROUNDS` of them: how many there are,
+    their users, and the sums of v v' of their items. The number is negative while none are put off;
+    there is no room where these would be about as large as V.
+    """
+    later = np.zeros(1 + ROUNDS * (p + q * q) if p >= ROUNDS else 1)
+    later[0] = -1.0
+    return later
+
+
+@kernel
+def _put_off(user: Vector, rows: Matrix, later: Vector, gram: Cube) -> None:
+    """A round waits for others before V takes it in. user (p,), rows (r, q), gram (1, d, d)."""
+    p, q, place = user.size, rows.shape[1], int(later[0])
+    users = matrix_at(data_of(later) + _NUMBER, ROUNDS, p)
+    squares = cube_at(data_of(later) + _NUMBER * (1 + ROUNDS * p), ROUNDS, q, q)
+    for a in range(p):
+        users[place, a] = user[a]
+    square_of(rows, squares[place])
+    later[0] += 1.0
+    if place + 1 == ROUNDS:
+        catch_up(later, p, gram)
+
+
+@kernel
+def catch_up(later: Vector, p: int, gram: Cube) -> None:
+    """V takes in the rounds that wait. p: the number of features of users; gram (1, d, d)."""
+    count = int(later[0])
+    if count > 0:
+        q = gram.shape[1] // p
+        users = matrix_at(data_of(later) + _NUMBER, count, p)
+        squares = cube_at(data_of(later) + _NUMBER * (1 + ROUNDS * p), count, q, q)
+        remember(users, squares, gram[0])
+        later[0] = 0.0
 
 
 @kernel(signature=f"int64(int64[::1], {_I}, {_V}, {_M}, {_V}, {_M}, int64)")
@@ -641,31 +724,39 @@ def take_in(
     """
     rules, inverse, theta = vector(words, RULE), cube(words, INVERSE), cube(words, THETA)
     counters = vector(words, ORACLE_COUNTERS)
-    square = 0.0
-    for a in range(user.size):
-        square += user[a] * user[a]
     shown_rows = _rows_of(items, words, rows)
-    if not largest_square_norm(shown_rows) * square <= rules[LIMIT]:
+    if not _within(words, user, shown_rows):
         return WILD
     learnt, targets = np.empty(shown_rows.shape), np.empty(rewards.shape)
     r = exposed_rows(shown_rows, seen, rewards, learnt, targets)
     contracted = np.empty((shown_rows.shape[1], inverse.shape[1]))
-    contract_user(user, inverse[0], contracted)
-    call_absorb(
-        address(rules, ABSORBING),
-        user,
-        learnt[:r],
-        targets[:r],
-        contracted,
-        cube(words, GRAM),
-        inverse,
-        theta,
-        cube(words, MOMENT),
-        vector(words, LEARN_PARAMS),
-        counters,
-    )
-    if counters[STATUS] != 0.0:
-        return REFUSED
+    if r > 0:
+        contract_user(user, inverse[0], contracted)
+    gram, later = cube(words, GRAM), vector(words, LATER)
+    put_off = later[0] >= 0.0 and counters[SINCE_REFRESH] + 1.0 < REFRESH_EVERY
+    while True:
+        if not put_off:  # a refresh, which is due or may help, needs all of V
+            catch_up(later, user.size, gram)
+        call_absorb(
+            address(rules, ABSORBING),
+            user,
+            learnt[:r],
+            targets[:r],
+            contracted,
+            cube_at(0, 1, 0, 0) if put_off else gram,
+            inverse,
+            theta,
+            cube(words, MOMENT),
+            vector(words, LEARN_PARAMS),
+            counters,
+        )
+        if counters[STATUS] == 0.0:
+            break
+        if not put_off:
+            return REFUSED
+        put_off = False
+    if put_off and r > 0:
+        _put_off(user, learnt[:r], later, gram)
     exposed, shown, slots = vector(words, EXPOSED), vector(words, SHOWN), matrix(words, SLOTS)
     count_ranking(items, seen, known, rules[OWED], exposed, shown, slots)
     return 0
@@ -708,16 +799,16 @@ def take_in_and_settle(
         doubt += tallied[i]
     if not np.isfinite(doubt):
         return UNSOUND
-    n, waiting = reward.size, vector(words, WAITING)
-    code = take_in(words, items, user, rows, slots_seen, slots_rewards, first)
+    n, waiting, own = reward.size, vector(words, WAITING), _rows_of(items, words, rows)
+    code = take_in(words, items, user, own, slots_seen, slots_rewards, first)
     if code < 0:
         return code
     if looks.size > 0 and waiting.size > 0:
-        keep, own = 1.0 - vector(words, NUMBERS)[FORGET], _rows_of(items, words, rows)
+        keep, x = 1.0 - vector(words, NUMBERS)[FORGET], expected_features(looks, user, own)
         if place >= 0.0 and waiting[OPEN] > 0.0:
             weight = age_weight(waiting, keep, place)
-            sum_ranking(waiting, n, items, looks, user, own, -1.0, weight)
-        features_in(waiting, n, 0, _expected_features(looks, user, own), reward, keep)
+            sum_ranking(waiting, n, items, looks, x, -1.0, weight)
+        features_in(waiting, n, 0, x, reward, keep)
     averaged = rho if rho.size > 0 else reward
     return settle(
         words,
@@ -774,6 +865,50 @@ def take_in_rows(
     (rankings, 2, slots), tallied (rankings, 3), followed (rankings, n), or without rows; looks
     (slots,). first, stop: coordinates that joined after them.
     """
+    later = vector(words, LATER)
+    if later.size > 1 and items.shape[0] - start > 1:
+        later[0] = 0.0
+    code = _take_in_each(
+        words,
+        start,
+        items,
+        users,
+        rows,
+        slots_exposed,
+        slots_rewards,
+        outlooks,
+        looks,
+        followed,
+        tallied,
+        number,
+        places,
+        first,
+        stop,
+    )
+    catch_up(later, users.shape[1], cube(words, GRAM))
+    later[0] = -1.0
+    return code
+
+
+@kernel
+def _take_in_each(
+    words: IntVector,
+    start: int,
+    items: IntMatrix,
+    users: Matrix,
+    rows: Cube,
+    slots_exposed: Matrix,
+    slots_rewards: Cube,
+    outlooks: Cube,
+    looks: Vector,
+    followed: Matrix,
+    tallied: Matrix,
+    number: float,
+    places: IntVector,
+    first: int,
+    stop: int,
+) -> int:
+    """`take_in_rows`, where V may take in rounds later."""
     rules, coordinates = vector(words, RULE), integers(words, SEEN)
     exposure, by_chance = address(rules, EXPOSURE), rules[BY_CHANCE] > 0.0
     n, k, n_rewards = vector(words, TOTALS).size, items.shape[1], slots_rewards.shape[2]

@@ -38,6 +38,7 @@ from fairwolfe.oracles import LinearState, Ridge
 from fairwolfe.oracles.linear_state import noise_scales, parameter_norms, refuse, repair
 from fairwolfe.ranking.kernels import (
     expect_rankings,
+    later_of,
     look_along,
     rank_rows,
     take_in,
@@ -400,7 +401,7 @@ class Ranker(Settings):
         gram, inverse, theta, moment, params, counters = state.oracle
         design = (theta, inverse, gram, moment, params, counters, state.params, doubt)
         counts = (state.exposed, state.shown, state.slots, self._weights, state.features)
-        return [rule, *design, *counts, problem.slot_ranges]
+        return [rule, *design, *counts, problem.slot_ranges, later_of(*sizes(problem))]
 
     def act_rows(
         self,
@@ -472,30 +473,22 @@ class Ranker(Settings):
 
     def expect_rows(self, state: RankState, made: RankRows, words: IntVector) -> None:
         """Count rankings among the open decisions."""
-        expect_rankings.call(words, made.shown, made.looks, made.users, made.rows)
+        if expect_rankings.call(words, made.shown, made.looks, made.users, made.rows) < 0:
+            raise self._wild(state, Choice(0, None, made.evidence()))
 
     def expect_columns(
         self, state: RankState, actions: IntMatrix, evidence: Any, looks: Any, words: IntVector
     ) -> None:
         """Count rankings among the open decisions, by columns that may come from bytes."""
         user, rows = self._columns(state, actions, evidence, looks)
-        with np.errstate(over="ignore", invalid="ignore"):
-            if rows.shape[1]:
-                squares = np.einsum("skq,skq->sk", rows, rows).max(axis=1)
-            else:
-                kept = state.features
-                squares = np.einsum("qi,qi->i", kept, kept)[actions].max(axis=1)
-            largest = (np.einsum("sp,sp->s", user, user) * squares).max()
-        ordered = np.sort(actions, axis=1)
-        twice = (ordered[:, 1:] == ordered[:, :-1]).any()
-        if twice or not largest <= row_limit(state.problem, self.ridge) ** 2:
+        if expect_rankings.call(words, actions[:, None], looks, user, rows) < 0:
             raise self._wild(state, Choice(0, None, evidence))
-        expect_rankings.call(words, np.ascontiguousarray(actions[:, None]), looks, user, rows)
 
     def expect(self, state: RankState, choice: Choice, looks: Any, words: IntVector) -> None:
         """Count a ranking among the open decisions."""
         items, user, rows = self._opened(state, choice, looks)
-        expect_rankings.call(words, items[None, None], looks, user[None], rows[None])
+        if expect_rankings.call(words, items[None, None], looks, user[None], rows[None]) < 0:
+            raise self._wild(state, choice)
 
     def withdraw(
         self,
@@ -508,7 +501,8 @@ class Ranker(Settings):
     ) -> None:
         """Take a ranking that gets no answer out of the open decisions."""
         items, user, rows = self._opened(state, choice, looks)
-        withdraw_ranking.call(words, items, looks, user, rows, place, *joined)
+        if withdraw_ranking.call(words, items, looks, user, rows, place, *joined) < 0:
+            raise self._wild(state, choice)
 
     def _opened(
         self, state: RankState, choice: Choice, looks: Any
@@ -516,15 +510,7 @@ class Ranker(Settings):
         user, rows = self._features(state, choice)
         items, slots = np.ascontiguousarray(choice.action), state.slots.shape[1]
         fits = items.dtype == np.int64 and items.shape == (slots,)
-        fits = fits and items.min() >= 0 and items.max() < state.exposed.size
-        fits = bool(fits and np.unique(items).size == slots and _is_plain(looks, (slots,)))
-        if not fits or not np.isfinite(looks).all():
-            raise self._wild(state, choice)
-        own = rows if rows.size else np.ascontiguousarray(state.features[:, items].T)
-        limit = row_limit(state.problem, self.ridge)
-        with np.errstate(over="ignore", invalid="ignore"):
-            square = float(user @ user) * float((own * own).sum(axis=1).max())
-        if not square <= limit * limit:
+        if not (fits and _is_plain(looks, (slots,)) and np.isfinite(looks).all()):
             raise self._wild(state, choice)
         return items, user, rows
 
@@ -651,10 +637,11 @@ class Ranker(Settings):
         self, state: RankState, actions: IntMatrix, evidence: Any, looks: Any
     ) -> tuple[Matrix, Cube]:
         """The users (n, p) and rows (n, slots, q) of rankings, by column; they may come from bytes.
-        rows is (1, 0, q) where the state keeps the features.
+        rows is (1, 0, q) where the state keeps the features. Which items they show is for the
+        kernels to judge.
         """
         p, q = sizes(state.problem)
-        n, slots, n_items = len(actions), state.slots.shape[1], state.exposed.size
+        n, slots = len(actions), state.slots.shape[1]
         try:
             user, rows = evidence[0].values, evidence[1]
             rows = rows.values if type(rows) is Column else rows[None]
@@ -664,8 +651,7 @@ class Ranker(Settings):
             else:
                 fits = fits and _is_plain(rows, (n, slots, q))
             fits = fits and _is_plain(looks, (slots,)) and np.isfinite(looks).all()
-            inside = actions.shape == (n, slots) and actions.min() >= 0 and actions.max() < n_items
-            fits = bool(fits and inside and actions.flags.carray)
+            fits = bool(fits and actions.shape == (n, slots) and actions.flags.carray)
         except (TypeError, ValueError, AttributeError, IndexError):
             fits = False
         if not fits:

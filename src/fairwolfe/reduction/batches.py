@@ -105,7 +105,8 @@ def _opens(state: State, batch: Batch) -> bool:
     places = trail[_PLACE] if whole else None
     if not plan.opens or type(places) is not Column:
         return False
-    return np.array_equal(places.values, state.issued + np.arange(len(batch)))
+    first = state.issued
+    return bool(places.values.tolist() == list(range(first, first + len(batch))))
 
 
 def fold(policy: FrankWolfe, state: State, batch: Batch | list[Decision], answers: Any) -> State:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -48,8 +49,7 @@ class Group(NamedTuple):
 
     def owned(self, start: int, stop: int) -> Counter[str]:
         """How many of the decisions from a number to below another each key asked for."""
-        if self.owners is None:
-            return Counter()
+        assert self.owners is not None
         names, places = self.owners
         own = Counter(places[max(start - self.first, 0) : max(stop - self.first, 0)])
         return Counter({names[place]: count for place, count in own.items()})
@@ -126,7 +126,8 @@ class Ring:
         """Decisions were made."""
         self.groups.append(group)
         self.issued = group.stop
-        self.owned.update(group.owned(self.closed, group.stop))
+        if group.owners is not None:
+            self.owned.update(group.owned(self.closed, group.stop))
         for place, id, asked in group.requests:
             self.requests[id] = (group.first + place, asked)
         while self.issued - self.closed > len(self._columns.heard):
@@ -148,10 +149,35 @@ class Ring:
         """What has come for decisions."""
         return self._columns.take(self.rows(numbers))
 
+    def held(self, first: int, stop: int) -> Joined:
+        """What has come for decisions in a row."""
+        pieces = [self._columns.take(rows) for rows in self._spans(first, stop)]
+        if len(pieces) == 1:
+            return Joined(*(column.copy() for column in pieces[0]))
+        return Joined(*map(np.concatenate, zip(*pieces, strict=True)))
+
+    def _spans(self, first: int, stop: int) -> Iterator[slice]:
+        """Where decisions in a row are in the columns: one piece, or two where these end."""
+        size = len(self._columns.heard)
+        while first < stop:
+            start = first % size
+            count = min(stop - first, size - start)
+            yield slice(start, start + count)
+            first += count
+
     def group(self, number: int) -> Group:
         """The decisions that one was made with."""
-        place = bisect_right(self.groups, number, key=lambda group: group.first) - 1
-        return self.groups[place]
+        return self.groups[self._place(number)]
+
+    def _place(self, number: int) -> int:
+        return bisect_right(self.groups, number, key=lambda group: group.first) - 1
+
+    def made(self, first: int, stop: int) -> Iterator[Sequence[Decision]]:
+        """Decisions in a row, those that were made together at once."""
+        for group in islice(self.groups, self._place(first), None):
+            if group.first >= stop:
+                return
+            yield group.made[max(first - group.first, 0) : stop - group.first]
 
     def decision(self, number: int) -> Decision:
         """An open decision."""
@@ -193,15 +219,16 @@ class Ring:
 
     def close(self, upto: int) -> None:
         """The windows of all decisions below `upto` have ended: they are forgotten here."""
-        rows = self.rows(np.arange(self.closed, upto))
-        self.applied -= int(self._columns.applied[rows].sum())
-        for column in self._columns:
-            column[rows] = 0
+        for rows in self._spans(self.closed, upto):
+            self.applied -= int(np.count_nonzero(self._columns.applied[rows]))
+            for column in self._columns:
+                column[rows] = 0
         gone = 0
         for group in self.groups:
             if group.first >= upto:
                 break
-            self.owned.subtract(group.owned(self.closed, upto))
+            if group.owners is not None:
+                self.owned.subtract(group.owned(self.closed, upto))
             for place, id, _ in group.requests:
                 number = group.first + place
                 if self.closed <= number < upto and self.requests.get(id, (-1,))[0] == number:

@@ -102,7 +102,7 @@ class Model:
             case Told():
                 self._told(event)
             case Applied(numbers=numbers):
-                self._learn(numbers)
+                self._learn(numbers, self.ring.joined(numbers))
                 self.ring.apply(numbers)
             case Closed(upto=upto):
                 self._close(upto)
@@ -136,15 +136,14 @@ class Model:
             self.counts[name] += count
 
     def _close(self, upto: int) -> None:
-        numbers = np.arange(self.ring.closed, upto)
+        numbers, joined = np.arange(self.ring.closed, upto), self.ring.held(self.ring.closed, upto)
         if self.ring.applied:  # some were learnt from on arrival
-            numbers = numbers[~self.ring.joined(numbers).applied]
-        self._learn(numbers)
+            numbers, joined = numbers[~joined.applied], joined.take(~joined.applied)
+        self._learn(numbers, joined)
         self.ring.close(upto)
 
-    def _learn(self, numbers: Any) -> None:
+    def _learn(self, numbers: Any, joined: Joined) -> None:
         """Learn from decisions, in this order; those without feedback by `missing`."""
-        joined = self.ring.joined(numbers)
         learnt = joined.heard if self.setup.missing == "skip" else np.ones_like(joined.heard)
         agent, at = self._ready(), 0
         with warnings.catch_warnings():
@@ -164,16 +163,11 @@ class Model:
     def _runs(self, numbers: Any, learnt: Any) -> Iterator[tuple[bool, Sequence[Decision]]]:
         """Decisions in a row that were made together and are treated alike: how, and themselves."""
         alike = (np.diff(numbers) == 1) & (learnt[1:] == learnt[:-1])
-        cuts = [0, *(np.flatnonzero(~alike) + 1).tolist(), len(numbers)]
-        for start, stop in pairwise(cuts):
-            at = start
-            while at < stop:
-                number = int(numbers[at])
-                group = self.ring.group(number)
-                end = min(stop, at + group.stop - number)
-                place = number - group.first
-                yield bool(learnt[start]), group.made[place : place + end - at]
-                at = end
+        cuts = [*(np.flatnonzero(~alike) + 1).tolist(), len(numbers)]
+        for start, stop in pairwise([0, *cuts] if len(numbers) else ()):
+            first = int(numbers[start])
+            for made in self.ring.made(first, first + stop - start):
+                yield bool(learnt[start]), made
 
     def _rewards(self, joined: Joined, made: Sequence[Decision]) -> Any:
         """Feedback as `update_many` takes it; what did not come is 0."""

@@ -23,6 +23,7 @@ from fairwolfe.ranking.kernels import (
     EXPOSURE,
     KEEPS,
     RULE,
+    expected_features,
     look_along,
     rank_rows,
     sum_ranking,
@@ -67,7 +68,7 @@ def _expect(
     """
     waiting = vector(words, WAITING)
     open_one(waiting, n, 1.0 - vector(words, NUMBERS)[FORGET])
-    sum_ranking(waiting, n, items, looks, user, rows, 1.0, 1.0)
+    sum_ranking(waiting, n, items, looks, expected_features(looks, user, rows), 1.0, 1.0)
 
 
 @kernel
