@@ -14,9 +14,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 import fairwolfe as fw
+from fairwolfe.agent.file import arrays_of
 from fairwolfe.cli import commands
 from fairwolfe.data import decisions
 from fairwolfe.service.keys import new_key
+from fairwolfe.service.model import Model
 from fairwolfe.service.recovery import recover
 from fairwolfe.service.refusal import Refused
 from fairwolfe.service.sqlite_store import SQLiteStore
@@ -165,6 +167,27 @@ def test_only_a_fold_finds_what_is_sound_and_wrong(
     assert told("verify", folder / "state")["wrong"] == []
     found = told("verify", folder / "state", "--fold", code=1)
     assert any(sentence in one for one in found["wrong"]), found["wrong"]
+
+
+@pytest.mark.parametrize(("factor", "code"), [(1.0 + 1e-12, 0), (1.001, 1)])
+def test_rounding_is_a_note_and_other_numbers_are_wrong(
+    original: Original, tmp_path: Path, factor: float, code: int
+) -> None:
+    """As after an upgrade, or on another processor, where last bits differ."""
+    folder = copied(original[0], tmp_path / "copy")
+    store = SQLiteStore(folder / "state")
+    seq, data = store.snapshots(0)[1]
+    assert data is not None
+    model = Model.load(0, store.token, data, store.row)
+    store.close()
+    assert model.agent is not None
+    parts = dict(arrays_of(model.agent._state))
+    parts["state.totals"] *= factor
+    forge_snapshot(folder, 0, seq, model.dump())
+    found = told("verify", folder / "state", "--fold", code=code)
+    assert bool(found["notes"]) == (code == 0)
+    assert bool(found["wrong"]) == (code == 1)
+    assert ("but for rounding" in run("verify", folder / "state", "--fold").output) == (code == 0)
 
 
 def test_a_torn_page_is_found(original: Original, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def verify(ctx: click.Context, place: Path, fold: bool, as_json: bool) -> None:
     try:
         opened = LogFile(where)
     except IncompatibleState as error:
-        found = Verified(0, 0, 0, 0, 0, False, [str(error)])
+        found = Verified(0, 0, 0, 0, 0, False, [str(error)], [])
     else:
         with _closing(opened), _rows(opened.count * (2 if fold else 1)) as tick:
             found = verify(opened, fold, tick)
@@ -77,9 +77,10 @@ def verify(ctx: click.Context, place: Path, fold: bool, as_json: bool) -> None:
             f"Rows up to {found.deleted:,} were deleted after an export, but for those that are "
             "still needed: a replay begins from the snapshots kept for that."
         )
-    _tell(found.wrong)
+    _tell([*found.wrong, *found.notes])
     if not found.wrong:
-        more = ", and the snapshots are the fold of the rows, bit for bit" if fold else ""
+        bits = "but for rounding" if found.notes else "bit for bit"
+        more = f", and the snapshots are the fold of the rows, {bits}" if fold else ""
         click.echo(f"Nothing is wrong: every row is whole and in its place{more}.")
     ctx.exit(1 if found.wrong else 0)
 
