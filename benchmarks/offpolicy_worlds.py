@@ -34,7 +34,7 @@ _NEAR = 0.03  # relative distance of neighbouring coordinates
 
 @dataclass(frozen=True)
 class World:
-    """contexts (C,) and policies (C, K) as probabilities, means (C, K, D), how rewards are drawn."""
+    """contexts (C,) and policies (C, K) as probabilities, means (C, K, D), and how rewards vary."""
 
     f: Concave
     contexts: Array
@@ -59,7 +59,7 @@ class World:
 
     def problem(self, estimator: str) -> fw.Problem:
         d = 1 if estimator == "dr-blind" else self.contexts.size
-        ranges = {name: (0.0, self.high) for name in self.names}
+        ranges = dict.fromkeys(self.names, (0.0, self.high))
         return fw.Problem.arms(d, ranges, n_arms=self.logging.shape[1])
 
     def log(self, n: int, rng: np.random.Generator, estimator: str) -> tuple[Any, Array]:

@@ -12,19 +12,32 @@ import numpy as np
 from fairwolfe.agent import Agent
 from fairwolfe.bandits.choosing import Evidence, LinearBandit
 from fairwolfe.core.decision import Choice
+from fairwolfe.core.feedback import Shown
 from fairwolfe.core.kinds import kind_of
 from fairwolfe.core.problem import Problem, real_number, whole_number
 from fairwolfe.errors import InvalidInput
-from fairwolfe.objectives import Concave
+from fairwolfe.objectives import Concave, GiniEquality, Linear, TwoSided
 from fairwolfe.offpolicy import reading
 from fairwolfe.offpolicy.checking import Check, check_choices, check_rankings
 from fairwolfe.offpolicy.decisions import Choices, Rankings
 from fairwolfe.offpolicy.estimate import Difference, Estimate, described, levels
-from fairwolfe.offpolicy.estimators import ESTIMATORS, Rows, arm_rows, joint, sampled, stabilising
+from fairwolfe.offpolicy.estimators import (
+    ESTIMATORS,
+    Rows,
+    arm_rows,
+    joint,
+    logged_rows,
+    sampled,
+    stabilising,
+)
 from fairwolfe.offpolicy.interval import Sampled, difference, interval
 from fairwolfe.offpolicy.learning import Mixture, learn_arms
 from fairwolfe.offpolicy.models import cross_fitted
+from fairwolfe.offpolicy.ranking_mixture import RankingMixture, learn_rankings
+from fairwolfe.offpolicy.rankings import ranking_rows
 from fairwolfe.offpolicy.targets import target_of
+from fairwolfe.offpolicy.tradeoff import Frontier, Point
+from fairwolfe.ranking.ranker import RankEvidence
 from fairwolfe.reduction.frank_wolfe import FrankWolfe
 
 __all__ = ["Log"]
@@ -150,8 +163,10 @@ class Log:
         policy: probabilities (decisions, arms); actions (decisions,), whole numbers; one arm; a
             function of a context that returns probabilities or an arm; an Agent as it is now, over
             a bandit that knows its probabilities; `Uniform()` or `Fixed(arm)` of fw.bandits; what
-            `learn` returned. For rankings see `docs/offpolicy.md`
-        estimator: "ips", "snips" or "dr"; for rankings "exposure", "position", "ips" or "snips"
+            `learn` returned; "logged" is whatever logged, without weights. For rankings see
+            `docs/offpolicy.md`
+        estimator: "ips", "snips" or "dr"; for rankings "exposure" (also as "dr"), "position",
+            "ips" or "snips"
         model: of the rewards, for dr: an oracle such as Ridge(), a regressor of scikit-learn, or
             predictions (decisions, arms, rewards); it is fitted on other decisions than those it
             predicts, in so many `folds`
@@ -159,7 +174,7 @@ class Log:
         stabilised: weigh decisions by what the log explored before them, for a policy that changed
             while it logged; rows must be in the order of time
         """
-        bound = self._bound(f)
+        bound, estimator = self._bound(f), self._named(estimator)
         rows = self._rows(policy, estimator, model, folds, stabilised)
         return self._estimate(bound, sampled(rows), rows, estimator, _level(level))
 
@@ -178,7 +193,7 @@ class Log:
         """f of the first policy minus f of the second: on the same decisions, so that what they
         share cancels.
         """
-        bound, sure = self._bound(f), _level(level)
+        bound, sure, estimator = self._bound(f), _level(level), self._named(estimator)
         rows = [self._rows(one, estimator, model, folds, stabilised) for one in (first, second)]
         one, two, covariance = joint(*rows)
         found = difference(bound.relaxed(), one, two, covariance, sure)
@@ -194,6 +209,11 @@ class Log:
         ends = (found.value, found.low, found.high)
         return Difference(*ends, each[0], each[1], sure, warnings)
 
+    def _named(self, estimator: str) -> str:
+        """Rankings have no "dr": what is best for them stands for it."""
+        ranks = isinstance(self._data, Rankings) and estimator == "dr"
+        return "exposure" if ranks else estimator
+
     def _bound(self, f: Any) -> Concave:
         if not isinstance(f, Concave):
             raise InvalidInput(f"f is {f!r:.80}; give one of fw.objectives")
@@ -201,8 +221,16 @@ class Log:
 
     def _rows(self, policy: Any, estimator: str, model: Any, folds: int, stabilised: bool) -> Rows:
         data = self._data
+        if isinstance(policy, str):
+            if policy != "logged":
+                raise InvalidInput(f"the policy is {policy!r:.40}; the only text is 'logged'")
+            return logged_rows(data)
         if isinstance(data, Rankings):
-            raise NotImplementedError
+            if stabilised or model is not None:
+                raise InvalidInput("stabilised and model are for arms; leave them out for rankings")
+            if estimator in ("ips", "snips"):
+                _require_probabilities(data)
+            return ranking_rows(data, policy, estimator)
         if estimator not in ESTIMATORS:
             raise InvalidInput(
                 f"the estimator is {estimator!r}; give one of {', '.join(ESTIMATORS)}"
@@ -245,30 +273,45 @@ class Log:
     # --- learning ------------------------------------------------------------------------------
 
     def learn(
-        self, f: Concave, *, model: Any = None, seed: int = 0, level: float = 0.95
-    ) -> Mixture:
+        self,
+        f: Concave,
+        *,
+        model: Any = None,
+        share: float = 0.5,
+        seed: int = 0,
+        level: float = 0.95,
+    ) -> Mixture | RankingMixture:
         """A policy for f, a mixture of a few, with what it would have earned on decisions that it
-        has not seen: `found.estimate`.
+        has not seen: its `estimate`.
 
-        Half of the log (at random) fits the rewards and finds the mixture, by Frank-Wolfe on the
-        estimated rewards, hard constraints included; the other half evaluates it.
+        A share of the log (at random) fits the rewards and finds the mixture, by Frank-Wolfe on the
+        estimated rewards, hard constraints included; the rest evaluates it. With share=1.0 all of
+        it learns, and there is no estimate.
         """
-        if isinstance(self._data, Rankings):
-            raise NotImplementedError
-        bound = self._bound(f)
-        _require_probabilities(self._data)
-        train, test = self.split(0.5, seed)
-        assert isinstance(train._data, Choices)
-        mixture = learn_arms(train._data, bound, model)
-        return mixture.evaluated(test.evaluate(mixture, f, "dr", model=model, level=level))
+        bound, rest = self._bound(f), None
+        train = self
+        if real_number("share", share) != 1.0:
+            train, rest = self.split(share, seed)
+        found: Mixture | RankingMixture
+        if isinstance(train._data, Rankings):
+            found = learn_rankings(train._data, bound, model)
+        else:
+            found = learn_arms(train._data, bound, model)
+        if rest is None:
+            return found
+        how = {} if isinstance(train._data, Rankings) else {"model": model}
+        return found.evaluated(rest.evaluate(found, f, level=level, **how))
 
     def agent(self, f: Concave, base: Any, seed: int = 0, **options: Any) -> Agent:
         """An agent whose regression has learnt the log, as `update_many` of the same decisions
         would have taught it, and whose averages start at zero: what was earned was not its own.
+
+        base: a bandit over an oracle, such as SquareCB(gamma0=100.0); for rankings a policy such as
+        FWLinUCBRank(f), whose items are those of the log
         """
         data = self._data
         if isinstance(data, Rankings):
-            raise NotImplementedError
+            return _ranking_agent(data, f, base, seed, options)
         if not isinstance(base, LinearBandit) or base.extended:
             raise InvalidInput(
                 f"{base!r:.80} cannot learn from decisions that others made; give a bandit over an "
@@ -286,6 +329,70 @@ class Log:
                 choice = Choice(action, None, evidence)
                 base.update(inside.base, choice, nothing, data.rewards[span.start + i])
         return agent
+
+    def tradeoff(
+        self,
+        betas: Sequence[float],
+        fair: Concave | None = None,
+        users: Concave | None = None,
+        *,
+        model: Any = None,
+        seed: int = 0,
+        level: float = 0.95,
+    ) -> Frontier:
+        """The frontier from logs, before anything is deployed: for each beta a policy learnt for
+        users + beta fair, and what it would have given on decisions that it has not seen.
+
+        For rankings `fair` is of the items' exposures, GiniEquality() unless given, and `users` the
+        sum of the rewards; for arms give both.
+        """
+        ranks = isinstance(self._data, Rankings)
+        if not ranks and (fair is None or users is None):
+            raise InvalidInput(
+                "what is fair among arms is not known; give both: "
+                'tradeoff(betas, fair=Minimum(), users=Linear({"clicks": 1.0}))'
+            )
+        item_side: Any = GiniEquality() if fair is None else fair
+        points = []
+        for beta in betas:
+            weight = real_number("beta", beta)
+            whole: Any = None
+            parts: tuple[Any, Any] = (users, item_side)
+            if ranks:
+                whole = TwoSided(item_side, weight, users)
+                none = 0.0 * Linear((1.0,) * len(self.problem.rewards))
+                parts = (TwoSided(item_side, 0.0, users), TwoSided(item_side, 1.0, none))
+            elif users is not None:
+                whole = users + weight * item_side
+            policy = self.learn(whole, model=model, seed=seed, level=level)
+            _, test = self.split(0.5, seed)
+            how = {} if ranks else {"model": model}
+            each = [test.evaluate(policy, part, level=level, **how) for part in parts]
+            assert policy.estimate is not None
+            points.append(Point(weight, policy, each[0], each[1], policy.estimate))
+        if not points:
+            raise InvalidInput("betas is empty; give the weights of fairness, such as [0, 0.1, 1]")
+        return Frontier(tuple(points))
+
+
+def _ranking_agent(data: Rankings, f: Concave, base: Any, seed: int, options: Any) -> Agent:
+    if data.users is None or data.items is None:
+        raise InvalidInput(
+            "the log does not have the features of its users, or of its items once for all rows, "
+            "so that an agent could learn from them"
+        )
+    policy = base.with_objective(f) if isinstance(base, FrankWolfe) else FrankWolfe(f, base)
+    if policy.decides != "ranking":
+        raise InvalidInput(f"{base!r:.80} chooses arms, and the log has rankings; give a ranker")
+    agent = Agent(policy, data.problem, seed, data.items, **options)
+    inside, q = agent._state, data.items.shape[1]
+    nothing, none = np.zeros(data.problem.n_objectives), np.empty((0, q))
+    for i in range(data.n):
+        evidence = RankEvidence(np.ascontiguousarray(data.users[i]), none)
+        shown = Shown(data.exposed[i], data.rewards[i])
+        choice = Choice(data.rankings[i], None, evidence)
+        inside.plan.base.update(inside.base, choice, nothing, shown)
+    return agent
 
 
 def _level(given: Any) -> float:
