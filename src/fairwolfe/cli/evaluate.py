@@ -182,7 +182,10 @@ def _policy(name: str, table: dict[str, Any], train: Any, f: Any, spec: Path | N
     if "file" in table:
         return Mixture.load(folder / str(table["file"]))
     if "agent" in table:
-        return Agent.load(folder / str(table["agent"]))
+        path = folder / str(table["agent"])
+        if not path.is_file():
+            raise MissingData(f"{where}.agent: there is no file {path}; give one of agent.save")
+        return Agent.load(path)
     if table.get("learn"):
         return train.learn(f, share=1.0)
     if "base" in table:

@@ -22,7 +22,7 @@ from fairwolfe.core.contexts import arms
 from fairwolfe.core.decision import Decision
 from fairwolfe.core.folders import whole_file
 from fairwolfe.core.problem import Problem
-from fairwolfe.errors import InvalidInput
+from fairwolfe.errors import InvalidInput, MissingData
 from fairwolfe.objectives import Concave
 from fairwolfe.objectives.leaves import Leaves
 from fairwolfe.offpolicy.decisions import Choices, Part
@@ -129,7 +129,8 @@ class Mixture:
     def load(cls, path: str | os.PathLike[str]) -> Mixture:
         """What `save` wrote."""
         try:
-            with np.load(path, allow_pickle=False) as file:
+            # np.load would leave a file open that is no archive.
+            with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
                 text = json.loads(file["text"].tobytes())
                 weights, directions, theta = (
                     np.array(file[name], dtype=np.float64)
@@ -148,9 +149,9 @@ class Mixture:
             sound = all(np.isfinite(x).all() for x in (weights, directions, theta))
             if shapes != wanted or not sound or not abs(weights.sum() - 1.0) < 1e-6:
                 raise ValueError(f"its arrays have the shapes {shapes}")
-        except FileNotFoundError:
-            raise
-        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        except FileNotFoundError as error:
+            raise MissingData(f"there is no file {path}; give one that save wrote") from error
+        except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
             raise InvalidInput(f"{path} is not a mixture that can be read: {error}") from error
         return cls(problem, weights, directions, Linear(theta), bool(text["feasible"]))
 
