@@ -1,4 +1,4 @@
-"""A linear world with five arms and three rewards, f = min, as in the study of learning from logs."""
+"""A linear world with five arms and three rewards, f = min, to learn from logs of it."""
 
 from __future__ import annotations
 

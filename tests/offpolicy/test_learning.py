@@ -41,7 +41,7 @@ def test_a_learnt_mixture_is_near_the_best_and_its_interval_holds() -> None:
     assert 0.98 * truth(best).min() < earned <= 1.005 * truth(best).min()
     assert mixture.estimate is not None
     assert mixture.estimate.low < earned < mixture.estimate.high
-    assert mixture.estimate.n == 5000
+    assert mixture.estimate.n == 10_000
 
 
 class _True:
@@ -78,6 +78,7 @@ def test_hard_constraints_are_kept() -> None:
 def test_a_mixture_is_saved_and_played(tmp_path: Path) -> None:
     log = logs.log(2000)
     mixture: Any = log.learn(Minimum())
+    assert len(mixture.members) == 2
     path = tmp_path / "mixture.npz"
     mixture.save(path)
     again = Mixture.load(path)

@@ -187,7 +187,7 @@ def _policy(name: str, table: dict[str, Any], train: Any, f: Any, spec: Path | N
             raise MissingData(f"{where}.agent: there is no file {path}; give one of agent.save")
         return Agent.load(path)
     if table.get("learn"):
-        return train.learn(f, share=1.0)
+        return train.learnt(f)
     if "base" in table:
         base = table["base"]
         if train.problem.kind == "arms":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import NormalDist
 from typing import Any
 
@@ -31,7 +32,7 @@ from fairwolfe.offpolicy.estimators import (
     stabilising,
 )
 from fairwolfe.offpolicy.interval import Sampled, difference, interval
-from fairwolfe.offpolicy.learning import Mixture, learn_arms
+from fairwolfe.offpolicy.learning import Crossed, Mixture, learn_arms
 from fairwolfe.offpolicy.models import cross_fitted
 from fairwolfe.offpolicy.ranking_mixture import RankingMixture, learn_rankings
 from fairwolfe.offpolicy.rankings import ranking_rows
@@ -127,15 +128,19 @@ class Log:
         """Two logs at random: what is learnt on one can be evaluated on the other."""
         if not 0.0 < real_number("share", share) < 1.0:
             raise InvalidInput(f"share is {share!r}; give a number between 0 and 1")
-        n = len(self)
-        first = np.zeros(n, dtype=bool)
-        count = round(share * n)
-        first[np.random.default_rng(seed).permutation(n)[:count]] = True
-        if not 0 < count < n:
-            raise InvalidInput(f"{n} decisions cannot be split; log more")
+        first = self._half(share, seed)
         places = (np.flatnonzero(first), np.flatnonzero(~first))
         one, two = (Log(self._data.subset(own)) for own in places)
         return one, two
+
+    def _half(self, share: float, seed: int) -> Any:
+        """Which decisions are in the first part of a split, (n,)."""
+        n = len(self)
+        first, count = np.zeros(n, dtype=bool), round(share * n)
+        if not 0 < count < n:
+            raise InvalidInput(f"{n} decisions cannot be split; log more")
+        first[np.random.default_rng(seed).permutation(n)[:count]] = True
+        return first
 
     def check(self) -> Check:
         """Whether the data can be used, in sentences: print it."""
@@ -273,34 +278,47 @@ class Log:
     # --- learning ------------------------------------------------------------------------------
 
     def learn(
-        self,
-        f: Concave,
-        *,
-        model: Any = None,
-        share: float = 0.5,
-        seed: int = 0,
-        level: float = 0.95,
+        self, f: Concave, *, model: Any = None, seed: int = 0, level: float = 0.95
     ) -> Mixture | RankingMixture:
         """A policy for f, a mixture of a few, with what it would have earned on decisions that it
-        has not seen: its `estimate`.
+        has not learnt from: its `estimate`.
 
-        A share of the log (at random) fits the rewards and finds the mixture, by Frank-Wolfe on the
-        estimated rewards, hard constraints included; the rest evaluates it. With share=1.0 all of
-        it learns, and there is no estimate.
+        One half of the log (at random) fits the rewards and finds a mixture, by Frank-Wolfe on the
+        estimated rewards, hard constraints included; the other half evaluates it, and the halves
+        change places. The policy is both mixtures in equal parts. For rankings one half learns and
+        the other evaluates.
         """
-        bound, rest = self._bound(f), None
-        train = self
-        if real_number("share", share) != 1.0:
-            train, rest = self.split(share, seed)
-        found: Mixture | RankingMixture
-        if isinstance(train._data, Rankings):
-            found = learn_rankings(train._data, bound, model)
-        else:
-            found = learn_arms(train._data, bound, model)
-        if rest is None:
-            return found
-        how = {} if isinstance(train._data, Rankings) else {"model": model}
-        return found.evaluated(rest.evaluate(found, f, level=level, **how))
+        bound, data = self._bound(f), self._data
+        half = self._half(0.5, seed)
+        if isinstance(data, Rankings):
+            ranking = learn_rankings(data.subset(np.flatnonzero(half)), bound, model)
+            rest = Log(data.subset(np.flatnonzero(~half)))
+            return ranking.evaluated(rest.evaluate(ranking, f, "exposure", level=level))
+        one, two = (
+            learn_arms(data.subset(np.flatnonzero(own)), bound, model) for own in (half, ~half)
+        )
+        whole = Mixture(self.problem, one.members + two.members, one.feasible and two.feasible)
+        found = self.evaluate(Crossed(~half, (one, two)), f, "dr", model=model, level=level)
+        return whole.evaluated(found)
+
+    def learnt(self, f: Concave, *, model: Any = None) -> Mixture | RankingMixture:
+        """`learn` from all decisions at once, without an estimate: to be evaluated on another log."""
+        bound, data = self._bound(f), self._data
+        if isinstance(data, Rankings):
+            return learn_rankings(data, bound, model)
+        return learn_arms(data, bound, model)
+
+    def _learnt_with(
+        self, f: Concave, parts: Sequence[Concave], model: Any, seed: int, level: float
+    ) -> tuple[Mixture | RankingMixture, list[Estimate]]:
+        """`learn`, and other functions of what the policy would have earned."""
+        policy, half = self.learn(f, model=model, seed=seed, level=level), self._half(0.5, seed)
+        if isinstance(policy, RankingMixture):
+            rest = Log(self._data.subset(np.flatnonzero(~half)))
+            return policy, [rest.evaluate(policy, part, level=level) for part in parts]
+        one, two = (replace(policy, members=(member,)) for member in policy.members)
+        crossed = Crossed(~half, (one, two))
+        return policy, [self.evaluate(crossed, part, model=model, level=level) for part in parts]
 
     def agent(self, f: Concave, base: Any, seed: int = 0, **options: Any) -> Agent:
         """An agent whose regression has learnt the log, as `update_many` of the same decisions
@@ -364,12 +382,9 @@ class Log:
                 parts = (TwoSided(item_side, 0.0, users), TwoSided(item_side, 1.0, none))
             elif users is not None:
                 whole = users + weight * item_side
-            policy = self.learn(whole, model=model, seed=seed, level=level)
-            _, test = self.split(0.5, seed)
-            how = {} if ranks else {"model": model}
-            each = [test.evaluate(policy, part, level=level, **how) for part in parts]
+            policy, (one, two) = self._learnt_with(whole, parts, model, seed, level)
             assert policy.estimate is not None
-            points.append(Point(weight, policy, each[0], each[1], policy.estimate))
+            points.append(Point(weight, policy, one, two, policy.estimate))
         if not points:
             raise InvalidInput("betas is empty; give the weights of fairness, such as [0, 0.1, 1]")
         return Frontier(tuple(points))
