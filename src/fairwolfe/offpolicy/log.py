@@ -302,7 +302,7 @@ class Log:
         return whole.evaluated(found)
 
     def learnt(self, f: Concave, *, model: Any = None) -> Mixture | RankingMixture:
-        """`learn` from all decisions at once, without an estimate: to be evaluated on another log."""
+        """`learn` from all decisions at once, without an estimate: to evaluate on another log."""
         bound, data = self._bound(f), self._data
         if isinstance(data, Rankings):
             return learn_rankings(data, bound, model)
