@@ -47,7 +47,7 @@ class World:
     @property
     def z(self) -> Array:
         """What the target earns."""
-        return np.einsum("c,ck,ckd->d", self.contexts, self.target, self.means)
+        return np.asarray(np.einsum("c,ck,ckd->d", self.contexts, self.target, self.means))
 
     @property
     def names(self) -> list[str]:
@@ -91,7 +91,8 @@ def gamma(rng: np.random.Generator, means: Array) -> Array:
 
 def softmax(rng: np.random.Generator, contexts: int, arms: int, size: float, least: float) -> Array:
     scores = np.exp(size * rng.standard_normal((contexts, arms)))
-    return (1.0 - least) * scores / scores.sum(axis=1, keepdims=True) + least / arms
+    shares = scores / scores.sum(axis=1, keepdims=True)
+    return np.asarray((1.0 - least) * shares + least / arms)
 
 
 def _parts(seed: int, contexts: int, arms: int, rewards: int) -> tuple[Array, Array, Array, Array]:
