@@ -22,6 +22,7 @@ from fairwolfe.core.catalogue import Candidates
 from fairwolfe.core.contexts import Arms, Bilinear
 from fairwolfe.core.decision import Decision
 from fairwolfe.core.feedback import Shown
+from fairwolfe.core.interrupts import uninterrupted
 from fairwolfe.core.kinds import Kind, Stack
 from fairwolfe.data.decisions import Header, is_decisions, line_of, read
 from fairwolfe.errors import InvalidInput
@@ -142,8 +143,10 @@ class DecisionLog:
         """Write the staged rows whose answers were applied; drop the others. A new header goes
         before them where the objects of the mark are others than before.
         """
-        if not self._staged:
-            return
+        if self._staged:
+            uninterrupted(lambda: self._settle(ledger, mark, header))
+
+    def _settle(self, ledger: Ledger, mark: tuple[Any, ...], header: Callable[[], Header]) -> None:
         staged, self._staged = self._staged, {}
         rows = {number: row for number, row in staged.items() if not ledger.waits(number)}
         if not rows:
