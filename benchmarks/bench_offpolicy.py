@@ -10,7 +10,6 @@ percentile bootstrap, in the families of `offpolicy_worlds`.
 
 from __future__ import annotations
 
-# ruff: noqa: E402  (one thread must be asked for before NumPy is imported)
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -42,7 +41,7 @@ def one(family: str, place: str, n: int, estimator: str, runs: int, bootstrap: b
     for run in range(runs):
         rng = np.random.default_rng([run, n, *map(ord, family + place)])
         log, target = world.log(n, rng, estimator)
-        name = estimator.split("-")[0]
+        name = estimator.split("-", maxsplit=1)[0]
         rows = log._rows(target, name, None, 2, False)
         part, bound = sampled(rows), log._bound(world.f)
         found = log._estimate(bound, part, rows, name, 0.95)

@@ -34,7 +34,7 @@ _NEAR = 0.03  # relative distance of neighbouring coordinates
 
 @dataclass(frozen=True)
 class World:
-    """contexts (C,) and policies (C, K) as probabilities, means (C, K, D), how rewards are drawn."""
+    """contexts (C,) and policies (C, K) as probabilities, means (C, K, D), and how rewards vary."""
 
     f: Concave
     contexts: Array
@@ -47,7 +47,7 @@ class World:
     @property
     def z(self) -> Array:
         """What the target earns."""
-        return np.einsum("c,ck,ckd->d", self.contexts, self.target, self.means)
+        return np.asarray(np.einsum("c,ck,ckd->d", self.contexts, self.target, self.means))
 
     @property
     def names(self) -> list[str]:
@@ -59,7 +59,7 @@ class World:
 
     def problem(self, estimator: str) -> fw.Problem:
         d = 1 if estimator == "dr-blind" else self.contexts.size
-        ranges = {name: (0.0, self.high) for name in self.names}
+        ranges = dict.fromkeys(self.names, (0.0, self.high))
         return fw.Problem.arms(d, ranges, n_arms=self.logging.shape[1])
 
     def log(self, n: int, rng: np.random.Generator, estimator: str) -> tuple[Any, Array]:
@@ -91,7 +91,8 @@ def gamma(rng: np.random.Generator, means: Array) -> Array:
 
 def softmax(rng: np.random.Generator, contexts: int, arms: int, size: float, least: float) -> Array:
     scores = np.exp(size * rng.standard_normal((contexts, arms)))
-    return (1.0 - least) * scores / scores.sum(axis=1, keepdims=True) + least / arms
+    shares = scores / scores.sum(axis=1, keepdims=True)
+    return np.asarray((1.0 - least) * shares + least / arms)
 
 
 def _parts(seed: int, contexts: int, arms: int, rewards: int) -> tuple[Array, Array, Array, Array]:

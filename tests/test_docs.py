@@ -128,6 +128,7 @@ SIZES = {
     "10": "PROMPTS = 300",
     "11": "ROUNDS = 1_000",
     "12": "VISITS = 200",
+    "13": "VISITS = 600",
 }
 
 # As a kernel runs the cells of a notebook: its own arguments stand in sys.argv.

@@ -665,7 +665,7 @@ class Agent:
                 if self._commits:
                     self._apply(entry, decision, answer)
                     if self._log is not None:
-                        self._log.settle(self._ledger, self._header)
+                        self._log.settle(self._ledger, self._mark(), self._header)
                     return
             except FairwolfeError:
                 self._refused += 1
@@ -768,7 +768,7 @@ class Agent:
             self._out_of_range += answers.outside
             self._before = None
             if self._log is not None:
-                self._log.settle(ledger, self._header)
+                self._log.settle(ledger, self._mark(), self._header)
         except BaseException:
             self._recover()
             raise
@@ -808,7 +808,7 @@ class Agent:
                     self._apply(entry, decision, answer)
                 self._before = None
                 if self._log is not None:
-                    self._log.settle(self._ledger, self._header)
+                    self._log.settle(self._ledger, self._mark(), self._header)
             except BaseException:
                 self._recover()
                 raise
@@ -876,7 +876,7 @@ class Agent:
                 self._finish(pending)
             self._pending = None
         if self._log is not None:
-            self._log.settle(self._ledger, self._header)
+            self._log.settle(self._ledger, self._mark(), self._header)
 
     def expire(self, decision: Decision) -> None:
         """A decision gets no feedback any more: what was expected of it is taken back, and feedback
@@ -941,25 +941,27 @@ class Agent:
         """
         with self._lock:
             self._recover()
-            log = None if path is None else DecisionLog(path, self._kind, self._header(None))
+            log = None
+            if path is not None:
+                log = DecisionLog(path, self._kind, self._mark(), self._header())
             if self._log is not None:
                 self._log.close()
             self._log = log
 
-    def _header(self, known: Header | None) -> Header:
-        """What is true of the rows of the log that follow; `known`, where it still is."""
-        kind, names = self._kind, self.names
-        if known is not None:
-            same = (repr(self._policy), kind.problem) == (known.policy, known.problem)
-            if same and (known.keys or known.arms) == names:
-                return known
+    def _mark(self) -> tuple[Any, ...]:
+        """What the header of the log is made of: the same objects while it holds."""
+        return self._policy, self._kind.problem, self._called
+
+    def _header(self) -> Header:
+        """What is true of the rows of the log that follow."""
+        kind = self._kind
         objective = None if self._bound is None else repr(self._policy.objective)
         problem, policy = kind.problem, repr(self._policy)
         if not isinstance(kind, Ranking):
             return Header(problem, objective, policy, arms=self.arms)
         kept = kind.catalogue.features
         features = kept.T.copy() if kept.shape[1] else None
-        return Header(problem, objective, policy, names, features)
+        return Header(problem, objective, policy, self.names, features)
 
     def _meet(self, number: int, context: Any, given: Any, called: Any) -> None:
         """A decision is made, and logged when it is answered. Under the lock."""

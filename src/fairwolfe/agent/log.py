@@ -11,15 +11,18 @@ import logging
 import os
 import time
 import warnings
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from fairwolfe.agent.ledger import Ledger
 from fairwolfe.core.batch import Batch
 from fairwolfe.core.catalogue import Candidates
 from fairwolfe.core.contexts import Arms, Bilinear
 from fairwolfe.core.decision import Decision
 from fairwolfe.core.feedback import Shown
+from fairwolfe.core.interrupts import uninterrupted
 from fairwolfe.core.kinds import Kind, Stack
 from fairwolfe.data.decisions import Header, is_decisions, line_of, read
 from fairwolfe.errors import InvalidInput
@@ -47,13 +50,15 @@ class DecisionLog:
     comes between, each answered decision is written once.
     """
 
-    def __init__(self, path: str | os.PathLike[str], kind: Kind, header: Header) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], kind: Kind, mark: tuple[Any, ...], header: Header
+    ) -> None:
         self._file = -1
         if kind.name not in ("arms", "ranking"):
             raise InvalidInput(
                 f"decisions of kind {kind.name!r} have no table; log is for arms and rankings"
             )
-        self.path, self.header = path, header
+        self.path, self.mark, self.header = path, mark, header
         self.logged = 0
         self.unlogged = 0  # answered, but made before the log began, or elsewhere
         self._met: dict[int, Met] = {}
@@ -134,10 +139,14 @@ class DecisionLog:
                 one = Shown(observation.exposed[i], observation.rewards[i])
             self.stage(token, decision, one)
 
-    def settle(self, ledger: Any, header: Any) -> None:
-        """Write the staged rows whose answers were applied; drop the others. header: a function
-        that makes the current one.
+    def settle(self, ledger: Ledger, mark: tuple[Any, ...], header: Callable[[], Header]) -> None:
+        """Write the staged rows whose answers were applied; drop the others. A new header goes
+        before them where the objects of the mark are others than before.
         """
+        if self._staged:
+            uninterrupted(lambda: self._settle(ledger, mark, header))
+
+    def _settle(self, ledger: Ledger, mark: tuple[Any, ...], header: Callable[[], Header]) -> None:
         staged, self._staged = self._staged, {}
         rows = {number: row for number, row in staged.items() if not ledger.waits(number)}
         if not rows:
@@ -146,10 +155,9 @@ class DecisionLog:
             self.unlogged += len(rows)
             return
         lines = [line_of(row) for row in rows.values()]
-        current = header(self.header)
-        if current is not self.header:
-            self.header = current
-            lines.insert(0, line_of(current.to_dict()))
+        if any(new is not old for new, old in zip(mark, self.mark, strict=True)):
+            self.mark, self.header = mark, header()
+            lines.insert(0, line_of(self.header.to_dict()))
         for number in rows:
             self._met.pop(number, None)
         try:

@@ -15,6 +15,7 @@ from fairwolfe.cli.bench import bench
 from fairwolfe.cli.check import check
 from fairwolfe.cli.data import data
 from fairwolfe.cli.demo import demo
+from fairwolfe.cli.evaluate import evaluate
 from fairwolfe.cli.listing import list_command
 from fairwolfe.cli.log import log
 from fairwolfe.cli.report import report
@@ -71,6 +72,7 @@ for _command in (
     check,
     data,
     demo,
+    evaluate,
     keys,
     list_command,
     log,

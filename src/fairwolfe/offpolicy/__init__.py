@@ -4,5 +4,17 @@ from fairwolfe.offpolicy.checking import Check
 from fairwolfe.offpolicy.estimate import Difference, Estimate, Level
 from fairwolfe.offpolicy.learning import Mixture
 from fairwolfe.offpolicy.log import Log
+from fairwolfe.offpolicy.ranking_mixture import RankingMixture
+from fairwolfe.offpolicy.tradeoff import Frontier, Point
 
-__all__ = ["Check", "Difference", "Estimate", "Level", "Log", "Mixture"]
+__all__ = [
+    "Check",
+    "Difference",
+    "Estimate",
+    "Frontier",
+    "Level",
+    "Log",
+    "Mixture",
+    "Point",
+    "RankingMixture",
+]

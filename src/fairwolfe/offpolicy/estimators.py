@@ -12,22 +12,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.errors import InvalidInput
-from fairwolfe.offpolicy.decisions import Choices, Part
+from fairwolfe.offpolicy.decisions import CHUNK, Choices, Part, Rankings
 from fairwolfe.offpolicy.interval import Sampled
 from fairwolfe.offpolicy.moments import Moments, moments
 
-__all__ = ["ESTIMATORS", "Rows", "Weights", "arm_rows", "joint", "sampled", "stabilising"]
+__all__ = [
+    "ESTIMATORS",
+    "Rows",
+    "Weights",
+    "arm_rows",
+    "joint",
+    "logged_rows",
+    "sampled",
+    "stabilising",
+]
 
 ESTIMATORS = ("ips", "snips", "dr")
 
 _LEAST = 0.1  # of the mean square of weights under uniform choices
+_FIRST, _GROWTH = 50, 1.25  # decisions of the first block, and how blocks of equal weight grow
 
 
 @dataclass(frozen=True)
@@ -119,6 +128,21 @@ def arm_rows(
     return Rows(weighted, ratio, slopes, weights, h)
 
 
+def logged_rows(data: Choices | Rankings) -> Rows:
+    """What was earned, as it was earned."""
+    totals = data.rewards if isinstance(data, Choices) else data.totals()
+    n = data.problem.n_objectives
+
+    def rows() -> Iterator[Matrix]:
+        sizes = [part.n for part in data.parts] if isinstance(data, Choices) else None
+        start = 0
+        for size in sizes or [CHUNK] * (-(-data.n // CHUNK)):
+            yield totals[start : start + size]
+            start += size
+
+    return Rows(rows, lambda mean: mean, lambda mean: np.eye(n), Weights.of(np.ones(data.n)))
+
+
 def sampled(rows: Rows) -> Sampled:
     """The estimate."""
     return _sampled(rows, moments(_with_weights(rows)))
@@ -168,26 +192,32 @@ def _sampled(rows: Rows, found: Moments) -> Sampled:
 
 def stabilising(choices: Choices, target: Callable[[slice, Part], Matrix]) -> Any:
     """Weights h_t in the order of the log that even out the variance, for adaptive logging: one
-    over the root of the mean square of w in the block before, so that h_t depends on the past only
-    and means stay unbiased. Blocks grow with their number; the first has the mean square that
-    uniform choices would have.
+    over the root of the mean square of w in the later half of what came before, so that h_t depends
+    on the past only and means stay unbiased.
+
+    Blocks of equal h_t grow with time. The first has the mean square that uniform choices would
+    have. Where whole distributions were logged, E[w^2 | x] = sum_a pi(a | x)^2/p(a | x) is known,
+    and stands for w^2, which is noisy.
 
     Reference: the idea of Hadad et al., PNAS 2021, for policies of contexts and blocks of time.
     """
 
     def weights(w: Vector) -> Vector:
-        n = w.size
-        blocks = max(int(np.sqrt(n) / 4.0), 1)
-        ends = np.unique(np.linspace(0, n, blocks + 1).astype(np.int64))
-        square = 0.0
-        for span, part in choices.spans():
-            pi = target(span, part)
-            square += float((part.allowed().sum(axis=1) * (pi * pi).sum(axis=1)).sum())
-        before, h = square / n, np.empty(n)
-        least = _LEAST * before  # a block in which nothing matched is not worth everything
-        for start, stop in pairwise(ends.tolist()):
+        squares, uniform = w * w, np.empty(w.size)
+        for (span, part), known in zip(choices.spans(), choices.distribution, strict=True):
+            square = target(span, part) ** 2
+            uniform[span] = part.allowed().sum(axis=1) * square.sum(axis=1)
+            if known is not None:
+                p = np.where(known > 0.0, known, 1.0)
+                full = ~np.isnan(known).any(axis=1) & ~((square > 0.0) & (known <= 0.0)).any(axis=1)
+                squares[span] = np.where(full, (square / p).sum(axis=1), squares[span])
+        h, before = np.empty(w.size), float(uniform.mean())
+        least, start = _LEAST * before, 0
+        while start < w.size:
+            stop = max(start + _FIRST, int(start * _GROWTH))
             h[start:stop] = 1.0 / np.sqrt(before)
-            before = max(float(np.mean(w[start:stop] ** 2)), least)
+            start = min(stop, w.size)
+            before = max(float(squares[start // 2 : start].mean()), least)
         return h
 
     return weights

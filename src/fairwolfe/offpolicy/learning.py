@@ -4,6 +4,8 @@ Any optimum is a mixture of pi_g(x) = argmax_a <g, q(x, a)>, g in R^D: a class o
 whatever the number of contexts, and with as many members in the mixture as f has ties. The reward
 model q is fitted on one half of the log; the mixture maximises f over the average rewards that q
 gives in its contexts, by the method of `fairwolfe.truth.multipliers`, hard constraints included.
+The other half evaluates it; then the halves change places, and the policy is both in equal parts:
+all of the log has taught it, and all of it evaluates.
 """
 
 from __future__ import annotations
@@ -13,16 +15,17 @@ import os
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.contexts import arms
 from fairwolfe.core.decision import Decision
 from fairwolfe.core.folders import whole_file
-from fairwolfe.core.problem import Problem
-from fairwolfe.errors import InvalidInput
+from fairwolfe.core.problem import Problem, whole_number
+from fairwolfe.errors import InvalidInput, MissingData
 from fairwolfe.objectives import Concave
 from fairwolfe.objectives.leaves import Leaves
 from fairwolfe.offpolicy.decisions import Choices, Part
@@ -32,7 +35,7 @@ from fairwolfe.truth import multipliers, planes
 from fairwolfe.truth.multipliers import Support
 from fairwolfe.truth.rows import Rows
 
-__all__ = ["Mixture", "best_mixture", "learn_arms"]
+__all__ = ["Crossed", "Member", "Mixture", "best_mixture", "learn_arms"]
 
 _FORMAT, _VERSION = "fairwolfe mixture", 1
 _CONTEXTS = 20_000  # on which a mixture is sought; more change it by less than their noise
@@ -41,32 +44,15 @@ _TOLERANCE = 1e-4
 _NOTHING = 1e-6  # weights of members that are left out
 
 
-@dataclass(frozen=True, eq=False)
-class Mixture:
-    """A policy of arms: member n is drawn with its weight and plays argmax_a <g_n, q(x, a)>.
+class Member(NamedTuple):
+    """What was learnt from some of the decisions: a mixture of argmax_a <g_n, q(x, a)>.
 
-    weights (N,), directions (N, D); estimate: what it would have earned on decisions that it was
-    not learnt from; feasible: whether the estimated rewards allow the hard constraints of f.
-
-    `Agent(mixture, problem)` plays it, with exact probabilities; it does not learn.
+    weights (N,), directions (N, D), model: q
     """
 
-    problem: Problem
     weights: Vector
     directions: Matrix
     model: Model
-    feasible: bool = True
-    estimate: Estimate | None = None
-
-    def __repr__(self) -> str:
-        value = (
-            "" if self.estimate is None else f", f = {self.estimate.value:.4g} on other decisions"
-        )
-        return f"<Mixture of {self.weights.size} policies{value}>"
-
-    def evaluated(self, estimate: Estimate) -> Mixture:
-        """The same with what it would have earned."""
-        return replace(self, estimate=estimate)
 
     def distribution(self, part: Part) -> Matrix:
         """The probabilities (rows, K) in contexts."""
@@ -75,6 +61,40 @@ class Mixture:
         for weight, direction in zip(self.weights, self.directions, strict=True):
             out[rows, _best(q, direction, part)] += weight
         return out
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """A policy of arms: one of its members is drawn, and plays argmax_a <g, q(x, a)> for one of its
+    directions g, drawn by weight.
+
+    `Log.learn` makes two members, each from one half of the log and evaluated on the other, so that
+    `estimate` is of decisions that nothing was learnt from. feasible: whether the estimated rewards
+    allow the hard constraints of f.
+
+    `Agent(mixture, problem)` plays it, with exact probabilities; it does not learn.
+    """
+
+    problem: Problem
+    members: tuple[Member, ...]
+    feasible: bool = True
+    estimate: Estimate | None = None
+
+    def __repr__(self) -> str:
+        count = sum(member.weights.size for member in self.members)
+        value = ""
+        if self.estimate is not None:
+            value = f", f = {self.estimate.value:.4g} on decisions that taught nothing"
+        return f"<Mixture of {count} policies{value}>"
+
+    def evaluated(self, estimate: Estimate) -> Mixture:
+        """The same with what it would have earned."""
+        return replace(self, estimate=estimate)
+
+    def distribution(self, part: Part) -> Matrix:
+        """The probabilities (rows, K) in contexts."""
+        each = [member.distribution(part) for member in self.members]
+        return np.asarray(np.mean(each, axis=0))
 
     def probabilities(self, context: Any) -> Vector:
         """Of the arms of one context, in any of the forms that an agent takes."""
@@ -105,7 +125,7 @@ class Mixture:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to a file: arrays and JSON, never pickle."""
-        if not isinstance(self.model, Linear):
+        if not all(isinstance(member.model, Linear) for member in self.members):
             raise InvalidInput(
                 "only mixtures over a linear model can be saved without pickle; learn with "
                 "model=fw.oracles.Ridge(), or keep the log and learn again"
@@ -114,45 +134,64 @@ class Mixture:
             "format": _FORMAT,
             "version": _VERSION,
             "problem": json.loads(self.problem.to_json()),
+            "members": len(self.members),
             "feasible": self.feasible,
         }
-        arrays = {
-            "weights": self.weights,
-            "directions": self.directions,
-            "theta": self.model.theta,
-            "text": np.frombuffer(json.dumps(text).encode(), dtype=np.uint8),
-        }
+        arrays: dict[str, Any] = {"text": np.frombuffer(json.dumps(text).encode(), dtype=np.uint8)}
+        for i, member in enumerate(self.members):
+            assert isinstance(member.model, Linear)
+            arrays[f"weights{i}"], arrays[f"directions{i}"] = member.weights, member.directions
+            arrays[f"theta{i}"] = member.model.theta
         with whole_file(path) as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
+            np.savez(file, **arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Mixture:
         """What `save` wrote."""
         try:
-            with np.load(path, allow_pickle=False) as file:
+            # np.load would leave a file open that is no archive.
+            with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
                 text = json.loads(file["text"].tobytes())
-                weights, directions, theta = (
-                    np.array(file[name], dtype=np.float64)
-                    for name in ("weights", "directions", "theta")
-                )
-            if text["format"] != _FORMAT or text["version"] != _VERSION:
-                raise ValueError(f"it has format {text['format']!r}, version {text['version']!r}")
-            problem = Problem.from_json(json.dumps(text["problem"]))
-            n = problem.n_objectives
-            shapes = (weights.shape, directions.shape, theta.shape)
-            wanted = (
-                weights.shape[:1],
-                (weights.size, n),
-                (problem.n_arms or 1, n, problem.dimension),
-            )
-            sound = all(np.isfinite(x).all() for x in (weights, directions, theta))
-            if shapes != wanted or not sound or not abs(weights.sum() - 1.0) < 1e-6:
-                raise ValueError(f"its arrays have the shapes {shapes}")
-        except FileNotFoundError:
-            raise
-        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+                if text["format"] != _FORMAT or text["version"] != _VERSION:
+                    raise ValueError(f"format {text['format']!r}, version {text['version']!r}")
+                problem = Problem.from_json(json.dumps(text["problem"]))
+                count = whole_number("members", text["members"])
+                members = tuple(_member(file, str(i), problem) for i in range(count))
+        except FileNotFoundError as error:
+            raise MissingData(f"there is no file {path}; give one that save wrote") from error
+        except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
             raise InvalidInput(f"{path} is not a mixture that can be read: {error}") from error
-        return cls(problem, weights, directions, Linear(theta), bool(text["feasible"]))
+        return cls(problem, members, bool(text["feasible"]))
+
+
+def _member(file: Any, i: str, problem: Problem) -> Member:
+    weights, directions, theta = (
+        np.array(file[f"{name}{i}"], dtype=np.float64)
+        for name in ("weights", "directions", "theta")
+    )
+    n, shapes = problem.n_objectives, (weights.shape, directions.shape, theta.shape)
+    wanted = ((weights.size,), (weights.size, n), (problem.n_arms or 1, n, problem.dimension))
+    sound = all(np.isfinite(x).all() for x in (weights, directions, theta))
+    if shapes != wanted or not sound or not abs(weights.sum() - 1.0) < 1e-6:
+        raise ValueError(f"its arrays have the shapes {shapes}")
+    return Member(weights, directions, Linear(theta))
+
+
+@dataclass(frozen=True)
+class Crossed:
+    """Mixtures for rows of a log: each row is decided by the one that did not learn from it.
+
+    first (n,): whether the first mixture decides
+    """
+
+    first: NDArray[np.bool_]
+    mixtures: tuple[Mixture, Mixture]
+
+    def rows(self, span: slice, part: Part) -> Matrix:
+        """The probabilities (rows, K) of the decisions of a span."""
+        own = self.first[span, None]
+        one, two = (mixture.distribution(part) for mixture in self.mixtures)
+        return np.where(own, one, two)
 
 
 def _part(context: Any, problem: Problem) -> Part:
@@ -185,7 +224,7 @@ def learn_arms(choices: Choices, f: Concave, model: Any) -> Mixture:
         return float(direction @ average), average
 
     weights, directions, feasible = best_mixture(support, f, choices.problem)
-    return Mixture(choices.problem, weights, directions, q, feasible)
+    return Mixture(choices.problem, (Member(weights, directions, q),), feasible)
 
 
 def best_mixture(support: Support, f: Concave, problem: Problem) -> tuple[Vector, Matrix, bool]:

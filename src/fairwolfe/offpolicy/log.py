@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import NormalDist
 from typing import Any
 
@@ -12,19 +13,32 @@ import numpy as np
 from fairwolfe.agent import Agent
 from fairwolfe.bandits.choosing import Evidence, LinearBandit
 from fairwolfe.core.decision import Choice
+from fairwolfe.core.feedback import Shown
 from fairwolfe.core.kinds import kind_of
 from fairwolfe.core.problem import Problem, real_number, whole_number
 from fairwolfe.errors import InvalidInput
-from fairwolfe.objectives import Concave
+from fairwolfe.objectives import Concave, GiniEquality, Linear, TwoSided
 from fairwolfe.offpolicy import reading
 from fairwolfe.offpolicy.checking import Check, check_choices, check_rankings
 from fairwolfe.offpolicy.decisions import Choices, Rankings
 from fairwolfe.offpolicy.estimate import Difference, Estimate, described, levels
-from fairwolfe.offpolicy.estimators import ESTIMATORS, Rows, arm_rows, joint, sampled, stabilising
+from fairwolfe.offpolicy.estimators import (
+    ESTIMATORS,
+    Rows,
+    arm_rows,
+    joint,
+    logged_rows,
+    sampled,
+    stabilising,
+)
 from fairwolfe.offpolicy.interval import Sampled, difference, interval
-from fairwolfe.offpolicy.learning import Mixture, learn_arms
+from fairwolfe.offpolicy.learning import Crossed, Mixture, learn_arms
 from fairwolfe.offpolicy.models import cross_fitted
+from fairwolfe.offpolicy.ranking_mixture import RankingMixture, learn_rankings
+from fairwolfe.offpolicy.rankings import ranking_rows
 from fairwolfe.offpolicy.targets import target_of
+from fairwolfe.offpolicy.tradeoff import Frontier, Point
+from fairwolfe.ranking.ranker import RankEvidence
 from fairwolfe.reduction.frank_wolfe import FrankWolfe
 
 __all__ = ["Log"]
@@ -114,15 +128,19 @@ class Log:
         """Two logs at random: what is learnt on one can be evaluated on the other."""
         if not 0.0 < real_number("share", share) < 1.0:
             raise InvalidInput(f"share is {share!r}; give a number between 0 and 1")
-        n = len(self)
-        first = np.zeros(n, dtype=bool)
-        count = round(share * n)
-        first[np.random.default_rng(seed).permutation(n)[:count]] = True
-        if not 0 < count < n:
-            raise InvalidInput(f"{n} decisions cannot be split; log more")
+        first = self._half(share, seed)
         places = (np.flatnonzero(first), np.flatnonzero(~first))
         one, two = (Log(self._data.subset(own)) for own in places)
         return one, two
+
+    def _half(self, share: float, seed: int) -> Any:
+        """Which decisions are in the first part of a split, (n,)."""
+        n = len(self)
+        first, count = np.zeros(n, dtype=bool), round(share * n)
+        if not 0 < count < n:
+            raise InvalidInput(f"{n} decisions cannot be split; log more")
+        first[np.random.default_rng(seed).permutation(n)[:count]] = True
+        return first
 
     def check(self) -> Check:
         """Whether the data can be used, in sentences: print it."""
@@ -150,8 +168,10 @@ class Log:
         policy: probabilities (decisions, arms); actions (decisions,), whole numbers; one arm; a
             function of a context that returns probabilities or an arm; an Agent as it is now, over
             a bandit that knows its probabilities; `Uniform()` or `Fixed(arm)` of fw.bandits; what
-            `learn` returned. For rankings see `docs/offpolicy.md`
-        estimator: "ips", "snips" or "dr"; for rankings "exposure", "position", "ips" or "snips"
+            `learn` returned; "logged" is whatever logged, without weights. For rankings see
+            `docs/offpolicy.md`
+        estimator: "ips", "snips" or "dr"; for rankings "exposure" (also as "dr"), "position",
+            "ips" or "snips"
         model: of the rewards, for dr: an oracle such as Ridge(), a regressor of scikit-learn, or
             predictions (decisions, arms, rewards); it is fitted on other decisions than those it
             predicts, in so many `folds`
@@ -159,7 +179,7 @@ class Log:
         stabilised: weigh decisions by what the log explored before them, for a policy that changed
             while it logged; rows must be in the order of time
         """
-        bound = self._bound(f)
+        bound, estimator = self._bound(f), self._named(estimator)
         rows = self._rows(policy, estimator, model, folds, stabilised)
         return self._estimate(bound, sampled(rows), rows, estimator, _level(level))
 
@@ -178,7 +198,7 @@ class Log:
         """f of the first policy minus f of the second: on the same decisions, so that what they
         share cancels.
         """
-        bound, sure = self._bound(f), _level(level)
+        bound, sure, estimator = self._bound(f), _level(level), self._named(estimator)
         rows = [self._rows(one, estimator, model, folds, stabilised) for one in (first, second)]
         one, two, covariance = joint(*rows)
         found = difference(bound.relaxed(), one, two, covariance, sure)
@@ -194,6 +214,11 @@ class Log:
         ends = (found.value, found.low, found.high)
         return Difference(*ends, each[0], each[1], sure, warnings)
 
+    def _named(self, estimator: str) -> str:
+        """Rankings have no "dr": what is best for them stands for it."""
+        ranks = isinstance(self._data, Rankings) and estimator == "dr"
+        return "exposure" if ranks else estimator
+
     def _bound(self, f: Any) -> Concave:
         if not isinstance(f, Concave):
             raise InvalidInput(f"f is {f!r:.80}; give one of fw.objectives")
@@ -201,8 +226,16 @@ class Log:
 
     def _rows(self, policy: Any, estimator: str, model: Any, folds: int, stabilised: bool) -> Rows:
         data = self._data
+        if isinstance(policy, str):
+            if policy != "logged":
+                raise InvalidInput(f"the policy is {policy!r:.40}; the only text is 'logged'")
+            return logged_rows(data)
         if isinstance(data, Rankings):
-            raise NotImplementedError
+            if stabilised or model is not None:
+                raise InvalidInput("stabilised and model are for arms; leave them out for rankings")
+            if estimator in ("ips", "snips"):
+                _require_probabilities(data)
+            return ranking_rows(data, policy, estimator)
         if estimator not in ESTIMATORS:
             raise InvalidInput(
                 f"the estimator is {estimator!r}; give one of {', '.join(ESTIMATORS)}"
@@ -246,29 +279,57 @@ class Log:
 
     def learn(
         self, f: Concave, *, model: Any = None, seed: int = 0, level: float = 0.95
-    ) -> Mixture:
+    ) -> Mixture | RankingMixture:
         """A policy for f, a mixture of a few, with what it would have earned on decisions that it
-        has not seen: `found.estimate`.
+        has not learnt from: its `estimate`.
 
-        Half of the log (at random) fits the rewards and finds the mixture, by Frank-Wolfe on the
-        estimated rewards, hard constraints included; the other half evaluates it.
+        One half of the log (at random) fits the rewards and finds a mixture, by Frank-Wolfe on the
+        estimated rewards, hard constraints included; the other half evaluates it, and the halves
+        change places. The policy is both mixtures in equal parts. For rankings one half learns and
+        the other evaluates.
         """
-        if isinstance(self._data, Rankings):
-            raise NotImplementedError
-        bound = self._bound(f)
-        _require_probabilities(self._data)
-        train, test = self.split(0.5, seed)
-        assert isinstance(train._data, Choices)
-        mixture = learn_arms(train._data, bound, model)
-        return mixture.evaluated(test.evaluate(mixture, f, "dr", model=model, level=level))
+        bound, data = self._bound(f), self._data
+        half = self._half(0.5, seed)
+        if isinstance(data, Rankings):
+            ranking = learn_rankings(data.subset(np.flatnonzero(half)), bound, model)
+            rest = Log(data.subset(np.flatnonzero(~half)))
+            return ranking.evaluated(rest.evaluate(ranking, f, "exposure", level=level))
+        one, two = (
+            learn_arms(data.subset(np.flatnonzero(own)), bound, model) for own in (half, ~half)
+        )
+        whole = Mixture(self.problem, one.members + two.members, one.feasible and two.feasible)
+        found = self.evaluate(Crossed(~half, (one, two)), f, "dr", model=model, level=level)
+        return whole.evaluated(found)
+
+    def learnt(self, f: Concave, *, model: Any = None) -> Mixture | RankingMixture:
+        """`learn` from all decisions at once, without an estimate: to evaluate on another log."""
+        bound, data = self._bound(f), self._data
+        if isinstance(data, Rankings):
+            return learn_rankings(data, bound, model)
+        return learn_arms(data, bound, model)
+
+    def _learnt_with(
+        self, f: Concave, parts: Sequence[Concave], model: Any, seed: int, level: float
+    ) -> tuple[Mixture | RankingMixture, list[Estimate]]:
+        """`learn`, and other functions of what the policy would have earned."""
+        policy, half = self.learn(f, model=model, seed=seed, level=level), self._half(0.5, seed)
+        if isinstance(policy, RankingMixture):
+            rest = Log(self._data.subset(np.flatnonzero(~half)))
+            return policy, [rest.evaluate(policy, part, level=level) for part in parts]
+        one, two = (replace(policy, members=(member,)) for member in policy.members)
+        crossed = Crossed(~half, (one, two))
+        return policy, [self.evaluate(crossed, part, model=model, level=level) for part in parts]
 
     def agent(self, f: Concave, base: Any, seed: int = 0, **options: Any) -> Agent:
         """An agent whose regression has learnt the log, as `update_many` of the same decisions
         would have taught it, and whose averages start at zero: what was earned was not its own.
+
+        base: a bandit over an oracle, such as SquareCB(gamma0=100.0); for rankings a policy such as
+        FWLinUCBRank(f), whose items are those of the log
         """
         data = self._data
         if isinstance(data, Rankings):
-            raise NotImplementedError
+            return _ranking_agent(data, f, base, seed, options)
         if not isinstance(base, LinearBandit) or base.extended:
             raise InvalidInput(
                 f"{base!r:.80} cannot learn from decisions that others made; give a bandit over an "
@@ -286,6 +347,67 @@ class Log:
                 choice = Choice(action, None, evidence)
                 base.update(inside.base, choice, nothing, data.rewards[span.start + i])
         return agent
+
+    def tradeoff(
+        self,
+        betas: Sequence[float],
+        fair: Concave | None = None,
+        users: Concave | None = None,
+        *,
+        model: Any = None,
+        seed: int = 0,
+        level: float = 0.95,
+    ) -> Frontier:
+        """The frontier from logs, before anything is deployed: for each beta a policy learnt for
+        users + beta fair, and what it would have given on decisions that it has not seen.
+
+        For rankings `fair` is of the items' exposures, GiniEquality() unless given, and `users` the
+        sum of the rewards; for arms give both.
+        """
+        ranks = isinstance(self._data, Rankings)
+        if not ranks and (fair is None or users is None):
+            raise InvalidInput(
+                "what is fair among arms is not known; give both: "
+                'tradeoff(betas, fair=Minimum(), users=Linear({"clicks": 1.0}))'
+            )
+        item_side: Any = GiniEquality() if fair is None else fair
+        points = []
+        for beta in betas:
+            weight = real_number("beta", beta)
+            whole: Any = None
+            parts: tuple[Any, Any] = (users, item_side)
+            if ranks:
+                whole = TwoSided(item_side, weight, users)
+                none = 0.0 * Linear((1.0,) * len(self.problem.rewards))
+                parts = (TwoSided(item_side, 0.0, users), TwoSided(item_side, 1.0, none))
+            elif users is not None:
+                whole = users + weight * item_side
+            policy, (one, two) = self._learnt_with(whole, parts, model, seed, level)
+            assert policy.estimate is not None
+            points.append(Point(weight, policy, one, two, policy.estimate))
+        if not points:
+            raise InvalidInput("betas is empty; give the weights of fairness, such as [0, 0.1, 1]")
+        return Frontier(tuple(points))
+
+
+def _ranking_agent(data: Rankings, f: Concave, base: Any, seed: int, options: Any) -> Agent:
+    if data.users is None or data.items is None:
+        raise InvalidInput(
+            "the log does not have the features of its users, or of its items once for all rows, "
+            "so that an agent could learn from them"
+        )
+    policy = base.with_objective(f) if isinstance(base, FrankWolfe) else FrankWolfe(f, base)
+    if policy.decides != "ranking":
+        raise InvalidInput(f"{base!r:.80} chooses arms, and the log has rankings; give a ranker")
+    agent = Agent(policy, data.problem, seed, data.items, **options)
+    inside, q = agent._state, data.items.shape[1]
+    nothing, none = np.zeros(data.problem.n_objectives), np.empty((0, q))
+    for i in range(data.n):
+        evidence = RankEvidence(np.ascontiguousarray(data.users[i]), none)
+        shown = Shown(data.exposed[i], data.rewards[i])
+        choice = Choice(data.rankings[i], None, evidence)
+        inside.plan.base.update(inside.base, choice, nothing, shown)
+    return agent
 
 
 def _level(given: Any) -> float:

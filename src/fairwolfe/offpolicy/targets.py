@@ -13,6 +13,7 @@ from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import Kernel, kernel
 from fairwolfe.offpolicy.decisions import Choices, Part
+from fairwolfe.offpolicy.learning import Crossed
 from fairwolfe.reduction.frank_wolfe import FrankWolfe
 
 __all__ = ["Target", "distribution_of", "frozen", "target_of"]
@@ -175,6 +176,8 @@ def _target(policy: Any, choices: Choices) -> Target:
                 f"{policy!r:.80} has learnt nothing yet; give an agent, such as log.agent(f, base)"
             )
         return distribution_of(policy, choices)
+    if isinstance(policy, Crossed):
+        return policy.rows
     if hasattr(policy, "distribution"):
         return lambda span, part: policy.distribution(part)
     if isinstance(policy, (int, np.integer)) and not isinstance(policy, bool):

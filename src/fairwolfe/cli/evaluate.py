@@ -1,0 +1,232 @@
+"""`fairwolfe evaluate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fairwolfe.cli.printing import as_json, make_folder, out_option, print_files, print_json
+from fairwolfe.errors import InvalidInput, MissingData, did_you_mean
+
+__all__ = ["evaluate"]
+
+_WAYS = ("agent", "arm", "base", "file", "learn", "name")
+
+
+@click.command(
+    epilog="Example: fairwolfe evaluate log.parquet --policy policies.toml --objective minimum"
+)
+@click.argument("log", type=click.Path(path_type=Path))
+@click.option(
+    "--policy",
+    "spec",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="TOML with [policies.NAME] tables.  [default: one that is learnt]",
+)
+@click.option(
+    "--objective",
+    metavar="NAME|TEXT",
+    help="Such as minimum, or \"Linear(weights={'clicks': 1.0})\".  [default: that of the log]",
+)
+@click.option("--estimator", help="ips, snips or dr; rankings: exposure, position, ips or snips.")
+@click.option("--level", type=float, default=0.95, show_default=True, help="Of the intervals.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of how the log is split.")
+@out_option
+@as_json
+def evaluate(
+    log: Path,
+    spec: Path | None,
+    objective: str | None,
+    estimator: str | None,
+    level: float,
+    seed: int,
+    out: Path,
+    as_json: bool,
+) -> None:
+    """Say what other policies would have earned in place of those that made LOG.
+
+    LOG is what agent.log or `fairwolfe log export` wrote, a table (CSV, Parquet) or Vowpal
+    Wabbit's dsjson. A policy of the file is one of: name = "uniform" (or "fixed"), arm = 2,
+    agent = "saved.fw", file = "mixture.npz", learn = true, or base = { name = "squarecb", ... },
+    which learns from half of the log. Where one of them learns, all are evaluated on the other
+    half. A table, sentences, and the files evaluate.png, evaluate.svg and evaluate.json come out.
+    """
+    import json
+
+    from fairwolfe.offpolicy import Log
+    from fairwolfe.offpolicy.plot import intervals
+    from fairwolfe.simulation.plots import require_matplotlib, save
+
+    require_matplotlib()
+    data = Log.of(log)
+    tables = _tables(spec)
+    f = _objective(objective, tables, log)
+    make_folder(out)
+    checked = data.check()
+    learns = any(table.get("learn") or "base" in table for table in tables["policies"].values())
+    train, test = data.split(0.5, seed) if learns else (data, data)
+    how: dict[str, Any] = {} if estimator is None else {"estimator": estimator}
+    found = {"as logged": test.evaluate("logged", f, level=level)}
+    gains: dict[str, Any] = {}
+    for name, table in tables["policies"].items():
+        policy = _policy(name, table, train, f, spec)
+        gains[name] = test.compare(policy, "logged", f, level=level, **how)
+        found[name] = gains[name].first
+    words = [*_sentences(found, gains, learns, len(test)), *checked.problems]
+    rows = [_row(name, one) for name, one in found.items()]
+    said = {
+        "decisions": len(test),
+        "objective": repr(f),
+        "usable": checked.usable,
+        "policies": rows,
+        "sentences": words,
+    }
+    files = [*save(intervals(found, repr(f)), out, "evaluate"), out / "evaluate.json"]
+    files[-1].write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
+    if as_json:
+        print_json(said | {"files": [str(file) for file in files]})
+        return
+    _print(found)
+    print_files(files, words)
+
+
+def _print(found: dict[str, Any]) -> None:
+    from fairwolfe.cli.printing import print_table
+
+    labels = next(iter(found.values())).labels
+    shown = labels if len(labels) <= 6 else labels[-3:]
+    cells = []
+    for name, one in found.items():
+        averages = dict(zip(one.labels, one.average.tolist(), strict=True))
+        numbers = (one.value, one.low, one.high)
+        cells.append(
+            [
+                name,
+                *(f"{x:.4f}" for x in numbers),
+                f"{one.ess:,.0f}",
+                *(f"{averages[label]:.4f}" for label in shown),
+            ]
+        )
+    columns = ("policy", "f", "low", "high", "worth", *shown)
+    print_table(columns, cells, numbers=len(columns) - 1)
+
+
+def _tables(path: Path | None) -> dict[str, Any]:
+    import tomllib
+
+    if path is None:
+        return {"policies": {"learnt": {"learn": True}}}
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise MissingData(f"there is no file {path}; give TOML with [policies.NAME]") from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidInput(f"{path} cannot be read as TOML: {error}") from error
+    for key in content:
+        if key not in ("policies", "objective"):
+            near = did_you_mean(key, ("policies", "objective"))
+            raise InvalidInput(f"{path}: {key} is unknown; {near}")
+    policies = content.get("policies")
+    if not isinstance(policies, dict) or not policies:
+        raise InvalidInput(f"{path} has no policies; give [policies.NAME] tables")
+    for name, table in policies.items():
+        ways = [key for key in table if key in _WAYS] if isinstance(table, dict) else []
+        if len(ways) != 1:
+            raise InvalidInput(
+                f"{path}: policies.{name} says {', '.join(ways) or 'nothing'}; give one of "
+                f"{', '.join(_WAYS)}"
+            )
+    return content
+
+
+def _objective(given: str | None, tables: dict[str, Any], log: Path) -> Any:
+    from fairwolfe.core import expressions
+    from fairwolfe.core.registry import load, names
+    from fairwolfe.lab.build import build_objective
+    from fairwolfe.objectives import Concave
+
+    text = given
+    if text is None and "objective" in tables:
+        return build_objective(tables["objective"], "objective")
+    if text is None:
+        text = _logged_objective(log)
+    if text in names("objectives"):
+        return load("objectives", text)()
+    made = expressions.read(text)
+    if not isinstance(made, Concave):
+        raise InvalidInput(f"the objective is {text!r:.80}; give one of fw.objectives")
+    return made
+
+
+def _logged_objective(log: Path) -> str:
+    from fairwolfe.data.decisions import is_decisions, read
+
+    text = read(log)[0].objective if is_decisions(log) else None
+    if text is None:
+        raise InvalidInput(f"{log} does not say what f is; give --objective, such as minimum")
+    return text
+
+
+def _policy(name: str, table: dict[str, Any], train: Any, f: Any, spec: Path | None) -> Any:
+    from fairwolfe.agent import Agent
+    from fairwolfe.core.registry import load
+    from fairwolfe.lab.build import build_policy
+    from fairwolfe.offpolicy import Mixture
+
+    where, folder = f"policies.{name}", Path() if spec is None else spec.parent
+    if "arm" in table:
+        return table["arm"]
+    if "file" in table:
+        return Mixture.load(folder / str(table["file"]))
+    if "agent" in table:
+        path = folder / str(table["agent"])
+        if not path.is_file():
+            raise MissingData(f"{where}.agent: there is no file {path}; give one of agent.save")
+        return Agent.load(path)
+    if table.get("learn"):
+        return train.learnt(f)
+    if "base" in table:
+        base = table["base"]
+        if train.problem.kind == "arms":
+            base = {"name": "frank-wolfe", "base": base}
+        policy = build_policy(base, f"{where}.base", objective=f)
+        return train.agent(f, policy.base if train.problem.kind == "arms" else policy)
+    if table.get("name") not in ("uniform", "fixed"):
+        raise InvalidInput(
+            f"{where}.name is {table.get('name')!r}; give uniform or fixed, or a bandit as base, "
+            "which learns from half of the log"
+        )
+    options = {key: value for key, value in table.items() if key != "name"}
+    return load("bandits", str(table["name"]))(**options)
+
+
+def _row(name: str, one: Any) -> dict[str, Any]:
+    from math import isfinite
+
+    numbers = {"value": one.value, "low": one.low, "high": one.high, "ess": one.ess}
+    return {
+        "policy": name,
+        **{key: value if isfinite(value) else None for key, value in numbers.items()},
+        "average": dict(zip(one.labels, one.average.tolist(), strict=True)),
+        "constraints": [str(level) for level in one.constraints],
+        "warnings": list(one.warnings),
+    }
+
+
+def _sentences(found: dict[str, Any], gains: dict[str, Any], learns: bool, n: int) -> list[str]:
+    base = found["as logged"]
+    said = [f"What was logged earned an f of {base.value:.4g} ({base.low:.4g} to {base.high:.4g})."]
+    for name, gain in gains.items():
+        sure = "better" if gain.low > 0 else "worse" if gain.high < 0 else "not certainly different"
+        said.append(
+            f"{name} would have earned {gain.first.value:.4g}, {abs(gain.value):.3g} "
+            f"{'more' if gain.value >= 0 else 'less'} ({gain.low:.3g} to {gain.high:.3g}): {sure}."
+        )
+        said += [f"{name}: {level}." for level in gain.first.constraints]
+        said += [f"{name}: {text}." for text in gain.first.warnings]
+    if learns:
+        said.append(f"All numbers are from the {n:,} decisions that nothing was learnt from.")
+    return said
