@@ -552,3 +552,28 @@ def test_a_model_that_is_served_no_more_does_not_hold_the_log(tmp_path: Path) ->
     models = {row["model"]: row for row in told("replay", tmp_path / "state")["models"]}
     assert models["router"]["digest"] == digest
     assert models["front"]["decisions"] == 12
+
+
+def test_an_export_says_what_could_be_shown(tmp_path: Path) -> None:
+    """Pinned, blocked and candidate items, by number."""
+    store = SQLiteStore(tmp_path / "state")
+    service = Inside(AUDITED, store)
+    play(service, 1)
+    user = [0.1, 0.2, 0.0, 0.1]
+    asks = [{"pinned": {"1": "i5"}}, {"blocked": ["i0", "i1"]}, {"candidates": ["i2", "i4", "i6"]}]
+    first = service.model("front").decisions
+    for ask in asks:
+        service.decide("front", user=user, **ask)
+    service.advance(60.0)
+    store.close()
+    assert (
+        run("export", tmp_path / "state", tmp_path / "f.jsonl", "--model", "front").exit_code == 0
+    )
+    _, rows = table(tmp_path / "f.jsonl")
+    pinned, blocked, chosen = (row for row in rows if row["number"] >= first)
+    assert pinned["pinned"] == [-1, 5, -1]
+    assert pinned["ranking"][1] == 5
+    assert not {0, 1} & {*blocked["candidates"], *blocked["ranking"]}
+    assert chosen["candidates"] == [2, 4, 6]
+    assert set(chosen["ranking"]) == {2, 4, 6}
+    assert told("replay", tmp_path / "state", "--decisions")["wrong"] == []
