@@ -560,15 +560,17 @@ def test_an_export_says_what_could_be_shown(tmp_path: Path) -> None:
     service = Inside(AUDITED, store)
     play(service, 1)
     user = [0.1, 0.2, 0.0, 0.1]
-    asks = [{"pinned": {"1": "i5"}}, {"blocked": ["i0", "i1"]}, {"candidates": ["i2", "i4", "i6"]}]
+    options: list[dict[str, Any]] = [
+        {"pinned": {"1": "i5"}},
+        {"blocked": ["i0", "i1"]},
+        {"candidates": ["i2", "i4", "i6"]},
+    ]
     first = service.model("front").decisions
-    for ask in asks:
-        service.decide("front", user=user, **ask)
+    for one in options:
+        service.decide("front", user=user, **one)
     service.advance(60.0)
     store.close()
-    assert (
-        run("export", tmp_path / "state", tmp_path / "f.jsonl", "--model", "front").exit_code == 0
-    )
+    told("export", tmp_path / "state", tmp_path / "f.jsonl", "--model", "front")
     _, rows = table(tmp_path / "f.jsonl")
     pinned, blocked, chosen = (row for row in rows if row["number"] >= first)
     assert pinned["pinned"] == [-1, 5, -1]
