@@ -210,12 +210,11 @@ def _answered(server: Server) -> int:
 
 
 def test_keep_alive_ends(tmp_path: Path) -> None:
-    with Server(tmp_path, config(both=False), "tests.service.impatient") as server:
-        with connect(server) as connection:
-            connection.sendall(request(DECIDE, {"arms": ARMS}))
-            kept = bytearray()
-            assert status_of(read_answer(connection, kept)) == 200
-            assert connection.recv(1) == b""  # after a second without a request
+    impatient = Server(tmp_path, config(both=False), "tests.service.impatient")
+    with impatient as server, connect(server) as connection:
+        connection.sendall(request(DECIDE, {"arms": ARMS}))
+        assert status_of(read_answer(connection, bytearray())) == 200
+        assert connection.recv(1) == b""  # after a second without a request
 
 
 def test_an_end_in_mid_request_is_answered_first(tmp_path: Path) -> None:
