@@ -41,7 +41,7 @@ LIMITS = """
 state = "state"
 listen = "127.0.0.1:0"
 [limits]
-waiting = 64
+waiting = 512
 seconds = 5.0
 """
 
