@@ -49,6 +49,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     open: int = 200_000  # decisions of a model that wait for their feedback
     candidates: int = 10_000  # arms or candidates of a request
     seconds: float = 10.0  # for the body of a request to arrive
+    listeners: int = 50  # of the streams of all models
 
 
 class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -187,7 +188,7 @@ def _checked(table: dict[str, Any], folder: str) -> Config:
 
 def _check_numbers(config: Config) -> None:
     limits = config.limits
-    for name in ("waiting", "open", "candidates", "seconds"):
+    for name in ("waiting", "open", "candidates", "seconds", "listeners"):
         if not getattr(limits, name) > 0:
             raise InvalidInput(f"limits.{name} is {getattr(limits, name)}; give a positive number")
     assert config.address

@@ -13,7 +13,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from fairwolfe.core.batch import Batch
 from fairwolfe.core.decision import Decision
 from fairwolfe.core.packing import pack
 from fairwolfe.errors import FairwolfeError, InvalidInput, NumericalFailure
+from fairwolfe.service import watch
 from fairwolfe.service.clock import Clock
 from fairwolfe.service.config import Limits
 from fairwolfe.service.entries import Entry, cells_of
@@ -41,7 +43,9 @@ _CLOSES = 512  # of a model in a row
 _CLOSING_ROWS = 8  # in a tick: requests come in between
 _SNAPSHOT_RECORDS = 7_000  # and a group more at most, so that a restart replays below 10,000
 _SNAPSHOT_SECONDS = 30.0
-_HISTORY_SECONDS = 60.0
+_HISTORY_SECONDS = (2.0, 60.0)  # between two points: a part of its age, from 2 s to a minute
+_HISTORY_PART = 0.02
+_SEEN = 500  # contexts of a model that are kept for questions of the kind: what if
 _SILENCE = 10  # parts of a window: so often the clock is written where nothing else is
 _RETRY = 1.0  # seconds
 
@@ -110,6 +114,14 @@ class Stage:
         self.answers += other.answers
 
 
+Aside: TypeAlias = Callable[[Callable[[], Any], Callable[[Any], None]], None]
+"""Does the first, which only reads, and tells the second what came of it."""
+
+
+def _at_once(work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+    done(work())
+
+
 class Core:
     """Models, a store, and what waits.
 
@@ -135,6 +147,8 @@ class Core:
         self.seq, at = store.last()
         self.clock.start(at)
         self.failing = ""  # why the store cannot be written, while it cannot
+        self.seen: dict[str, deque[Any]] = {name: deque(maxlen=_SEEN) for name in models}
+        self.aside: Aside = _at_once  # who does what may take a while
         self._waiting: deque[Work] = deque()
         self._scheduled = False
         self._written = self._snapped = self._noted = at
@@ -338,6 +352,7 @@ class Core:
                 for work, _ in planned:
                     _fail(work, Refused(503, "model_stopped", model.stopped, retry_after=60.0))
                 return None
+            self.seen[model.name].extend(ask.context for ask in fresh)
             data = made.to_bytes() if isinstance(made, Batch) else tuple(d.to_bytes() for d in made)
             first = model.decisions
             known = tuple(
@@ -471,7 +486,8 @@ class Core:
         ):
             self._commit([])
         self._snapshot_if_due()
-        if clock - self._noted >= _HISTORY_SECONDS:
+        often, seldom = _HISTORY_SECONDS
+        if clock - self._noted >= min(max(often, _HISTORY_PART * clock), seldom):
             self._note(clock)
 
     def _close(self, clock: float) -> bool:
@@ -511,11 +527,13 @@ class Core:
     def _note(self, clock: float) -> None:
         self._noted = clock
         for model in self.models.values():
-            point = {"t": model.t, "value": model.value, "average": model.average()}
-            try:
-                self.store.note(model.number, clock, pack((point,)))
-            except FairwolfeError:
-                self.numbers.unwritten += 1
+            self.aside(partial(watch.live_of, model), partial(self._keep, model, clock))
+
+    def _keep(self, model: Model, clock: float, live: dict[str, Any]) -> None:
+        try:
+            self.store.note(model.number, clock, pack((watch.point_of(model, live),)))
+        except FairwolfeError:
+            self.numbers.unwritten += 1
 
     @property
     def snapshot_age(self) -> float:

@@ -27,6 +27,7 @@ __all__ = [
     "decode",
     "encode",
     "size",
+    "wall_of",
 ]
 
 Request: TypeAlias = tuple[int, str, bytes]
@@ -82,12 +83,15 @@ class Closed(NamedTuple):
 
 
 class ItemsAdded(NamedTuple):
-    """New items, features (items, q); objective: another one from now on, as text, or empty."""
+    """New items, features (items, q); objective: another one from now on, as text, or empty; who:
+    the name of the key that asked for it.
+    """
 
     model: int
     keys: tuple[str, ...]
     features: NDArray[np.float64]
     objective: str
+    who: str = ""
 
 
 class ItemsRetired(NamedTuple):
@@ -99,10 +103,11 @@ class ItemsRetired(NamedTuple):
 
 
 class ObjectiveReplaced(NamedTuple):
-    """Another f from now on."""
+    """Another f from now on; who: the name of the key that asked for it."""
 
     model: int
     objective: str
+    who: str = ""
 
 
 Event: TypeAlias = (
@@ -138,6 +143,11 @@ def decode(payload: bytes) -> list[Event]:
         return [_KINDS[tag](*fields) for tag, *fields in rows]
     except (InvalidInput, KeyError, TypeError, ValueError) as error:
         raise IncompatibleState(f"a row of the log cannot be read: {error}") from error
+
+
+def wall_of(payload: bytes) -> float:
+    """The time of day when a row was written, by the clock of the machine."""
+    return float(unpack(payload)[0])
 
 
 def size(event: Event) -> int:
