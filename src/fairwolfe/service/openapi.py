@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from fairwolfe.service import wire
+from fairwolfe.service import page, wire
 from fairwolfe.service.config import Config
 from fairwolfe.service.whatif import WhatIf
 
@@ -127,6 +127,6 @@ def _operation(config: Config, route: Any, by_kind: dict[str, Any]) -> dict[str,
 
 def _parameter(config: Config, name: str) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "string"}
-    if name == "model":
-        schema["enum"] = list(config.models)
+    if name in ("model", "name"):
+        schema["enum"] = list(config.models if name == "model" else page.FILES)
     return {"name": name, "in": "path", "required": True, "schema": schema}

@@ -25,7 +25,7 @@ from fairwolfe.service.sessions import SECONDS
 from fairwolfe.service.spec import ANYONE, Spec
 from fairwolfe.service.whatif import WhatIf, beta_of
 
-__all__ = ["POLICY", "ROUTES", "frame_of", "number_in"]
+__all__ = ["FILES", "POLICY", "ROUTES", "frame_of", "number_in"]
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -37,18 +37,19 @@ _HEADERS = {
     "referrer-policy": "no-referrer",
     "cache-control": "no-cache",
 }
-_TYPES = {
+FILES = {
     "app.js": "text/javascript; charset=utf-8",
     "charts.js": "text/javascript; charset=utf-8",
     "style.css": "text/css; charset=utf-8",
 }
-_FILES = {
+_TEXTS = {
     name: resources.files("fairwolfe.service").joinpath("pages", name).read_text(encoding="utf-8")
-    for name in (*_TYPES, "index.html", "sign_in.html")
+    for name in (*FILES, "index.html", "sign_in.html")
 }
 _LISTED = 10  # items at either end
 _POINTS = 12  # of the history, where it is a table
 _PLACE = re.compile(r"{{(\w+)}}")
+_LIST = re.compile(r"(?<!\w)\(([^()]*)\)")
 _NONE = "–"
 
 Row = Sequence[str]
@@ -68,7 +69,24 @@ def number(x: float | None) -> str:
     shown = float(f"{x:.4g}")
     if shown.is_integer():
         return f"{int(shown):,}"
+    if abs(shown) < 1e-6:
+        return f"{shown:g}"
     return f"{shown:,}" if abs(shown) >= 1e-4 else f"{shown:.10f}".rstrip("0")
+
+
+def _brief(text: str) -> str:
+    """A text whose long lists are cut short: the whole of it is for machines.
+
+    >>> _brief("ByGroup(labels=(1, 2, 3, 4, 5, 6, 7, 8))")
+    'ByGroup(labels=(1, 2, … 6 more))'
+    """
+
+    def cut(found: re.Match[str]) -> str:
+        parts = found[1].split(", ")
+        more = f"{', '.join(parts[:2])}, … {len(parts) - 2} more"
+        return f"({more})" if len(parts) > 6 else found[0]
+
+    return _LIST.sub(cut, text)
 
 
 def _percent(share: float | None) -> str:
@@ -164,7 +182,7 @@ def _table(id: str, caption: str, head: Row, rows: Sequence[Row], words: Sequenc
 
 def _html(name: str, **places: str) -> str:
     """A file with its places filled; what is not HTML already is escaped by whoever gives it."""
-    return _PLACE.sub(lambda found: places[found[1]], _FILES[name])
+    return _PLACE.sub(lambda found: places[found[1]], _TEXTS[name])
 
 
 def _hidden(yes: bool) -> str:
@@ -203,15 +221,15 @@ def _changes(lines: Sequence[dict[str, Any]]) -> list[Row]:
             str(line["version"]),
             time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(line["when"])),
             line["who"] or _NONE,
-            line["from"] or _NONE,
-            line["to"],
+            _brief(line["from"] or _NONE),
+            _brief(line["to"]),
         ]
         for line in lines
     ]
 
 
 _CAPTIONS: dict[str, tuple[str, Row]] = {
-    "numbers": ("As it is now", ("", "now")),
+    "numbers": ("As it is now", ("what", "now")),
     "rewards": ("Averages so far", ("reward", "average")),
     "constraints": (
         "Averages against their levels",
@@ -222,7 +240,7 @@ _CAPTIONS: dict[str, tuple[str, Row]] = {
     "groups": ("Groups; 1 an item is their due", ("group", "share", "an item")),
     "counts": (
         "Decisions, and reports after their window: those change nothing any more",
-        ("", "count"),
+        ("what", "count"),
     ),
 }
 
@@ -235,6 +253,7 @@ async def _page(service: Any, request: Request) -> Response:
     tables = frame["tables"]
     shown = frame.get("exposure") or {"words": "", "lorenz": []}
     earlier = watch.earlier_of(service.core, model) if model.ranks else None
+    changes = watch.changes_of(service.core, model)
     objective = read_objective(model.objective)
     beta = None if objective is None else beta_of(objective)
     head = ["ago", "decisions", "f", "about", "interval", "at most"]
@@ -258,7 +277,7 @@ async def _page(service: Any, request: Request) -> Response:
         "changes",
         "Newest first, in UTC",
         ("version", "when", "who", "from", "to"),
-        _changes(watch.changes_of(service.core, model)),
+        _changes(changes),
         words=(1, 2, 3, 4),
     )
     signed_in = bool(service.config.keys)
@@ -274,7 +293,9 @@ async def _page(service: Any, request: Request) -> Response:
             sentence=html.escape(str(live["sentence"])),
             stopped=html.escape(model.stopped),
             objective=html.escape(model.objective),
+            brief=html.escape(_brief(model.objective)),
             version=str(model.version),
+            width="half" if len(model.rewards) == 1 else "whole",
             words=html.escape(shown["words"]),
             beta=number(beta),
             no_beta=_hidden(beta is None),
@@ -282,6 +303,8 @@ async def _page(service: Any, request: Request) -> Response:
             no_constraints=_hidden(not frame["constraints"]),
             no_exposure=_hidden(not model.ranks),
             no_groups=_hidden("groups" not in tables),
+            no_unchanged=_hidden(bool(changes)),
+            no_changes=_hidden(not changes),
             no_key=_hidden(not signed_in),
             **places,
         )
@@ -299,9 +322,9 @@ def _answer(text: str, status: int = 200) -> Response:
 
 async def _file(service: Any, request: Request) -> Response:
     name = request.path_params["name"]
-    if name not in _TYPES:
+    if name not in FILES:
         raise Refused(404, "not_found", f"there is no file {name!r:.80}", "name")
-    return Response(_FILES[name], headers={**_HEADERS, "content-type": _TYPES[name]})
+    return Response(_TEXTS[name], headers={**_HEADERS, "content-type": FILES[name]})
 
 
 # --- sign-in -----------------------------------------------------------------------------------
@@ -399,7 +422,9 @@ async def _change_lines(service: Any, request: Request) -> Any:
 
 
 def number_in(request: Request, name: str, least: int) -> int | None:
-    """A whole number of the query; None where it is not given."""
+    """The one parameter that a query may have, a whole number; None where it is not given."""
+    for unknown in request.query_params.keys() - {name}:
+        raise Refused(422, "invalid", f"{unknown!r:.80} is unknown; {name} is known", unknown)
     given = request.query_params.get(name)
     if given is None:
         return None

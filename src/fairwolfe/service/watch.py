@@ -142,7 +142,8 @@ def _labels(model: Model) -> tuple[Any, ...] | None:
 def point_of(model: Model, live: dict[str, Any]) -> dict[str, Any]:
     """A point of the history."""
     known = {name: live.get(name) for name in ("at_most", "about", "low", "high")}
-    point = {"wall": time.time(), "t": model.t, "value": model.value, "average": model.average()}
+    point: dict[str, Any] = {"wall": time.time(), "t": model.t, "version": model.version}
+    point |= {"value": model.value, "average": model.average()}
     if model.ranks:
         shares = shares_of(np.array(list(model.exposures().values())), _KEPT)
         kept = np.array(shares["lorenz"], dtype=np.float32)

@@ -128,10 +128,6 @@ class Asker:
 
     async def ask(self, model: Model, contexts: Sequence[Any], body: WhatIf) -> Question:
         """Begin to answer; Refused where the question cannot be, or another one is under way."""
-        if self._task is not None and not self._task.done():
-            raise Refused(
-                429, "busy", "another what-if is being computed; ask again soon", retry_after=2.0
-            )
         if model.agent is None or model.t == 0 or not contexts:
             raise Refused(
                 409,
@@ -140,6 +136,10 @@ class Asker:
                 f"{len(contexts)} contexts since the service began; ask when there are some",
             )
         texts = await _asked(model, body)
+        if self._task is not None and not self._task.done():
+            raise Refused(
+                429, "busy", "another what-if is being computed; ask again soon", retry_after=2.0
+            )
         data = pack((model.agent.dump(), tuple(map(_packed, contexts)), tuple(texts)))
         question = Question(model, texts, len(contexts))
         self._kept[question.id] = question
@@ -280,7 +280,10 @@ def _choices(problem: Any, oracle: Any, contexts: Sequence[Any]) -> Finite:
     tables = []
     for context in contexts:
         theta, _, _, features, per_arm = oracle.estimates(arms(context, problem))
-        if theta.shape[1] != len(problem.rewards):
+        n, d = len(problem.rewards), features.shape[1]
+        if theta.shape == (1, 1, n * d):  # <g, r> on g (x) x
+            theta = theta.reshape(1, n, d)
+        if theta.shape[1] != n:
             raise InvalidInput("the policy keeps no estimate of each reward")
         means = theta @ features[0] if per_arm else features @ theta[0].T
         tables.append(np.clip(means, problem.low, problem.high))

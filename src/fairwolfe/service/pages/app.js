@@ -1,6 +1,6 @@
 // The page of one model: frames from the stream, history, what-if, and a change of f.
 
-import { ago, bar, lines, lorenz, number } from "./charts.js";
+import { ago, bar, brief, lines, lorenz, number } from "./charts.js";
 
 const byId = (id) => document.getElementById(id);
 const MODEL = document.body.dataset.model;
@@ -11,6 +11,7 @@ const points = []; // of the history, then of the frames
 let frame = null;
 let earlier = null;
 let answer = null;
+let wanted = ""; // the objective that is to be confirmed
 
 /** An answer of the service; an Error with its sentence where it refuses. */
 async function ask(path, options = {}) {
@@ -61,10 +62,16 @@ function span(values) {
   return known.length ? [Math.min(...known), Math.max(...known)] : [0, 1];
 }
 
-/** Points after the first few, whose averages jump. */
+/** Points of the current f after the first few, whose averages jump. */
 function settled() {
-  const rest = points.filter((point) => point.t >= points[points.length - 1].t / 20);
+  const { t, version } = points[points.length - 1];
+  const rest = points.filter((point) => point.t >= t / 20 && point.version === version);
   return rest.length > 1 ? rest : points;
+}
+
+/** When f was changed. */
+function turns() {
+  return points.filter((point, i) => i && point.version !== points[i - 1].version).map(({ clock }) => clock);
 }
 
 function drawValue() {
@@ -81,7 +88,9 @@ function drawValue() {
     ],
     band: band.map(([x, a, b]) => (a === null || b === null ? [x, null, null] : [x, a, b])),
     range,
+    marks: turns(),
   });
+  byId("turned").hidden = !turns().length;
   const rows = [];
   const size = Math.max(1, Math.ceil(points.length / 12));
   for (let i = points.length - 1; i >= 0; i -= size) {
@@ -151,7 +160,7 @@ function show(next) {
   frame = next;
   const { live, tables } = frame;
   say("sentence", live.sentence);
-  say("objective", frame.objective);
+  say("objective", brief(frame.objective));
   say("version", String(frame.version));
   say("stopped", frame.stopped ?? "");
   for (const [name, rows] of Object.entries(tables)) fill(byId(`t-${name}`), rows);
@@ -159,9 +168,9 @@ function show(next) {
   for (const id of ["exposure", "ends"]) byId(id).hidden = !frame.exposure;
   if (frame.exposure) say("words", frame.exposure.words);
   byId("groups").hidden = !tables.groups;
-  const { clock, t, value, average } = frame;
+  const { clock, t, value, average, version } = frame;
   const { about = null, low = null, high = null, at_most = null } = live;
-  points.push({ clock, t, value, average, about, low, high, at_most, gini: frame.exposure?.gini });
+  points.push({ clock, t, value, average, version, about, low, high, at_most, gini: frame.exposure?.gini });
   if (points.length > MOST_POINTS) {
     points.splice(0, points.length, ...points.filter((_, i) => i % 2 || i > MOST_POINTS / 2));
   }
@@ -182,9 +191,11 @@ async function remember() {
 async function changes() {
   const { changes: lines_ } = await ask(`${BASE}/changes`).catch(() => ({ changes: null }));
   if (!lines_) return; // the next frame shows whether the service answers
+  byId("unchanged").hidden = lines_.length > 0;
+  byId("changes").hidden = !lines_.length;
   fill(byId("t-changes"), lines_.map((line) => [
     String(line.version), new Date(1000 * line.when).toISOString().slice(0, 19).replace("T", " "),
-    line.who || "–", line.from ?? "–", line.to,
+    line.who || "–", brief(line.from) ?? "–", brief(line.to),
   ]), [1, 2, 3, 4]);
 }
 
@@ -362,7 +373,8 @@ byId("ask-text").addEventListener("submit", (event) => {
 // --- a change of f -------------------------------------------------------------------------------
 
 byId("apply").addEventListener("click", () => {
-  say("c-to", answer.points[Number(byId("choice").value)].objective);
+  wanted = answer.points[Number(byId("choice").value)].objective;
+  say("c-to", brief(wanted));
   say("c-from", byId("objective").textContent);
   say("refused", "");
   byId("confirm").dataset.version = frame ? frame.version : byId("version").textContent;
@@ -383,7 +395,7 @@ byId("c-form").addEventListener("submit", async (event) => {
   if (KEYS) headers.authorization = `Bearer ${key}`;
   byId("yes").disabled = true;
   try {
-    const body = JSON.stringify({ objective: byId("c-to").textContent });
+    const body = JSON.stringify({ objective: wanted });
     const { version } = await ask(`${BASE}/objective`, { method: "PUT", headers, body });
     byId("confirm").close();
     told(`f is changed: version ${version}. The next decisions follow it.`);

@@ -8,6 +8,7 @@ let made = 0;
 /** A number with four significant digits; a dash for none. */
 export function number(x) {
   if (x === null || x === undefined || !Number.isFinite(x)) return "–";
+  if (x && Math.abs(x) < 1e-6) return x.toPrecision(4);
   return x.toLocaleString("en", { maximumSignificantDigits: 4 });
 }
 
@@ -26,6 +27,14 @@ export function ago(seconds) {
     if (seconds >= size) return `${number(Math.round((10 * seconds) / size) / 10)} ${unit}`;
   }
   return `${Math.round(seconds)} s`;
+}
+
+/** A text whose long lists are cut short: the whole of it is for machines. */
+export function brief(text) {
+  return text?.replace(/(?<!\w)\(([^()]*)\)/g, (whole, inner) => {
+    const parts = inner.split(", ");
+    return parts.length > 6 ? `(${parts.slice(0, 2).join(", ")}, … ${parts.length - 2} more)` : whole;
+  });
 }
 
 function element(name, attributes = {}, text = "") {
@@ -90,7 +99,7 @@ function pieces(points) {
  * without it the time, which ends now. marks: places along x.
  */
 export function lines(figure, { label, series, band = [], range, over, labels = [], marks = [] }) {
-  const [svg, width] = canvas(figure, 220, label);
+  const [svg, width] = canvas(figure, 224, label);
   const xs = series.flatMap((one) => one.points.map(([x]) => x));
   if (!xs.length) {
     svg.append(element("text", { x: width / 2, y: 110, class: "quiet middle" }, "nothing yet"));
@@ -99,6 +108,7 @@ export function lines(figure, { label, series, band = [], range, over, labels = 
   const first = Math.min(...xs);
   const last = Math.max(...xs);
   let [low, high] = range;
+  if (low === 0 && high === 0) high = 1;
   if (!(high > low)) [low, high] = [low - 0.5 * (Math.abs(low) || 1), high + 0.5 * (Math.abs(high) || 1)];
   const room = 0.06 * (high - low);
   [low, high] = [low >= 0 && low - room < 0 ? 0 : low - room, high + room];
@@ -126,7 +136,7 @@ export function lines(figure, { label, series, band = [], range, over, labels = 
     });
   }
   const name = over ?? "ago, in time that the service was up";
-  svg.append(element("text", { x: (box.left + box.right) / 2, y: 218, class: "quiet middle" }, name));
+  svg.append(element("text", { x: (box.left + box.right) / 2, y: 219, class: "quiet middle" }, name));
   made += 1;
   const clip = element("clipPath", { id: `clip-${made}` });
   clip.append(element("rect", { x: box.left, y: box.top - 4, width: box.right - box.left + 6, height: box.bottom - box.top + 8 }));
@@ -139,10 +149,12 @@ export function lines(figure, { label, series, band = [], range, over, labels = 
     inside.append(element("path", { d: `${path(piece)}${path(back).replace("M", "L")}Z`, class: "band" }));
   });
   for (const one of series) {
-    for (const piece of pieces(one.points.map(([a, b]) => [x(a), b === null || b === undefined ? null : y(b)]))) {
+    const found = pieces(one.points.map(([a, b]) => [x(a), b === null || b === undefined ? null : y(b)]));
+    for (const piece of found) {
       inside.append(element("path", { d: path(piece), class: `line look-${one.look}` }));
-      const dots = one.marked ? piece : piece.slice(-1);
-      for (const [a, b] of dots) inside.append(element("circle", { cx: a, cy: b, r: 3, class: `dot look-${one.look}` }));
+    }
+    for (const [a, b] of one.marked ? found.flat() : found.flat().slice(-1)) {
+      inside.append(element("circle", { cx: a, cy: b, r: 3, class: `dot look-${one.look}` }));
     }
   }
   for (const place of marks) {
@@ -153,7 +165,7 @@ export function lines(figure, { label, series, band = [], range, over, labels = 
 /** Lorenz curves; curves: {points: shares of the exposure in equal parts, look}. */
 export function lorenz(figure, { label, curves }) {
   const plot = figure.querySelector(".plot");
-  const side = Math.min(Math.max(plot.clientWidth, 240), 380);
+  const side = Math.min(Math.max(plot.clientWidth, 240), 440);
   const height = side * 0.9;
   const [svg, width] = canvas(figure, height, label);
   const box = { left: 46, right: Math.min(width, side) - 10, top: 8, bottom: height - 40 };
