@@ -69,6 +69,9 @@ def _tmpfs() -> bool:
 
 
 CAPABILITIES = {
+    "axe": Capability(
+        _module("axe_playwright_python"), "Install axe-playwright-python (make setup)."
+    ),
     "browser": Capability(
         lambda: browser() is not None, "Install chromium (apt install chromium)."
     ),
@@ -79,6 +82,7 @@ CAPABILITIES = {
         _data("lastfm"), "Set FAIRWOLFE_DATA to the folder that holds the lastfm folder."
     ),
     "matplotlib": Capability(_module("matplotlib"), "Install matplotlib (make setup)."),
+    "playwright": Capability(_module("playwright"), "Install playwright (make setup)."),
     "pyarrow": Capability(_module("pyarrow"), "Install pyarrow (make setup)."),
     "ray": Capability(_module("ray"), "Install ray (make setup)."),
     "scikit-learn": Capability(_module("sklearn"), "Install scikit-learn (make setup)."),

@@ -95,10 +95,13 @@ class World:
         server.post(f"{ROUTER}/feedback", entries)
 
 
-def filled(server: Server, rounds: int = 6) -> World:
+def filled(server: Server, rounds: int = 6, objective: str | None = None) -> World:
     """A server with items and some history, at rest."""
     world = World()
     world.stock(server)
+    if objective is not None:
+        reply = server.request("PUT", f"{SHOP}/objective", {"objective": objective})
+        assert reply.status == 200, reply
     for _ in range(rounds):
         world.visit(server)
         world.route(server)
