@@ -28,6 +28,12 @@ ARGUMENTS = (
     "--disable-sync --no-first-run"
 )
 SECONDS = 30_000  # milliseconds: the machine may be busy
+LOOKS = [
+    (360, "dark"),
+    (1400, "light"),
+    pytest.param(360, "light", marks=pytest.mark.slow),
+    pytest.param(1400, "dark", marks=pytest.mark.slow),
+]
 KEYS = {name: new_key() for name in ("reader", "owner")}
 WITH_KEYS = "".join(
     f'[[keys]]\nname = "{name}"\nsha256 = "{KEYS[name][1]}"\nscopes = {scopes}\n'
@@ -196,8 +202,7 @@ def test_an_empty_chart_has_no_ink(server: Server, opened: Opener) -> None:
 
 
 @pytest.mark.needs("matplotlib")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1400])
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
 def test_charts_have_ink_and_fit(server: Server, opened: Opener, width: int, scheme: Any) -> None:
     visit = opened(server, viewport={"width": width, "height": 800}, color_scheme=scheme).open()
     for selector in ("#c-value", "#c-rewards figure", "#c-lorenz", "#c-counts"):
@@ -240,8 +245,7 @@ def test_the_policy_is_kept(server: Server, opened: Opener) -> None:
 
 
 @pytest.mark.needs("axe")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1400])
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
 def test_axe_finds_nothing_serious(server: Server, opened: Opener, width: int, scheme: Any) -> None:
     visit = opened(server, viewport={"width": width, "height": 800}, color_scheme=scheme).open()
     if scheme == "dark":
@@ -253,7 +257,7 @@ def test_axe_finds_nothing_serious(server: Server, opened: Opener, width: int, s
 
 def serious(visit: Visit) -> list[Any]:
     """What axe-core has to say of the page as it is."""
-    from axe_playwright_python.base import AXE_SCRIPT
+    from axe_playwright_python.base import AXE_SCRIPT  # type: ignore[import-untyped]
 
     found = visit.page.evaluate(f"() => {{ {AXE_SCRIPT}; return window.axe.run(); }}")
     assert len(found["passes"]) > 20

@@ -157,7 +157,7 @@ class Asker:
         except (OSError, ValueError) as error:
             question.message = f"the process that computes it failed: {error}"
         finally:
-            self.end()
+            self._kill()
         if not question.message and len(question.points) < len(question.texts):
             question.message = "the process that computes it has ended too early"
         question.state = "failed" if question.message else "done"
@@ -186,6 +186,11 @@ class Asker:
 
     def end(self) -> None:
         """Stop what is under way."""
+        if self._task is not None:
+            self._task.cancel()
+        self._kill()
+
+    def _kill(self) -> None:
         process, self._process = self._process, None
         if process is not None and process.returncode is None:
             with suppress(ProcessLookupError):

@@ -158,6 +158,11 @@ function draw() {
 function show(next) {
   const before = frame;
   frame = next;
+  if (points.length && points[points.length - 1].clock > frame.clock + 1) {
+    points.length = 0; // another log: its own history
+    remember().catch(() => {});
+  }
+  if (earlier && frame.clock - earlier.clock > 600) remind().catch(() => {});
   const { live, tables } = frame;
   say("sentence", live.sentence);
   say("objective", brief(frame.objective));
@@ -181,11 +186,14 @@ function show(next) {
 async function remember() {
   const { points: kept } = await ask(`${BASE}/history?most=300`);
   points.unshift(...kept.filter((point) => !points.length || point.clock < points[0].clock));
-  if (frame?.exposure ?? !byId("exposure").hidden) {
-    const shown = await ask(`${BASE}/exposure`);
-    earlier = shown.earlier && { ...shown.earlier, clock: points.length ? points[points.length - 1].clock : 0 };
-  }
+  if (!byId("exposure").hidden) await remind();
   draw();
+}
+
+async function remind() {
+  const shown = await ask(`${BASE}/exposure`);
+  const clock = points.length ? points[points.length - 1].clock : 0;
+  earlier = shown.earlier && { ...shown.earlier, clock };
 }
 
 async function changes() {
@@ -209,6 +217,7 @@ function state(text, look) {
 function listen(wait = 1000) {
   const stream = new EventSource(`${BASE}/stream`);
   stream.onmessage = (event) => {
+    wait = 1000;
     state("live", "on");
     show(JSON.parse(event.data));
   };
@@ -312,7 +321,7 @@ function describe() {
   const now = current();
   const parts = Object.entries(point.average).map(([reward, earned]) => {
     const base = now?.average[reward];
-    const change = base && now !== point ? ` (${earned >= base ? "+" : "−"}${number(Math.abs((100 * (earned - base)) / base))} %)` : "";
+    const change = base && now !== point ? ` (${earned >= base ? "+" : "−"}${number(Math.abs(Math.round((1000 * (earned - base)) / base) / 10))} %)` : "";
     return `${reward} ${number(earned)}${change}`;
   });
   if (point.least_half !== undefined && point.least_half !== null) {

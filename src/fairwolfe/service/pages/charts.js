@@ -139,7 +139,7 @@ export function lines(figure, { label, series, band = [], range, over, labels = 
   svg.append(element("text", { x: (box.left + box.right) / 2, y: 219, class: "quiet middle" }, name));
   made += 1;
   const clip = element("clipPath", { id: `clip-${made}` });
-  clip.append(element("rect", { x: box.left, y: box.top - 4, width: box.right - box.left + 6, height: box.bottom - box.top + 8 }));
+  clip.append(element("rect", { x: box.left - 4, y: box.top - 4, width: box.right - box.left + 8, height: box.bottom - box.top + 8 }));
   const inside = element("g", { "clip-path": `url(#clip-${made})` });
   svg.append(clip, inside);
   const edge = (place) => pieces(band.map((one) => [x(one[0]), one[place] === null ? null : y(one[place])]));
