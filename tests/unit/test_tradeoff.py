@@ -17,6 +17,7 @@ from fairwolfe.environments import FactorModel, FiniteRanking, Mehrotra, dcg
 from fairwolfe.errors import InvalidInput
 from fairwolfe.fairness import TradeOff, metrics
 from fairwolfe.fairness.tradeoff import item_objective, plan
+from fairwolfe.fairness.tradeoff.optima import Optima
 from fairwolfe.fairness.tradeoff.plot import draw, plot
 from fairwolfe.fairness.tradeoff.result import BEST, FAIR, FLOOR, smallest_gap
 from fairwolfe.fairness.tradeoff.words import knee
@@ -81,7 +82,7 @@ def test_the_table_is_the_mean_over_seeds(found: TradeOff) -> None:
 
 def test_optima_of_a_world_of_tables_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    module = plan.__globals__
+    module = Optima.at.__globals__
     real = module["optimum"]
 
     def counted(*given: Any) -> Any:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.arrays import Matrix
 from fairwolfe.fairness.tradeoff import result, words
-from fairwolfe.objectives import GiniEquality, GiniWelfare
 from fairwolfe.simulation.compare import interval
 from fairwolfe.simulation.exposure import lorenz
 from fairwolfe.simulation.plots import COLOURS, LINES, lorenz_axes, new_figure, save
@@ -65,10 +64,10 @@ def plot(found: TradeOff, ax: Axes | None = None) -> Axes:
 
 
 def _draw_frontier(found: TradeOff, ax: Axes) -> None:
-    curve = found.curve(result.BEST).mean(axis=0)
+    curve = np.array([(row["gini"], row["utility"]) for row in found.rows()])
     ordered = curve[np.argsort(curve[:, 0])]
     gini = np.linspace(ordered[0, 0], ordered[-1, 0], 400)
-    values = _objective_of(found, gini)
+    values = found.item_objective_at(gini)
     if values is None:
         ax.plot(*ordered.T, color="0.35", linewidth=1.2, zorder=1, label="best for this objective")
         return
@@ -76,21 +75,6 @@ def _draw_frontier(found: TradeOff, ax: Axes) -> None:
     band = "the best possible is in here"
     ax.fill_between(gini, lower, upper, color="0.82", linewidth=0, zorder=0, label=band)
     ax.plot(gini, lower, color="0.35", linewidth=1.2, zorder=1, label="can be reached")
-
-
-def _objective_of(found: TradeOff, gini: Vector) -> Vector | None:
-    """The item objective at a Gini index, where the one is a function of the other.
-
-    Every ranking has the same sum of exposures, and both objectives are affine in the index then.
-    """
-    total = float(found.averages(result.BEST, found.betas[0])[:, : found.problem.n_items].sum())
-    total /= len(found.seeds)
-    n = found.problem.n_items or 1
-    if isinstance(found.items, GiniEquality):
-        return -total * gini
-    if isinstance(found.items, GiniWelfare):
-        return 0.5 * total * ((n + 1) / n - gini)
-    return None
 
 
 def label_points(

@@ -24,8 +24,7 @@ def sentences(found: TradeOff) -> list[str]:
     rows = found.table()
     fair = [row for row in rows if row["policy"] == result.FAIR]
     floors = [row for row in rows if row["policy"] == result.FLOOR]
-    rewards = list(found.problem.rewards)
-    what = rewards[0] if len(rewards) == 1 else "utility"
+    what = found.reward
     chosen = fair[knee(fair)]
     return [
         *_price(fair, chosen, what),
