@@ -79,6 +79,7 @@ CAPABILITIES = {
         _data("lastfm"), "Set FAIRWOLFE_DATA to the folder that holds the lastfm folder."
     ),
     "matplotlib": Capability(_module("matplotlib"), "Install matplotlib (make setup)."),
+    "openpyxl": Capability(_module("openpyxl"), "Install openpyxl (make setup)."),
     "pyarrow": Capability(_module("pyarrow"), "Install pyarrow (make setup)."),
     "ray": Capability(_module("ray"), "Install ray (make setup)."),
     "scikit-learn": Capability(_module("sklearn"), "Install scikit-learn (make setup)."),

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -96,7 +97,7 @@ class Curve:
             )
         names = ("utility", "item_objective", "gini", "bottom_half")
         sides = []
-        for one, two in zip(corners, corners[1:], strict=False):
+        for one, two in pairwise(corners):
             for part in np.linspace(0.0, 1.0, _POINTS, endpoint=False):
                 found = reached.measures((1.0 - part) * one + part * two)
                 sides.append([found[name] for name in names])
@@ -112,6 +113,18 @@ class Curve:
         """Where utility + beta g is largest, for each beta."""
         u, g = self.sides[:, 0], self.sides[:, 1]
         return (u + np.multiply.outer(betas, g)).argmax(axis=-1)
+
+    @cached_property
+    def pairs(self) -> tuple[Any, Any, Vector, Vector]:
+        """All pairs of places, the beta between them, and how far they are from telling apart."""
+        u, g = self.sides[:, 0], self.sides[:, 1]
+        span = float(np.ptp(g))
+        i, j = np.triu_indices(len(g), 1)
+        apart = g[j] - g[i]
+        kept = (apart > 1e-9 * span) & (u[i] > u[j])
+        i, j, apart = i[kept], j[kept], apart[kept]
+        narrow = np.maximum(1.0 - apart / (_NARROWEST * span), 0.0)
+        return i, j, (u[i] - u[j]) / apart, narrow
 
     @cached_property
     def betas(self) -> tuple[float, float]:
@@ -189,18 +202,14 @@ class Elicitation:
         number = len(self._answers) + 1
         if number % QUESTIONS == _AGAIN:
             return self._repeated(number)
-        u, g = self.curve.sides[:, 0], self.curve.sides[:, 1]
+        g = self.curve.sides[:, 1]
         low, middle, high = (self._quantile(p) for p in (_WIDE[0], 0.5, _WIDE[1]))
         first, last = self.curve.best(np.array([low, high])).tolist()
-        # Of all pairs: halving what is known comes first, then the optima of the quantiles, and
-        # sides that are far enough apart to be told apart.
-        i, j = np.triu_indices(len(g), 1)
-        span = float(np.ptp(g))
-        slopes = (u[i] - u[j]) / np.maximum(g[j] - g[i], 1e-12 * span)
-        off = np.abs(np.log(np.maximum(slopes, 1e-300) / middle))
-        far = (np.abs(g[i] - g[first]) + np.abs(g[j] - g[last])) / span
-        narrow = np.maximum(1.0 - (g[j] - g[i]) / (_NARROWEST * span), 0.0)
-        best = int(np.argmin(off / _OFF + far + narrow))
+        # Of all pairs: halving what is known comes first, then the optima of the quantiles.
+        i, j, slopes, narrow = self.curve.pairs
+        off = np.abs(np.log(slopes / middle))
+        far = np.abs(g - g[first])[i] + np.abs(g - g[last])[j]
+        best = int(np.argmin(off / _OFF + far / float(np.ptp(g)) + narrow))
         sides = self.curve.side(int(i[best])), self.curve.side(int(j[best]))
         a, b = sides if number % 2 else sides[::-1]
         return Question(number, a, b, _words(a, b, self.curve.reward))

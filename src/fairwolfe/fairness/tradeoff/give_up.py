@@ -76,8 +76,15 @@ def give_up(reached: Reachable, share: float) -> GivenUp:
             f"more is gained, and the least exposed half of the items has {shares[1]:.0f} % of "
             f"exposure instead of {shares[0]:.0f} %."
         )
-    kept = (found[name] for name in ("utility", "item_objective", "gini", "bottom_half"))
-    return GivenUp(low, cost, *kept, sentence)
+    return GivenUp(
+        beta=low,
+        cost=cost,
+        utility=found["utility"],
+        item_objective=found["item_objective"],
+        gini=found["gini"],
+        bottom_half=found["bottom_half"],
+        sentence=sentence,
+    )
 
 
 def _between(reached: Reachable, low: float, high: float) -> float:

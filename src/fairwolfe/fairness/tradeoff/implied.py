@@ -1,14 +1,14 @@
 """`implied`: the betas that make a status quo optimal, or what dominates it.
 
-For f = utility + beta items and a status quo s0, R(beta) = f* - f(s0) is convex in beta: a maximum of
-affine functions less an affine one. It is at least 0 for what can be reached, and 0 where s0 is
-optimal. So the betas with R <= eps are an interval, and if there is none, some policy is as fair and
-has more utility.
+For f = utility + beta items and a status quo s0, R(beta) = f* - f(s0) is convex in beta: a maximum
+of affine functions less an affine one. It is at least 0 for what can be reached, and 0 where s0 is
+optimal. So the betas with R <= eps are an interval, and if there is none, some policy is as fair
+and has more utility.
 
-Every average (g_j, u_j) that is reached bounds R from below by (u_j - u0) + beta (g_j - g0), for all
-betas at once: the interval in which all of these are at most eps holds every beta with R <= eps, and
-shrinks with each optimum that is found at one of its ends (Newton's method, from outside). The upper
-bounds of the optima bound R from above, which says when to stop, and what no policy reaches.
+Every average (g_j, u_j) that is reached bounds R from below by (u_j - u0) + beta (g_j - g0), for
+all betas at once: the interval in which all of these are at most eps holds every beta with
+R <= eps, and shrinks with each optimum that is found at one of its ends (Newton's method, from
+outside). The upper bounds of the optima bound R from above: so it is known what no policy reaches.
 """
 
 from __future__ import annotations
@@ -243,14 +243,14 @@ def _sentence(
             "that the tolerance allows for."
         )
     low, high = ends
+    if low == 0.0 and high == np.inf:
+        return f"{today} with this equality are the best for every beta.{noise}"
+    which = f"beta between {low:.3g} and {high:.3g}"
     if high == np.inf:
-        which = f"every beta from {low:.3g} on" if low > 0.0 else "every beta"
+        which = f"every beta from {low:.3g} on"
     elif low == 0.0:
         which = f"every beta up to {high:.3g}"
-    else:
-        which = f"beta between {low:.3g} and {high:.3g}"
-    other = "" if low == 0.0 and high == np.inf else (
-        f"; for any other beta something is better by more than {100 * tolerance:g} % of {what} "
-        "(certified)"
+    return (
+        f"{today} with this equality are the best for {which}; for any other beta something is "
+        f"better by more than {100 * tolerance:g} % of {what} (certified).{noise}"
     )
-    return f"{today} with this equality are the best for {which}{other}.{noise}"

@@ -34,6 +34,7 @@ __all__ = ["Plan", "apart", "item_objective", "plan", "tradeoff"]
 
 _BETAS = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
 _SPREAD = 8  # betas that are played, where none are given
+_NEAR = 1.3  # betas within this factor of each other are neighbours
 _FLOORS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.95)  # of the largest that can be kept, n_slots/n_items
 _OBJECTIVES: dict[str, Callable[..., Concave]] = {
     "equal-exposure": EqualExposure,
@@ -150,6 +151,9 @@ class Plan:
     def aimed(self, reached: Reachable, *more: float) -> Plan:
         """With betas: those given, or a few along the frontier; and some more."""
         betas = spread(reached, _SPREAD) if self.betas is None else self.betas
+        if self.betas is None:  # neighbours of what is played anyway say nothing new
+            near = (1.0 / _NEAR, _NEAR)
+            betas = tuple(b for b in betas if not any(near[0] * m < b < near[1] * m for m in more))
         return replace(self, betas=tuple(sorted({*betas, *more})))
 
     def run(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
@@ -159,6 +159,18 @@ class Reachable(Brief):
         from fairwolfe.fairness.tradeoff.implied import implied
 
         return implied(self, status_quo, tolerance)
+
+    def by_group(
+        self, labels: Iterable[Hashable], betas: Sequence[float] | None = None
+    ) -> list[dict[str, Any]]:
+        """Who gains and who loses: exposure and utility of groups of items, with a label each.
+
+        A row for each group and beta (None: all of `best`), with the changes beside beta = 0, which
+        are None for who had nothing there.
+        """
+        from fairwolfe.fairness.tradeoff.groups import by_group
+
+        return by_group(self, labels, betas)
 
     def give_up(self, share: float) -> GivenUp:
         """The largest beta that costs at most this share of the most utility."""

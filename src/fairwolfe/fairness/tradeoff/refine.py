@@ -1,12 +1,13 @@
 """Betas where they are needed: between neighbours of the frontier that are far apart.
 
 Two neighbours with betas b1 < b2 leave a triangle in which the frontier lies: above the chord of
-their points, below the certified lines of both. The beta that is the slope of the chord cuts it: its
-optimum is a new corner, or proves that the frontier is straight there.
+their points, below the certified lines of both. The beta that is the slope of the chord cuts it:
+its optimum is a new corner, or proves that the frontier is straight there.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -29,7 +30,7 @@ R = TypeVar("R", bound=Reachable)
 
 def ends(reached: R) -> R:
     """With a beta at which gains end: four times as much brings nearly nothing."""
-    beta = max(1.0, max(reached.best))
+    beta = max(1.0, *reached.best)
     for _ in range(_QUADRUPLINGS):
         reached = _more(reached, [b for b in (beta, 4.0 * beta) if b not in reached.best])
         value = dict(zip(reached.best, reached.frontier.points[:, 0], strict=True))
@@ -59,7 +60,7 @@ def _wanted(reached: Reachable) -> list[float]:
     utility = np.array([row["utility"] for row in rows])
     top, span = float(np.abs(utility).max()), float(np.ptp(utility))
     betas = []
-    for i, (one, two) in enumerate(zip(rows, rows[1:], strict=False)):
+    for i, (one, two) in enumerate(pairwise(rows)):
         b1, b2 = one["beta"], two["beta"]
         lost = one["utility"] - two["utility"]
         gained = two["item_objective"] - one["item_objective"]
