@@ -216,7 +216,7 @@ class Elicitation:
 
     def _repeated(self, number: int) -> Question:
         """Ask again what says most about the noise, with the sides exchanged."""
-        old = self._asked[-QUESTIONS:]
+        old = [question for question in self._asked[-QUESTIONS:] if question.repeats is None]
         weights = self._posterior()
         by_noise = weights.sum(axis=1)
         told = []
@@ -227,7 +227,7 @@ class Elicitation:
         again = old[int(np.argmax(told))]
         a, b = again.b, again.a
         words = _words(a, b, self.curve.reward)
-        return Question(number, a, b, words, again.repeats or again.number)
+        return Question(number, a, b, words, again.number)
 
     # --- answers --------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.problem import real_number
-from fairwolfe.errors import InvalidInput
+from fairwolfe.errors import InvalidInput, NumericalFailure
 from fairwolfe.fairness.tradeoff.reachable import Reachable
 from fairwolfe.objectives.concave import positive
 from fairwolfe.simulation.exposure import utility
@@ -32,7 +32,7 @@ StatusQuo = Mapping[str, float] | Sequence[float] | Vector
 _SOLVES = 60  # optima that are found, at most
 _FINE = 0.25  # gaps of the optima, in units of eps
 _NEAR = 1e-3  # ends that move less than this part of themselves have settled
-_FINEST = 1e-6  # relative tolerance of an optimum: beyond it passes are dear
+_FINEST = 1e-5  # relative tolerance of an optimum: beyond it passes are dear
 _LARGEST = 256.0  # times the largest beta that is known: beyond it beta is as good as infinite
 
 
@@ -140,7 +140,11 @@ class _Search:
     def solve(self, beta: float) -> None:
         """Find the optimum of a beta, with a gap that is small beside eps."""
         size = max(1.0, abs(self.u0 + beta * self.g0))
-        self.reached = self.reached.more([beta], max(_FINE * self.eps / size, _FINEST))
+        finest = max(_FINE * self.eps / size, _FINEST)
+        try:
+            self.reached = self.reached.more([beta], finest)
+        except NumericalFailure:  # a wider gap leaves the bounds certain
+            self.reached = self.reached.more([beta])
         self.fine.add(beta)
         self.left -= 1
 
@@ -190,15 +194,15 @@ class _Search:
             return np.inf, 0.0
         low = ((heights[falling] - self.eps) / -slopes[falling]).max(initial=0.0)
         high = ((self.eps - heights[rising]) / slopes[rising]).min(initial=np.inf)
-        return float(low), float(high)
+        return float(low), float(high) if high <= self.largest else np.inf
 
     def _unsettled(self, low: float, high: float) -> float | None:
         """The end that is worth an optimum; None where both have settled."""
-        if high == np.inf:
-            beta = 4.0 * max(*self.reached.best, 0.25)
-            return beta if beta <= self.largest else None
+        beyond = 4.0 * max(*self.reached.best, 0.25)
+        if high == np.inf and beyond <= self.largest:
+            return beyond
         for end in (low, high):
-            if end > 0.0 and not any(abs(b - end) <= _NEAR * end for b in self.fine):
+            if 0.0 < end < np.inf and not any(abs(b - end) <= _NEAR * end for b in self.fine):
                 return end
         return None
 

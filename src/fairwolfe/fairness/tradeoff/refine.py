@@ -64,14 +64,14 @@ def _wanted(reached: Reachable) -> list[float]:
         b1, b2 = one["beta"], two["beta"]
         lost = one["utility"] - two["utility"]
         gained = two["item_objective"] - one["item_objective"]
+        apart = max(one["gini"] - two["gini"], lost / span) > _STEP
         if not np.isfinite(gained):  # the logarithm of nothing: there is no chord
-            if lost > _STEP * span and b2 > 1e-9:
+            if apart and lost > _GAP * top:
                 betas.append(b1 + 0.25 * (b2 - b1))
             continue
         if not (gained > 0.0 and lost > 0.0 and b1 < lost / gained < b2):
             continue
         height = _height(one, two, float(bounds[i]), float(bounds[i + 1]))
-        apart = max(one["gini"] - two["gini"], lost / span) > _STEP
         cut = _CERTAIN * (one["certified_gap"] + two["certified_gap"])
         if height > cut and (apart or height > _GAP * top):
             betas.append(lost / gained)
