@@ -80,7 +80,9 @@ def test_a_question_says_both_sides_in_words() -> None:
     question = fw.elicit(reached()).ask()
     words = question.sentence
     assert f"{question.a.utility:.3g} clicks and {100 * question.a.bottom_half:.0f} %" in words
-    assert f", or {question.b.utility:.3g} clicks and {100 * question.b.bottom_half:.0f} %?" in words
+    assert (
+        f", or {question.b.utility:.3g} clicks and {100 * question.b.bottom_half:.0f} %?" in words
+    )
     assert "least exposed half of the items" in words
 
 

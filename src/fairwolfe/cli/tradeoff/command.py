@@ -203,8 +203,6 @@ def _run(
     sizes = ("users", "items", "user_column", "item_column", "count_column")
     given = {size: options[size] for size in sizes if options[size] is not None}
     world = world_of(name, slots, group_column, given)
-    for note in (*world.notes, world.clicks):
-        click.echo(in_options(note), err=True)
     made = plan(
         world.environment,
         options["objective"],
@@ -217,6 +215,8 @@ def _run(
         tolerance=options["tolerance"],
     )
     make_folder(out)
+    for note in (*world.notes, world.clicks):
+        click.echo(in_options(note), err=True)
     with progress_bar() as progress:
         progress.add_task("the best possible", total=None)  # how long is not known
         reached = made.reach()

@@ -20,6 +20,9 @@ _NO_GROUP = "(no group)"
 
 # What the library calls it, and what the command does.
 _OPTIONS = {
+    r"^there are (\d+) position weights and (\d+) items; (.* so give) at most.*": (
+        r"--slots is \1 and there are \2 items; \3 --slots \2 or less"
+    ),
     r"\b(user|item|count)=": r"--\1-column",
     r"'fairwolfe\[\w+\]'": "'fairwolfe[tradeoff]'",
     r"^(betas|floors|seeds|horizon|jobs|exploration|tolerance)\b": r"--\1",
@@ -88,16 +91,12 @@ def _named(name: str, slots: int | None, group: str | None, given: dict[str, Any
         if option not in known:
             dashed = "--slots" if option == "position_weights" else f"--{option}"
             raise InvalidInput(f"{dashed} is set, and {name!r} has no such option; leave it out")
-    if isinstance(given.get("items"), int):
-        _fits(slots or _SLOTS, given["items"])
     world = environments.make(name, **options)
     if not isinstance(world, RankingWorld):
         raise InvalidInput(
             f"{name!r} has arms; a trade-off of utility and exposure needs a world with rankings, "
             "such as factor_model, or a table of yours"
         )
-    if slots is not None:
-        _fits(slots, world.problem().n_items or 0)
     ids = getattr(world, "item_ids", None)
     users = getattr(world, "user_ids", ())
     clicks = (
@@ -109,14 +108,6 @@ def _named(name: str, slots: int | None, group: str | None, given: dict[str, Any
     return World(world, ids, users, None, {}, tuple(getattr(world, "notes", ())), clicks)
 
 
-def _fits(slots: int, n_items: int) -> None:
-    if slots > n_items:
-        raise InvalidInput(
-            f"--slots is {slots} and there are {n_items} items; a ranking shows an item at most "
-            f"once, so give --slots {n_items} or less"
-        )
-
-
 def _table(path: str, slots: int, group: str | None, given: dict[str, Any]) -> World:
     from fairwolfe import environments
 
@@ -126,7 +117,6 @@ def _table(path: str, slots: int, group: str | None, given: dict[str, Any]) -> W
         named, notes = _columns(path, group, options)
         options |= named
     world = environments.Listening(path, position_weights=environments.dcg(slots), **options)
-    _fits(slots, len(world.item_ids))
     kept = world.notes if group is None else (*notes, *world.notes[1 if _guesses(world) else 0 :])
     groups = None if group is None else _groups(path, options["item"], group, world.item_ids)
     plays: dict[str, float] = {}
