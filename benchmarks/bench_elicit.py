@@ -1,7 +1,7 @@
 """What questions are worth: what owners lose with the beta that their answers give, and coverage.
 
-Owners have a beta of their own, uniform in its logarithm over the range that makes a difference, and
-answer by f = utility + beta g, with logistic noise. What is printed, for each noise and number of
+Owners have a beta of their own, uniform in its logarithm over the range that makes a difference,
+and answer by f = utility + beta g, with logistic noise. Printed for each noise and number of
 questions: the mean loss of the owner's f in percent, with the noise learnt; how often the 90 %
 interval holds the owner's beta, with the noise learnt, with the right noise given, and with a tenth
 of it; and what betas that nobody asked for lose.

@@ -291,7 +291,7 @@ class Elicitation:
                 before = self._answers[question.repeats - 1]
                 if answer != {"a": "b", "b": "a", "equal": "equal"}[before]:
                     said.append(
-                        f"Question {question.number} was question {question.repeats} with its "
+                        f"question {question.number} was question {question.repeats} with its "
                         "sides exchanged, and got another answer"
                     )
         bounds: dict[bool, list[tuple[float, int]]] = {True: [], False: []}
@@ -303,7 +303,7 @@ class Elicitation:
             (low, one), (high, two) = max(bounds[True]), min(bounds[False])
             if low > high * (1.0 + 1e-9):
                 said.append(
-                    f"By question {one} beta is at least {low:.3g}, by question {two} at most "
+                    f"by question {one} beta is at least {low:.3g}, by question {two} at most "
                     f"{high:.3g}"
                 )
         return said
