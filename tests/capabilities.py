@@ -83,6 +83,7 @@ CAPABILITIES = {
     ),
     "matplotlib": Capability(_module("matplotlib"), "Install matplotlib (make setup)."),
     "playwright": Capability(_module("playwright"), "Install playwright (make setup)."),
+    "openpyxl": Capability(_module("openpyxl"), "Install openpyxl (make setup)."),
     "pyarrow": Capability(_module("pyarrow"), "Install pyarrow (make setup)."),
     "ray": Capability(_module("ray"), "Install ray (make setup)."),
     "scikit-learn": Capability(_module("sklearn"), "Install scikit-learn (make setup)."),
