@@ -275,6 +275,26 @@ def test_axe_would_find_what_is_wrong(server: Server, opened: Opener) -> None:
     assert [name for name, _ in serious(visit)] == ["label"]
 
 
+def test_eight_questions_find_a_beta(server: Server, opened: Opener) -> None:
+    visit = opened(server).open()
+    compute(visit, "")
+    visit.page.locator("#interview summary").click()
+    for number in range(1, 9):
+        visit.page.locator("#q-number", has_text=f"Question {number} of 8").wait_for()
+        assert "clicks and" in visit.text("#q-a")
+        visit.page.locator("#q-equal" if number == 3 else "#q-a").click()
+    visit.page.locator("#q-use").wait_for()
+    assert "After 8 answers beta = " in visit.text("#q-said")
+    beta = re.findall(r"beta = ([\d.]+)", visit.text("#q-said"))[0]
+    visit.page.locator("#q-back").click()
+    visit.page.locator("#q-number", has_text="Question 8 of 8").wait_for()
+    visit.page.locator("#q-a").click()
+    visit.page.locator("#q-use").click()
+    visit.page.locator("#chosen", has_text=f"beta {beta}").wait_for()
+    assert visit.console == []
+    assert server.get(shop.SHOP)["version"] == 1  # nothing was changed
+
+
 # --- what if, and a change of f ----------------------------------------------------------------
 
 

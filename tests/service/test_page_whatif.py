@@ -220,6 +220,47 @@ def test_more_beta_is_more_equality_and_fewer_clicks(server: Server) -> None:
     assert server.get(shop.SHOP)["version"] == 0  # nothing was changed
 
 
+def test_eight_questions_find_the_beta_of_an_owner(server: Server) -> None:
+    told = finished(server, {})
+    path, wanted = f"{WHAT_IF}/{told['id']}/questions", 0.3
+    assert told["questions"]
+    given: list[str] = []
+    while not (asked := server.post(path, {"answers": given}))["done"]:
+        a, b = asked["question"]["a"], asked["question"]["b"]
+        assert asked["question"]["number"] == len(given) + 1
+        better = a["utility"] - b["utility"] + wanted * (a["item_objective"] - b["item_objective"])
+        given.append("a" if better > 0.0 else "b")
+    assert len(given) == 8
+    assert asked["low"] < wanted < asked["high"]
+    assert asked["high"] - asked["low"] < 0.3
+    assert "contradict" not in " ".join(asked["sentences"])
+    wrong = ["b" if one == "a" else "a" for one in given[:4]] + given[4:]
+    assert server.post(path, {"answers": wrong})["beta"] != asked["beta"]
+    for bad in (["c"], ["a"] * 33, "a", [1]):
+        assert server.request("POST", path, {"answers": bad}).status == 422
+    one = finished(server, {"objectives": [shop.FAIR]})
+    reply = server.request("POST", f"{WHAT_IF}/{one['id']}/questions", {"answers": []})
+    assert (reply.status, reply.body["error"]) == (409, "no_questions")
+
+
+def test_the_curve_of_questions_is_a_frontier() -> None:
+    """Each corner is the best of all points of the curve for its beta."""
+    service = stocked()
+    play(service, 60)
+    agent = service.model("front").agent
+    assert agent is not None
+    texts = [repr(TwoSided(GiniWelfare(), beta=beta)) for beta in (0.0, 0.05, 0.1, 0.2, 0.4, 5.0)]
+    *points, last = answers(agent, list(service.core.seen["front"]), texts)
+    curve = np.array(last["curve"])
+    assert (np.diff(curve[:, 0]) < 0.0).all()
+    assert (np.diff(curve[:, 1]) > 0.0).all()
+    slopes = -np.diff(curve[:, 0]) / np.diff(curve[:, 1])
+    assert (np.diff(slopes[::12]) > -1e-9).all()
+    for point in points:
+        value = (curve[:, 0] + point["beta"] * curve[:, 1]).max()
+        assert value == pytest.approx(point["value"], rel=3e-3)
+
+
 def test_arms_are_asked_by_objectives(server: Server) -> None:
     texts = ["GeneralizedGini(weights=(1.0, 0.5))", "Linear(weights=(1.0, 0.0))"]
     told = finished(server, {"objectives": texts}, f"{shop.ROUTER}/what-if")

@@ -11,7 +11,7 @@ import msgspec
 
 from fairwolfe.service import page, wire
 from fairwolfe.service.config import Config
-from fairwolfe.service.whatif import WhatIf
+from fairwolfe.service.whatif import Answers, WhatIf
 
 __all__ = ["document"]
 
@@ -22,6 +22,7 @@ _BODIES: dict[tuple[str, str], Any] = {
     ("POST", "items"): wire.Items,
     ("PUT", "objective"): wire.Change,
     ("POST", "what-if"): WhatIf,
+    ("POST", "questions"): Answers,
 }
 _ANSWERS: dict[tuple[str, str], Any] = {
     ("POST", "decide"): wire.Decided,

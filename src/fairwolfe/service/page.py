@@ -23,7 +23,7 @@ from fairwolfe.service.model import Model, read_objective
 from fairwolfe.service.refusal import Refused
 from fairwolfe.service.sessions import SECONDS
 from fairwolfe.service.spec import ANYONE, Spec
-from fairwolfe.service.whatif import WhatIf, beta_of
+from fairwolfe.service.whatif import Answers, WhatIf, beta_of
 
 __all__ = ["FILES", "POLICY", "ROUTES", "frame_of", "number_in"]
 
@@ -416,6 +416,14 @@ async def _what_if_answer(service: Any, request: Request) -> Any:
     return service.asker.find(model, request.path_params["id"]).told()
 
 
+async def _questions(service: Any, request: Request) -> Any:
+    model = service.core.model(request.path_params["model"])
+    data, kind = await service.read(request), request.headers.get("content-type", "")
+    body: Answers = wire.decode(data, kind, Answers)
+    question = service.asker.find(model, request.path_params["id"])
+    return await asyncio.to_thread(question.interview, body.answers)
+
+
 async def _change_lines(service: Any, request: Request) -> Any:
     model = service.core.model(request.path_params["model"])
     return {"changes": watch.changes_of(service.core, model)}
@@ -445,6 +453,7 @@ ROUTES = (
     Spec("GET", f"{_M}/stream", "read", _stream, media="text/event-stream"),
     Spec("POST", f"{_M}/what-if", "read", _what_if, (202,)),
     Spec("GET", f"{_M}/what-if/{{id}}", "read", _what_if_answer),
+    Spec("POST", f"{_M}/what-if/{{id}}/questions", "read", _questions),
     Spec("GET", f"{_M}/changes", "read", _change_lines),
 )
 """The routes of the page; `routes.ROUTES` has them too."""

@@ -13,10 +13,11 @@ import os
 import secrets
 import sys
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import fields, is_dataclass, replace
-from typing import Annotated, Any, NamedTuple
+from dataclasses import asdict, fields, is_dataclass, replace
+from itertools import pairwise
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -26,13 +27,15 @@ from fairwolfe.core.contexts import Bilinear, PerArm, arms
 from fairwolfe.core.packing import pack, unpack
 from fairwolfe.environments import FactorModel, Finite
 from fairwolfe.errors import FairwolfeError, InvalidInput
+from fairwolfe.fairness import elicit
+from fairwolfe.fairness.elicit import Curve
 from fairwolfe.objectives import Concave, TwoSided
 from fairwolfe.service.events import ObjectiveReplaced
 from fairwolfe.service.model import Model, read_objective
 from fairwolfe.service.refusal import Refused
 from fairwolfe.service.watch import parts_of, shares_of
 
-__all__ = ["Asker", "Question", "WhatIf", "beta_of", "world_of"]
+__all__ = ["Answers", "Asker", "Question", "WhatIf", "beta_of", "world_of"]
 
 _NICE = 10
 _SECONDS = 120.0  # for an answer
@@ -42,6 +45,9 @@ _TOLERANCE = 1e-3
 _LONGEST = 1 << 24  # bytes of a line
 _CURVE = 20  # parts of a Lorenz curve
 _STEPS = (0.0, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # of the current beta
+_APART = 1e-3  # relative: what is nearer than this is the same corner
+_MIXTURES = 12  # between the answers for two neighbouring betas
+_MOST_ANSWERS = 32
 _FROM_ZERO = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
 
 
@@ -50,6 +56,14 @@ class WhatIf(msgspec.Struct, forbid_unknown_fields=True):
 
     beta: Annotated[list[Annotated[float, msgspec.Meta(ge=0.0)]], msgspec.Meta(max_length=25)] = []
     objectives: Annotated[list[str], msgspec.Meta(max_length=_MOST_TEXTS)] = []
+
+
+class Answers(msgspec.Struct, forbid_unknown_fields=True):
+    """What was answered to the questions so far."""
+
+    answers: Annotated[
+        list[Literal["a", "b", "equal"]], msgspec.Meta(max_length=_MOST_ANSWERS)
+    ] = []
 
 
 # --- beta --------------------------------------------------------------------------------------
@@ -94,6 +108,8 @@ class Question:
         self.texts, self.contexts = texts, contexts
         self.state, self.message = "running", ""
         self.points: list[dict[str, Any]] = []
+        self.curve: list[list[float]] = []  # of trade-offs: `fairness.elicit.Curve`
+        self.reward = model.rewards[0] if len(model.rewards) == 1 else "utility"
 
     def told(self) -> dict[str, Any]:
         """As it is told."""
@@ -106,8 +122,27 @@ class Question:
             "contexts": self.contexts,
             "asked": len(self.texts),
             "points": self.points,
+            "questions": bool(self.curve),
             "note": "by today's estimates, not guaranteed",
         }
+
+    def interview(self, answers: Sequence[str]) -> dict[str, Any]:
+        """The next question between trade-offs of this what-if, and what the answers say of beta;
+        the same answers give the same questions.
+        """
+        if not self.curve:
+            raise Refused(
+                409,
+                "no_questions",
+                "there is nothing to choose between: ask first what several values of beta give",
+            )
+        elicitation = elicit(Curve(np.array(self.curve), self.reward), answers=answers)
+        low, high = elicitation.interval(0.9)
+        told: dict[str, Any] = {"done": elicitation.done, "question": None}
+        if not elicitation.done:
+            told["question"] = asdict(elicitation.ask())
+        known = {"beta": elicitation.beta, "low": low, "high": high} if answers else {}
+        return {**told, **known, "sentences": elicitation.sentences()}
 
 
 class Asker:
@@ -180,6 +215,8 @@ class Asker:
             answer = msgspec.json.decode(line)
             if "failed" in answer:
                 question.message = answer["failed"]
+            elif "curve" in answer:
+                question.curve = answer["curve"]
             else:
                 question.points.append(answer)
         await process.wait()
@@ -301,12 +338,15 @@ def _choices(problem: Any, oracle: Any, contexts: Sequence[Any]) -> Finite:
 
 
 def answers(
-    agent: Agent, contexts: Sequence[Any], texts: Iterable[str]
+    agent: Agent, contexts: Sequence[Any], texts: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
-    """The best that each objective can give in the world of today's estimates."""
+    """The best that each objective can give in the world of today's estimates; at the end, where
+    they differ in beta, the curve of trade-offs that they make.
+    """
     from fairwolfe.truth import optimum
 
     world = world_of(agent, contexts)
+    corners: list[Any] = []
     for text in texts:
         objective = read_objective(text)
         assert objective is not None
@@ -324,7 +364,52 @@ def answers(
             answer["message"] = "no policy keeps the hard constraints, by today's estimates"
         if world.n_items:
             answer |= shares_of(best.average[: world.n_items], _CURVE)
+            if best.feasible and answer["beta"] is not None:
+                corners.append(best.average)
         yield answer
+    sides = _curve(world, texts[0], corners) if len(corners) > 1 else []
+    if sides:
+        yield {"curve": sides}
+
+
+def _curve(world: World, text: str, corners: list[Any]) -> list[list[float]]:
+    """Utility, item objective, Gini index and the share of the least shown half, from the most
+    utility to the fairest: at the corners of the frontier, and at mixtures of neighbours.
+    """
+    objective = read_objective(text)
+    assert objective is not None
+    bound = with_beta(objective, 1.0).bind(world.environment.problem())
+    items, users = next(p for p in parts_of(bound) if isinstance(p, TwoSided)).members
+
+    def measured(average: Any) -> list[float]:
+        exposures = np.maximum(average[: world.n_items], 0.0)
+        shares = shares_of(exposures, 2)
+        sides = (users.value(average[world.n_items :]), items.value(average[: world.n_items]))
+        return [*sides, shares["gini"], shares["least_half"]]
+
+    kept: list[Any] = []
+    for average in sorted(corners, key=lambda one: measured(one)[1]):
+        while kept and not _above(kept[-2:], average, measured):
+            kept.pop()
+        kept.append(average)
+    if len(kept) < 2:
+        return []
+    parts = np.linspace(0.0, 1.0, _MIXTURES, endpoint=False).tolist()
+    mixed = [(1.0 - part) * a + part * b for a, b in pairwise(kept) for part in parts]
+    return [measured(average) for average in (*mixed, kept[-1])]
+
+
+def _above(last: list[Any], new: Any, measured: Any) -> bool:
+    """Whether the last corner is above the line from the one before to a new one, and has more
+    utility than that.
+    """
+    (u, g), (u2, g2) = measured(last[-1])[:2], measured(new)[:2]
+    if not (u > u2 + _APART * abs(u) and g2 > g + _APART * abs(g)):
+        return False
+    if len(last) == 1:
+        return True
+    u0, g0 = measured(last[0])[:2]
+    return bool((u0 - u) * (g2 - g) < (u - u2) * (g - g0))
 
 
 def main() -> None:

@@ -354,10 +354,48 @@ function showAnswer(question) {
   const now = question.points.findIndex((point) => point.objective === frame?.objective);
   slider.value = question.points.length > 2 && now >= 0 ? now : Math.max(fresh, 0);
   byId("slide").hidden = question.points.length < 2;
+  byId("interview").hidden = !question.questions;
+  byId("interview").open = false;
+  given.length = 0;
   byId("answer").hidden = false;
   describe();
   drawAnswer();
 }
+
+// --- which beta ----------------------------------------------------------------------------------
+
+const given = []; // answers
+let found = null; // a beta
+
+async function interview() {
+  let told_;
+  try {
+    told_ = await post(`${BASE}/what-if/${answer.id}/questions`, { answers: given });
+  } catch (refused) {
+    say("q-number", refused.message);
+    return;
+  }
+  const { question, done, sentences, beta } = told_;
+  byId("q-answers").hidden = done;
+  byId("q-back").disabled = !given.length;
+  byId("q-use").hidden = !done;
+  say("q-number", done ? "" : `Question ${question.number} of 8`);
+  say("q-said", given.length ? sentences.join(" ") : "");
+  if (done) {
+    found = Number(beta.toPrecision(3));
+    return;
+  }
+  const [first, second] = question.sentence.replace(/\?$/, "").split(", or ");
+  say("q-a", first);
+  say("q-b", second.replace(/%$/, "% of exposure for the least exposed half of the items"));
+}
+
+for (const word of ["a", "b", "equal"]) {
+  byId(`q-${word}`).addEventListener("click", () => { given.push(word); interview(); });
+}
+byId("q-back").addEventListener("click", () => { given.pop(); interview(); });
+byId("q-use").addEventListener("click", () => whatIf({ beta: [found] }));
+byId("interview").addEventListener("toggle", () => { if (byId("interview").open) interview(); });
 
 byId("choice").addEventListener("input", () => { describe(); drawAnswer(); });
 
