@@ -21,13 +21,15 @@ from scipy.optimize import linprog
 import fairwolfe as fw
 from fairwolfe.agent import Agent
 from fairwolfe.core import expressions
-from fairwolfe.core.contexts import PerArm
+from fairwolfe.core.contexts import Bilinear, PerArm
 from fairwolfe.environments import FactorModel, dcg
 from fairwolfe.objectives import AtLeast, Concave, GiniWelfare, Linear, Minimum, TwoSided
 from fairwolfe.ranking import FWLinUCBRank
-from fairwolfe.service import whatif
+from fairwolfe.service.betas import beta_of, with_beta
+from fairwolfe.service.estimated import _looks, answers, world_of
 from fairwolfe.service.refusal import Refused
-from fairwolfe.service.whatif import Asker, WhatIf, answers, beta_of, with_beta, world_of
+from fairwolfe.service.seen import Seen
+from fairwolfe.service.whatif import Asker, WhatIf
 from fairwolfe.truth import optimum
 from tests.service import shop
 from tests.service.servers import Server, wait_for
@@ -86,7 +88,7 @@ def test_with_the_true_parameters_it_is_the_true_world() -> None:
 
 def test_slots_are_fitted_so_that_none_is_exposed_oftener_than_the_one_before() -> None:
     slots = np.array([[100.0, 100.0, 100.0], [80.0, 30.0, 50.0]])
-    assert whatif._looks(slots) == pytest.approx([0.8, 0.4, 0.4])
+    assert _looks(slots) == pytest.approx([0.8, 0.4, 0.4])
 
 
 @pytest.mark.parametrize("kind", ["plain", "per-arm", "extended"])
@@ -128,7 +130,7 @@ def test_constraints_that_cannot_be_kept_are_said() -> None:
     play(service, 30)
     agent = service.model("front").agent
     assert agent is not None
-    contexts = list(service.core.seen["front"])
+    contexts = service.core.seen["front"].contexts()
     impossible = TwoSided(GiniWelfare(), beta=0.5) + AtLeast(2.9).on("clicks")
     first, second = answers(agent, contexts, [repr(impossible), repr(TwoSided(GiniWelfare()))])
     assert "no policy keeps the hard constraints" in first["message"]
@@ -142,12 +144,24 @@ def test_a_policy_without_estimates_says_so() -> None:
         world_of(agent, [np.ones((2, 2))])
 
 
+def test_contexts_are_kept_in_bounded_memory() -> None:
+    seen = Seen(most=5, size=1000)
+    seen.extend(np.full(2, float(i)) for i in range(9))
+    assert [one[0] for one in seen.contexts()] == [4.0, 5.0, 6.0, 7.0, 8.0]
+    seen.extend([Bilinear(np.zeros(20), np.zeros((4, 20)))])  # 800 bytes
+    assert len(seen.contexts()) == 5
+    seen.extend([PerArm(np.zeros(60)), np.zeros((3, 20))])
+    assert len(seen.contexts()) == 2
+    seen.extend([np.zeros(1000)])  # too large by itself
+    assert seen.contexts() == []
+
+
 # --- the process -------------------------------------------------------------------------------
 
 
 async def asked(service: Any, body: WhatIf, asker: Asker) -> dict[str, Any]:
     model = service.model("front")
-    question = await asker.ask(model, list(service.core.seen["front"]), body)
+    question = await asker.ask(model, service.core.seen["front"].contexts(), body)
     while question.state == "running":
         await asyncio.sleep(0.05)
     return question.told()
@@ -250,7 +264,7 @@ def test_the_curve_of_questions_is_a_frontier() -> None:
     agent = service.model("front").agent
     assert agent is not None
     texts = [repr(TwoSided(GiniWelfare(), beta=beta)) for beta in (0.0, 0.05, 0.1, 0.2, 0.4, 5.0)]
-    *points, last = answers(agent, list(service.core.seen["front"]), texts)
+    *points, last = answers(agent, service.core.seen["front"].contexts(), texts)
     curve = np.array(last["curve"])
     assert (np.diff(curve[:, 0]) < 0.0).all()
     assert (np.diff(curve[:, 1]) > 0.0).all()

@@ -32,6 +32,7 @@ from fairwolfe.service.metrics import Numbers
 from fairwolfe.service.model import Model
 from fairwolfe.service.recovery import exercise
 from fairwolfe.service.refusal import Refused
+from fairwolfe.service.seen import Seen
 from fairwolfe.service.store import Outcomes, Row, Span, Store, StoreFailed
 
 __all__ = ["Answer", "Ask", "Core", "Found"]
@@ -45,7 +46,6 @@ _SNAPSHOT_RECORDS = 7_000  # and a group more at most, so that a restart replays
 _SNAPSHOT_SECONDS = 30.0
 _HISTORY_SECONDS = (2.0, 60.0)  # between two points: a part of its age, from 2 s to a minute
 _HISTORY_PART = 0.02
-_SEEN = 500  # contexts of a model that are kept for questions of the kind: what if
 _SILENCE = 10  # parts of a window: so often the clock is written where nothing else is
 _RETRY = 1.0  # seconds
 
@@ -147,7 +147,7 @@ class Core:
         self.seq, at = store.last()
         self.clock.start(at)
         self.failing = ""  # why the store cannot be written, while it cannot
-        self.seen: dict[str, deque[Any]] = {name: deque(maxlen=_SEEN) for name in models}
+        self.seen = {name: Seen() for name in models}
         self.aside: Aside = _at_once  # who does what may take a while
         self._waiting: deque[Work] = deque()
         self._scheduled = False

@@ -18,12 +18,13 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from fairwolfe.service import watch, wire
+from fairwolfe.service.betas import beta_of
 from fairwolfe.service.core import Core
 from fairwolfe.service.model import Model, read_objective
 from fairwolfe.service.refusal import Refused
 from fairwolfe.service.sessions import SECONDS
 from fairwolfe.service.spec import ANYONE, Spec
-from fairwolfe.service.whatif import Answers, WhatIf, beta_of
+from fairwolfe.service.whatif import Answers, WhatIf
 
 __all__ = ["FILES", "POLICY", "ROUTES", "frame_of", "number_in"]
 
@@ -405,7 +406,7 @@ async def _what_if(service: Any, request: Request) -> Response:
     model = service.core.model(request.path_params["model"])
     data, kind = await service.read(request), request.headers.get("content-type", "")
     body: WhatIf = wire.decode(data, kind, WhatIf)
-    question = await service.asker.ask(model, list(service.core.seen[model.name]), body)
+    question = await service.asker.ask(model, service.core.seen[model.name].contexts(), body)
     told, media = wire.encode(question.told(), request.headers.get("accept", ""))
     place = f"/v1/models/{model.name}/what-if/{question.id}"
     return Response(told, 202, {"location": place}, media)

@@ -1,52 +1,38 @@
-"""What another f would give, by today's estimates: a process of its own, spawned and nice.
-
-The world of the question is made of what the model has learnt (the parameters of each reward), of
-the contexts that it saw last, and of how often each slot was exposed; its optimum is certified, the
-world is not. The process reads the question from stdin and writes a line of JSON for each answer.
+"""What another f would give, by today's estimates: asked of a process of its own, spawned and nice,
+and questions that find a beta.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
-import os
 import secrets
 import sys
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, fields, is_dataclass, replace
-from itertools import pairwise
-from typing import Annotated, Any, Literal, NamedTuple
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
 
-from fairwolfe.agent import Agent
-from fairwolfe.core.contexts import Bilinear, PerArm, arms
-from fairwolfe.core.packing import pack, unpack
-from fairwolfe.environments import FactorModel, Finite
 from fairwolfe.errors import FairwolfeError, InvalidInput
 from fairwolfe.fairness import elicit
 from fairwolfe.fairness.elicit import Curve
-from fairwolfe.objectives import Concave, TwoSided
+from fairwolfe.service import estimated
+from fairwolfe.service.betas import beta_of, with_beta
+from fairwolfe.service.estimated import question_of
 from fairwolfe.service.events import ObjectiveReplaced
 from fairwolfe.service.model import Model, read_objective
 from fairwolfe.service.refusal import Refused
-from fairwolfe.service.watch import parts_of, shares_of
 
-__all__ = ["Answers", "Asker", "Question", "WhatIf", "beta_of", "world_of"]
+__all__ = ["Answers", "Asker", "Question", "WhatIf"]
 
-_NICE = 10
 _SECONDS = 120.0  # for an answer
 _MOST_KEPT = 20  # questions
 _MOST_TEXTS = 5
-_TOLERANCE = 1e-3
 _LONGEST = 1 << 24  # bytes of a line
-_CURVE = 20  # parts of a Lorenz curve
 _STEPS = (0.0, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # of the current beta
-_APART = 1e-3  # relative: what is nearer than this is the same corner
-_MIXTURES = 12  # between the answers for two neighbouring betas
 _MOST_ANSWERS = 32
 _FROM_ZERO = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
 
@@ -64,39 +50,6 @@ class Answers(msgspec.Struct, forbid_unknown_fields=True):
     answers: Annotated[
         list[Literal["a", "b", "equal"]], msgspec.Meta(max_length=_MOST_ANSWERS)
     ] = []
-
-
-# --- beta --------------------------------------------------------------------------------------
-
-
-def beta_of(objective: Concave) -> float | None:
-    """The weight of the items against the users; None where there is none."""
-    return next((p.beta for p in parts_of(objective) if isinstance(p, TwoSided)), None)
-
-
-def with_beta(objective: Concave, beta: float) -> Concave:
-    """The same with another beta."""
-    if isinstance(objective, TwoSided):
-        return replace(objective, beta=beta)
-    if is_dataclass(objective):
-        for field in fields(objective):
-            value = getattr(objective, field.name)
-            changed: Any = None
-            if isinstance(value, Concave) and beta_of(value) is not None:
-                changed = with_beta(value, beta)
-            elif isinstance(value, tuple):
-                changed = tuple(
-                    with_beta(part, beta)
-                    if isinstance(part, Concave) and beta_of(part) is not None
-                    else part
-                    for part in value
-                )
-            if changed is not None and changed != value:
-                return replace(objective, **{field.name: changed})
-    return objective
-
-
-# --- questions, in the service -----------------------------------------------------------------
 
 
 class Question:
@@ -175,7 +128,7 @@ class Asker:
             raise Refused(
                 429, "busy", "another what-if is being computed; ask again soon", retry_after=2.0
             )
-        data = pack((model.agent.dump(), tuple(map(_packed, contexts)), tuple(texts)))
+        data = question_of(model.agent, contexts, texts)
         question = Question(model, texts, len(contexts))
         self._kept[question.id] = question
         while len(self._kept) > _MOST_KEPT:
@@ -199,7 +152,7 @@ class Asker:
 
     async def _run(self, question: Question, data: bytes) -> None:
         self._process = process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", __name__),
+            *(sys.executable, "-P", "-m", estimated.__name__),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
@@ -261,172 +214,3 @@ async def _asked(model: Model, body: WhatIf) -> list[str]:
             raise Refused(422, "invalid", str(error), f"objectives[{place}]") from error
         texts[place] = repr(read_objective(text))
     return texts
-
-
-def _packed(context: Any) -> tuple[Any, ...]:
-    if isinstance(context, PerArm):
-        return ("per-arm", np.asarray(context.features))
-    if isinstance(context, Bilinear):
-        return ("bilinear", np.asarray(context.user), np.asarray(context.items))
-    return ("plain", np.asarray(context))
-
-
-# --- answers, in the process of their own ------------------------------------------------------
-
-
-class World(NamedTuple):
-    """A world of today's estimates, and what its rewards are called."""
-
-    environment: FactorModel | Finite
-    rewards: tuple[str, ...]
-    n_items: int
-
-
-def world_of(agent: Agent, contexts: Sequence[Any]) -> World:
-    """The world that an agent believes in, for users or contexts that it saw."""
-    state = agent._state
-    while not hasattr(state, "oracle"):
-        state = getattr(state, "base", None) or getattr(state, "policy", None)
-        if state is None:
-            raise InvalidInput(f"{agent.policy!r:.80} keeps no estimate of each reward")
-    problem, oracle = agent.problem, state.oracle
-    rewards = tuple(problem.rewards)
-    if problem.n_slots is None:
-        return World(_choices(problem, oracle, contexts), rewards, 0)
-    users = np.stack([np.asarray(user) for user in contexts])
-    items = agent.features[agent.items]
-    low, high = problem.slot_ranges
-    thetas = oracle.theta[0].reshape(len(rewards), users.shape[1], items.shape[1])
-    learnt = {
-        name: (theta, (float(a), float(b)))
-        for name, theta, a, b in zip(rewards, thetas, low, high, strict=True)
-    }
-    weights = getattr(agent.policy, "position_weights", None) or _looks(state.slots)
-    world = FactorModel(users, items, weights, calibration="clip", rewards=learnt)
-    return World(world, rewards, len(items))
-
-
-def _looks(slots: Any) -> list[float]:
-    """How often each slot was exposed; none oftener than the one before."""
-    from scipy.optimize import isotonic_regression
-
-    shown, exposed = slots
-    if not shown.min() > 0.0:
-        raise InvalidInput("nothing has been shown yet")
-    fitted = isotonic_regression(exposed / shown, weights=shown, increasing=False).x
-    return np.clip(fitted, 0.0, 1.0).tolist()  # type: ignore[no-any-return]
-
-
-def _choices(problem: Any, oracle: Any, contexts: Sequence[Any]) -> Finite:
-    """Contexts with the estimated rewards of their arms; they are told apart by their number."""
-    tables = []
-    for context in contexts:
-        theta, _, _, features, per_arm = oracle.estimates(arms(context, problem))
-        n, d = len(problem.rewards), features.shape[1]
-        if theta.shape == (1, 1, n * d):  # <g, r> on g (x) x
-            theta = theta.reshape(1, n, d)
-        if theta.shape[1] != n:
-            raise InvalidInput("the policy keeps no estimate of each reward")
-        means = theta @ features[0] if per_arm else features @ theta[0].T
-        tables.append(np.clip(means, problem.low, problem.high))
-    most = max(map(len, tables))
-    # Of fewer arms the first is there several times, which changes nothing.
-    means = np.stack([np.concatenate([t, t[:1].repeat(most - len(t), axis=0)]) for t in tables])
-    n = len(means)
-    labels = np.broadcast_to(np.arange(float(n))[:, None, None], (n, most, 1))
-    return Finite(labels.copy(), np.full(n, 1.0 / n), means=means, noise="none")
-
-
-def answers(
-    agent: Agent, contexts: Sequence[Any], texts: Sequence[str]
-) -> Iterator[dict[str, Any]]:
-    """The best that each objective can give in the world of today's estimates; at the end, where
-    they differ in beta, the curve of trade-offs that they make.
-    """
-    from fairwolfe.truth import optimum
-
-    world = world_of(agent, contexts)
-    corners: list[Any] = []
-    for text in texts:
-        objective = read_objective(text)
-        assert objective is not None
-        answer: dict[str, Any] = {"objective": text, "beta": beta_of(objective), "message": None}
-        try:
-            bound = objective if world.n_items else objective.bind(agent.problem)
-            best = optimum(world.environment, bound, tolerance=_TOLERANCE)
-        except FairwolfeError as error:
-            yield {**answer, "message": str(error)}
-            continue
-        earned = best.average[world.n_items :].tolist()
-        answer["average"] = dict(zip(world.rewards, earned, strict=True))
-        answer["value"] = best.value if math.isfinite(best.value) else None
-        if not best.feasible:
-            answer["message"] = "no policy keeps the hard constraints, by today's estimates"
-        if world.n_items:
-            answer |= shares_of(best.average[: world.n_items], _CURVE)
-            if best.feasible and answer["beta"] is not None:
-                corners.append(best.average)
-        yield answer
-    sides = _curve(world, texts[0], corners) if len(corners) > 1 else []
-    if sides:
-        yield {"curve": sides}
-
-
-def _curve(world: World, text: str, corners: list[Any]) -> list[list[float]]:
-    """Utility, item objective, Gini index and the share of the least shown half, from the most
-    utility to the fairest: at the corners of the frontier, and at mixtures of neighbours.
-    """
-    objective = read_objective(text)
-    assert objective is not None
-    bound = with_beta(objective, 1.0).bind(world.environment.problem())
-    items, users = next(p for p in parts_of(bound) if isinstance(p, TwoSided)).members
-
-    def measured(average: Any) -> list[float]:
-        exposures = np.maximum(average[: world.n_items], 0.0)
-        shares = shares_of(exposures, 2)
-        sides = (users.value(average[world.n_items :]), items.value(average[: world.n_items]))
-        return [*sides, shares["gini"], shares["least_half"]]
-
-    kept: list[Any] = []
-    for average in sorted(corners, key=lambda one: measured(one)[1]):
-        while kept and not _above(kept[-2:], average, measured):
-            kept.pop()
-        kept.append(average)
-    if len(kept) < 2:
-        return []
-    parts = np.linspace(0.0, 1.0, _MIXTURES, endpoint=False).tolist()
-    mixed = [(1.0 - part) * a + part * b for a, b in pairwise(kept) for part in parts]
-    return [measured(average) for average in (*mixed, kept[-1])]
-
-
-def _above(last: list[Any], new: Any, measured: Any) -> bool:
-    """Whether the last corner is above the line from the one before to a new one, and has more
-    utility than that.
-    """
-    (u, g), (u2, g2) = measured(last[-1])[:2], measured(new)[:2]
-    if not (u > u2 + _APART * abs(u) and g2 > g + _APART * abs(g)):
-        return False
-    if len(last) == 1:
-        return True
-    u0, g0 = measured(last[0])[:2]
-    return bool((u0 - u) * (g2 - g) < (u - u2) * (g - g0))
-
-
-def main() -> None:
-    """Answer the question on stdin."""
-    with suppress(OSError):
-        os.nice(_NICE)
-    agent_bytes, packed, texts = unpack(sys.stdin.buffer.read())
-    kinds: dict[str, Any] = {"per-arm": PerArm, "bilinear": Bilinear, "plain": lambda x: x}
-    contexts = [kinds[kind](*parts) for kind, *parts in packed]
-    write = sys.stdout.buffer.write
-    try:
-        for answer in answers(Agent.restore(agent_bytes), contexts, texts):
-            write(msgspec.json.encode(answer) + b"\n")
-            sys.stdout.buffer.flush()
-    except FairwolfeError as error:
-        write(msgspec.json.encode({"failed": str(error)}) + b"\n")
-
-
-if __name__ == "__main__":
-    main()
