@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fairwolfe.core.packing import pack, unpack
+from fairwolfe.errors import IncompatibleState
 from fairwolfe.service import model as model_module
 from fairwolfe.service import watch
 from fairwolfe.service.events import ItemsAdded, ObjectiveReplaced, decode, encode
@@ -147,6 +148,23 @@ def test_every_change_of_f_has_a_line() -> None:
         assert watch.changes_of(again.core, again.model("front")) == lines
         assert again.model("front").version == 2
         assert again.model("front").digest() == model.digest()
+
+
+def test_lines_of_rows_that_are_gone_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = stocked()
+    for text in (MINIMUM, shop.FAIR, MINIMUM):
+        replace(service, text, "owner")
+    gone = service.model("front").changes[1]
+    row = service.store.row
+
+    def kept(seq: int) -> Any:
+        if seq == gone:
+            raise IncompatibleState("row is missing")
+        return row(seq)
+
+    monkeypatch.setattr(service.store, "row", kept)
+    lines = watch.changes_of(service.core, service.model("front"))
+    assert [(line["version"], line["from"] is None) for line in lines] == [(3, True), (1, False)]
 
 
 def _replayed(service: Inside) -> Inside:

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from fairwolfe.core.packing import unpack
-from fairwolfe.errors import InvalidInput
+from fairwolfe.errors import IncompatibleState, InvalidInput
 from fairwolfe.objectives import ByGroup, Concave
 from fairwolfe.service.events import ItemsAdded, ItemsRetired, ObjectiveReplaced, decode, wall_of
 from fairwolfe.service.model import Model, constraints_of, read_objective
@@ -179,12 +179,18 @@ def earlier_of(core: Core, model: Model) -> dict[str, Any] | None:
 
 
 def changes_of(core: Core, model: Model) -> list[dict[str, Any]]:
-    """Who changed f, when, from what and to what: the newest first, from the log."""
+    """Who changed f, when, from what and to what: the newest first, from the log, as far back as
+    its rows are kept.
+    """
     first = max(model.version - _LISTED_CHANGES - 1, 0)
     before = None if first else repr(model.setup.make_policy().objective)
     lines = []
     for version, seq in enumerate(model.changes[first:], first + 1):
-        _, payload = core.store.row(seq)
+        try:
+            _, payload = core.store.row(seq)
+        except IncompatibleState:
+            before = None
+            continue
         for event in decode(payload):
             if event.model == model.number and _changes(event):
                 after = repr(read_objective(event.objective))  # type: ignore[union-attr]
