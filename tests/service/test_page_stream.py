@@ -121,7 +121,7 @@ def test_a_slow_reader_misses_frames(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def run() -> tuple[list[int], int]:
         told, model = audience()
-        stream = told.listen(model)
+        stream = told.listen(model, most=100)
         assert (await anext(stream)).startswith(b"retry")
         numbers = []
         for _ in range(3):
@@ -164,7 +164,7 @@ def test_nobody_speaks_where_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> 
 def test_after_the_end_nobody_enters() -> None:
     async def run() -> None:
         told, model = audience()
-        stream = told.listen(model)
+        stream = told.listen(model, most=100)
         await anext(stream)
         await anext(stream)
         told.end()

@@ -48,6 +48,7 @@ _TEXTS = {
     for name in (*FILES, "index.html", "sign_in.html")
 }
 _LISTED = 10  # items at either end
+_FRAMES = 600  # of a stream: whoever comes back has to show again that it may
 _POINTS = 12  # of the history, where it is a table
 _PLACE = re.compile(r"{{(\w+)}}")
 _LIST = re.compile(r"(?<!\w)\(([^()]*)\)")
@@ -381,7 +382,7 @@ def _refused(service: Any, request: Request, refused: Refused) -> Response:
 class _Listening(StreamingResponse):
     """A stream whose place is given back, however it ends."""
 
-    def __init__(self, audience: watch.Audience, model: Model, most: float) -> None:
+    def __init__(self, audience: watch.Audience, model: Model, most: int) -> None:
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         super().__init__(
             audience.listen(model, most), headers=headers, media_type="text/event-stream"
@@ -397,9 +398,9 @@ class _Listening(StreamingResponse):
 
 async def _stream(service: Any, request: Request) -> Response:
     model = service.core.model(request.path_params["model"])
-    most = number_in(request, "frames", 1)
+    most = min(number_in(request, "frames", 1) or _FRAMES, _FRAMES)
     service.audience.enter()
-    return _Listening(service.audience, model, math.inf if most is None else most)
+    return _Listening(service.audience, model, most)
 
 
 async def _what_if(service: Any, request: Request) -> Response:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import time
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -290,7 +289,7 @@ class Audience:
         """Give a place back."""
         self.listeners -= 1
 
-    async def listen(self, model: Model, most: float = math.inf) -> AsyncIterator[bytes]:
+    async def listen(self, model: Model, most: int) -> AsyncIterator[bytes]:
         """The frames of a model as server-sent events, at most so many."""
         room = self._rooms[model.name]
         room.listeners += 1

@@ -7,6 +7,7 @@ const MODEL = document.body.dataset.model;
 const KEYS = document.body.dataset.keys === "yes";
 const BASE = `v1/models/${encodeURIComponent(MODEL)}`;
 const MOST_POINTS = 900;
+const PATIENCE = 4000; // milliseconds without a stream before the page says so
 const points = []; // of the history, then of the frames
 let frame = null;
 let earlier = null;
@@ -214,15 +215,19 @@ function state(text, look) {
   say("state", text);
 }
 
+let lost = 0; // a timer: streams end now and then, and begin again
+
 function listen(wait = 1000) {
   const stream = new EventSource(`${BASE}/stream`);
   stream.onmessage = (event) => {
     wait = 1000;
+    clearTimeout(lost);
+    lost = 0;
     state("live", "on");
     show(JSON.parse(event.data));
   };
   stream.onerror = async () => {
-    state("not connected; trying again", "off");
+    lost ||= setTimeout(() => state("not connected; trying again", "off"), PATIENCE);
     if (stream.readyState !== EventSource.CLOSED) return; // the browser tries again by itself
     stream.close();
     try {
