@@ -251,3 +251,8 @@ def test_what_is_refused() -> None:
     free = plan(FiniteRanking.b1(), "gini", (0.0,), floors=(), seeds=1, horizon=1).reach()
     with pytest.raises(InvalidInput, match="there is nothing to ask"):
         Curve.of(free)
+    with pytest.raises(InvalidInput, match="there is nothing to ask"):
+        Curve(curve().sides[::-1])
+    for sides in (curve().sides[:1], curve().sides[:, :2], curve().sides * np.nan):
+        with pytest.raises(InvalidInput, match="sides has shape"):
+            Curve(sides)

@@ -81,6 +81,20 @@ class Curve:
     reward: str = "utility"
     """What utility is called."""
 
+    def __post_init__(self) -> None:
+        sides = self.sides
+        fits = sides.ndim == 2 and sides.shape[1] == 4 and len(sides) > 1
+        if not (fits and np.isfinite(sides).all()):
+            raise InvalidInput(
+                f"sides has shape {sides.shape}; give a row of four finite numbers for each of two "
+                "or more trade-offs: utility, item objective, Gini index, share of the least "
+                "exposed half"
+            )
+        if not (sides[0, 0] > sides[-1, 0] and sides[0, 1] < sides[-1, 1]):
+            raise InvalidInput(
+                "sides do not go from the most utility to the fairest, so there is nothing to ask"
+            )
+
     @classmethod
     def of(cls, reached: Reachable) -> Curve:
         """Of the frontier of a trade-off."""

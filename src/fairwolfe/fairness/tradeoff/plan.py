@@ -229,7 +229,7 @@ def plan(
         raise InvalidInput("seeds is empty; give a number of seeds, or some of them")
     for seed in chosen:
         stream(seed, "world")  # refused now if it is none
-    for policy in made.policies().values():
+    for policy in replace(made, betas=several or (1.0,)).policies().values():
         policy.init(problem)
     return made
 

@@ -64,7 +64,7 @@ def _wanted(reached: Reachable) -> list[float]:
         b1, b2 = one["beta"], two["beta"]
         lost = one["utility"] - two["utility"]
         gained = two["item_objective"] - one["item_objective"]
-        apart = max(one["gini"] - two["gini"], lost / span) > _STEP
+        apart = one["gini"] - two["gini"] > _STEP or lost > _STEP * span
         if not np.isfinite(gained):  # the logarithm of nothing: there is no chord
             if apart and lost > _GAP * top:
                 betas.append(b1 + 0.25 * (b2 - b1))
