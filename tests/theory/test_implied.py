@@ -271,7 +271,7 @@ def test_neighbours_of_the_frontier_are_close(objective: str) -> None:
     played = made.aimed(found, 0.123).betas
     assert played is not None
     assert {0.0, 0.123} <= set(played)
-    assert len(played) <= 9
+    assert len(played) <= 7
 
 
 def test_where_equality_is_free_two_betas_are_enough() -> None:

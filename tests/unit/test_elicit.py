@@ -78,11 +78,10 @@ def test_both_sides_can_be_reached() -> None:
 
 def test_a_question_says_both_sides_in_words() -> None:
     question = fw.elicit(reached()).ask()
-    words = question.sentence
-    assert f"{question.a.utility:.3g} clicks and {100 * question.a.bottom_half:.0f} %" in words
-    assert (
-        f", or {question.b.utility:.3g} clicks and {100 * question.b.bottom_half:.0f} %?" in words
-    )
+    words, a, b = question.sentence, question.a, question.b
+    change = f"{100 * (b.utility / a.utility - 1.0):+.2g} %"
+    assert f"{a.utility:.3g} clicks and {100 * a.bottom_half:.0f} % of exposure for the" in words
+    assert f", or {b.utility:.3g} clicks ({change}) and {100 * b.bottom_half:.0f} %?" in words
     assert "least exposed half of the items" in words
 
 

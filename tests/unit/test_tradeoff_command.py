@@ -365,7 +365,6 @@ def test_one_extra_is_all_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_help_has_examples() -> None:
     text = fairwolfe("tradeoff", "--help").output
     for word in (
-        "Examples:",
         "--give-up 3%",
         "--ask",
         "--group-column producer",

@@ -403,9 +403,10 @@ def _words(a: Side, b: Side, reward: str) -> str:
     shares = [f"{100 * side.bottom_half:.0f}" for side in (a, b)]
     if shares[0] == shares[1]:
         shares = [f"{100 * side.bottom_half:.1f}" for side in (a, b)]
+    change = f" ({100 * (b.utility / a.utility - 1.0):+.2g} %)" if a.utility else ""
     return (
         f"{first} {reward} and {shares[0]} % of exposure for the least exposed half of the items, "
-        f"or {second} {reward} and {shares[1]} %?"
+        f"or {second} {reward}{change} and {shares[1]} %?"
     )
 
 

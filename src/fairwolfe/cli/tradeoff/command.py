@@ -27,12 +27,11 @@ if TYPE_CHECKING:
 __all__ = ["tradeoff"]
 
 _EXAMPLES = """\b
-Examples:
-  fairwolfe tradeoff plays.csv --out pictures
-  fairwolfe tradeoff plays.csv.gz --slots 5 --group-column producer
-  fairwolfe tradeoff plays.xlsx --give-up 3% --save agent.fw
-  fairwolfe tradeoff plays.csv --ask
-  fairwolfe tradeoff plays.csv --implied utility=1.45,gini=0.35
+Example: fairwolfe tradeoff plays.csv --out pictures
+         fairwolfe tradeoff plays.csv.gz --slots 5 --group-column producer
+         fairwolfe tradeoff plays.xlsx --give-up 3% --save agent.fw
+         fairwolfe tradeoff plays.csv --ask
+         fairwolfe tradeoff plays.csv --implied utility=1.45,gini=0.35
 """
 
 

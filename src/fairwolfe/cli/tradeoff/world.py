@@ -17,6 +17,7 @@ __all__ = ["World", "in_options", "world_of"]
 _TABLES = (".csv", ".tsv", ".txt", ".dat", ".parquet", ".xlsx", ".gz")
 _SLOTS = 10
 _NO_GROUP = "(no group)"
+_BLOCK = 1 << 22  # products looked at together
 
 # What the library calls it, and what the command does.
 _OPTIONS = {
@@ -170,8 +171,10 @@ def _groups(path: str, item: str, group: str, ids: tuple[Any, ...]) -> tuple[str
 
 
 def _what_a_click_is(world: Any, slots: int) -> str:
-    factors = world.model
-    below = float(np.mean(np.array(factors.users) @ np.array(factors.items).T < 0.0))
+    users, items = np.array(world.model.users), np.array(world.model.items)
+    size = max(1, _BLOCK // len(items))
+    blocks = (users[i : i + size] @ items.T for i in range(0, len(users), size))
+    below = sum(int((block < 0.0).sum()) for block in blocks) / (len(users) * len(items))
     cut = f"; products below 0 ({100 * below:.0f} % of all) count as 0" if below > 0.0 else ""
     return (
         "A click here is one of a model, not a measured one: the chance that a user clicks an item "

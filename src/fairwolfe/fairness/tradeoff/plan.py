@@ -33,7 +33,7 @@ from fairwolfe.simulation.compare import compare
 __all__ = ["Plan", "apart", "item_objective", "plan", "tradeoff"]
 
 _BETAS = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
-_SPREAD = 8  # betas that are played, where none are given
+_SPREAD = 6  # betas that are played, where none are given
 _NEAR = 1.3  # betas within this factor of each other are neighbours
 _FLOORS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.95)  # of the largest that can be kept, n_slots/n_items
 _OBJECTIVES: dict[str, Callable[..., Concave]] = {
