@@ -119,6 +119,25 @@ def test_one_question_in_eight_was_asked_before() -> None:
         assert question.beta == pytest.approx(first.beta)
 
 
+def test_a_trade_off_of_small_betas_is_asked_about_to_its_end() -> None:
+    found = plan(WORLD, "gini", (0.0, 0.01), floors=(), seeds=1, horizon=1).reach()
+    low, high = fw.elicit(found).curve.betas
+    assert low < 0.05
+    assert high == pytest.approx(curve().betas[1], rel=0.1)
+
+
+def test_ends_that_are_free_or_infinitely_dear() -> None:
+    sides = [[1.0, 0.0, 0.9, 0.1], [1.0, 0.5, 0.5, 0.3], [0.6, 0.9, 0.1, 0.4], [0.1, 0.9, 0.1, 0.4]]
+    sides[-1][1] += 1e-12
+    steep = Curve(np.array(sides))
+    low, high = steep.betas
+    assert 0.0 < low < 0.4 / 0.4 < high < np.inf
+    questions = Elicitation(steep)
+    for _ in range(8):
+        questions.answer("a" if better(questions.ask(), 1.0) > 0.0 else "b")
+    assert np.isfinite(questions.interval(0.9)).all()
+
+
 # --- answers -----------------------------------------------------------------------------------
 
 

@@ -118,19 +118,16 @@ def _table(path: str, slots: int, group: str | None, given: dict[str, Any]) -> W
         named, notes = _columns(path, group, options)
         options |= named
     world = environments.Listening(path, position_weights=environments.dcg(slots), **options)
-    kept = world.notes if group is None else (*notes, *world.notes[1 if _guesses(world) else 0 :])
+    if group is not None:  # the columns were chosen here
+        notes += tuple(note for note in world.notes if "name others with" not in note)
     groups = None if group is None else _groups(path, options["item"], group, world.item_ids)
     plays: dict[str, float] = {}
     counts = np.asarray(world.plays.sum(axis=0)).ravel()
     for label, count in zip(groups or (), counts.tolist(), strict=bool(groups)):
         plays[label] = plays.get(label, 0.0) + count / float(counts.sum())
     ids = (world.item_ids, world.user_ids)
+    kept = world.notes if group is None else notes
     return World(world, *ids, groups, plays, kept, _what_a_click_is(world, slots))
-
-
-def _guesses(world: Any) -> bool:
-    """Whether its first note is about the columns."""
-    return bool(world.notes) and "name others with" in world.notes[0]
 
 
 def _columns(path: str, group: str, options: dict[str, Any]) -> tuple[dict[str, str], Any]:

@@ -13,7 +13,7 @@ from fairwolfe.environments.rankings import RankingWorld
 from fairwolfe.errors import InvalidInput
 from fairwolfe.fairness.tradeoff.optima import Optima
 from fairwolfe.fairness.tradeoff.reachable import Reachable
-from fairwolfe.fairness.tradeoff.refine import ends, refined, spread
+from fairwolfe.fairness.tradeoff.refine import refined, spread
 from fairwolfe.fairness.tradeoff.result import FAIR, FLOOR, TradeOff, name_of
 from fairwolfe.objectives import (
     Concave,
@@ -146,7 +146,7 @@ class Plan:
             constraints=None if constraints is None else constraints.bind(problem),
             optima=self.optima,
         )
-        return reached if self.betas is not None else refined(ends(reached))
+        return reached if self.betas is not None else refined(reached)
 
     def aimed(self, reached: Reachable, *more: float) -> Plan:
         """With betas: those given, or a few along the frontier; and some more."""
