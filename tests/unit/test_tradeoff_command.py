@@ -242,6 +242,20 @@ def test_the_page_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
     assert "What a click is here" in text
 
 
+def _look(chromium: Any, page: str, width: int, scheme: str) -> None:
+    """Open a page: it says nothing, loads nothing, and never scrolls sideways."""
+    view = {"width": width, "height": 800}
+    tab = chromium.new_context(viewport=view, color_scheme=scheme).new_page()
+    said: list[str] = []
+    loaded: list[str] = []
+    tab.on("console", lambda message: said.append(message.text))
+    tab.on("request", lambda request: loaded.append(request.url))
+    tab.goto(page)
+    assert said == []
+    assert loaded == [page]
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
 @pytest.mark.needs("matplotlib", "browser")
 @pytest.mark.slow
 def test_the_page_in_a_browser(tmp_path: Path) -> None:
@@ -257,17 +271,7 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
         chromium = playwright.chromium.launch(executable_path=browser(), args=["--no-sandbox"])
         for width in (360, 1400):
             for scheme in ("light", "dark"):
-                view: Any = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme}
-                tab = chromium.new_context(**view).new_page()
-                said: list[Any] = []
-                loaded: list[Any] = []
-                tab.on("console", said.append)
-                tab.on("request", loaded.append)
-                tab.goto(page)
-                assert said == []
-                assert [request.url for request in loaded] == [page]
-                # The page itself never scrolls sideways.
-                assert tab.evaluate("document.documentElement.scrollWidth") <= width
+                _look(chromium, page, width, scheme)
         chromium.close()
 
 
