@@ -271,7 +271,15 @@ def test_neighbours_of_the_frontier_are_close(objective: str) -> None:
     played = made.aimed(found, 0.123).betas
     assert played is not None
     assert {0.0, 0.123} <= set(played)
-    assert len(played) <= 9
+    assert len(played) <= 7
+
+
+def test_where_equality_is_free_two_betas_are_enough() -> None:
+    made = plan(FactorModel([[1.0]], [[0.5], [0.5]], dcg(2)), "gini", None, floors=(), horizon=1)
+    found = made.reach()
+    assert len(found.best) == 3  # 0, 1, and four times that
+    assert made.aimed(found).betas == (0.0, 1.0)
+    assert found.give_up(0.1).cost == pytest.approx(0.0, abs=1e-9)
 
 
 def test_the_grid_of_the_paper_leaves_gaps() -> None:

@@ -78,11 +78,10 @@ def test_both_sides_can_be_reached() -> None:
 
 def test_a_question_says_both_sides_in_words() -> None:
     question = fw.elicit(reached()).ask()
-    words = question.sentence
-    assert f"{question.a.utility:.3g} clicks and {100 * question.a.bottom_half:.0f} %" in words
-    assert (
-        f", or {question.b.utility:.3g} clicks and {100 * question.b.bottom_half:.0f} %?" in words
-    )
+    words, a, b = question.sentence, question.a, question.b
+    change = f"{100 * (b.utility / a.utility - 1.0):+.2g} %"
+    assert f"{a.utility:.3g} clicks and {100 * a.bottom_half:.0f} % of exposure for the" in words
+    assert f", or {b.utility:.3g} clicks ({change}) and {100 * b.bottom_half:.0f} %?" in words
     assert "least exposed half of the items" in words
 
 
@@ -118,6 +117,25 @@ def test_one_question_in_eight_was_asked_before() -> None:
         first = asked[question.repeats - 1]  # type: ignore[operator]
         assert (question.a, question.b) == (first.b, first.a)
         assert question.beta == pytest.approx(first.beta)
+
+
+def test_a_trade_off_of_small_betas_is_asked_about_to_its_end() -> None:
+    found = plan(WORLD, "gini", (0.0, 0.01), floors=(), seeds=1, horizon=1).reach()
+    low, high = fw.elicit(found).curve.betas
+    assert low < 0.05
+    assert high == pytest.approx(curve().betas[1], rel=0.1)
+
+
+def test_ends_that_are_free_or_infinitely_dear() -> None:
+    sides = [[1.0, 0.0, 0.9, 0.1], [1.0, 0.5, 0.5, 0.3], [0.6, 0.9, 0.1, 0.4], [0.1, 0.9, 0.1, 0.4]]
+    sides[-1][1] += 1e-12
+    steep = Curve(np.array(sides))
+    low, high = steep.betas
+    assert 0.0 < low < 0.4 / 0.4 < high < np.inf
+    questions = Elicitation(steep)
+    for _ in range(8):
+        questions.answer("a" if better(questions.ask(), 1.0) > 0.0 else "b")
+    assert np.isfinite(questions.interval(0.9)).all()
 
 
 # --- answers -----------------------------------------------------------------------------------
@@ -251,3 +269,8 @@ def test_what_is_refused() -> None:
     free = plan(FiniteRanking.b1(), "gini", (0.0,), floors=(), seeds=1, horizon=1).reach()
     with pytest.raises(InvalidInput, match="there is nothing to ask"):
         Curve.of(free)
+    with pytest.raises(InvalidInput, match="there is nothing to ask"):
+        Curve(curve().sides[::-1])
+    for sides in (curve().sides[:1], curve().sides[:, :2], curve().sides * np.nan):
+        with pytest.raises(InvalidInput, match="sides has shape"):
+            Curve(sides)

@@ -295,7 +295,7 @@ def test_a_packed_file_is_the_file(tmp_path: Path) -> None:
 
 
 def sheet(folder: Path, *rows: tuple[Any, ...]) -> str:
-    from openpyxl import Workbook
+    from openpyxl import Workbook  # type: ignore[import-untyped]
 
     book = Workbook()
     for row in rows:
@@ -349,6 +349,8 @@ def test_pairs_of_columns_are_texts_in_every_file(tmp_path: Path) -> None:
     )
     path = str(tmp_path / "plays.parquet")
     assert header_of(path) == ["item", "label"]
+    with pytest.raises(InvalidInput, match="cannot be read as Parquet"):
+        header_of(written(tmp_path, b"PAR1 and no more"))
     assert read_pairs(path, "item", "label") == {("1", "x"), ("2", "")}
 
 

@@ -174,6 +174,7 @@ def test_objectives_by_name(name: Any, objective: Any) -> None:
         ({"seeds": (-1,)}, "seed is -1"),
         ({"jobs": 0}, "jobs is 0"),
         ({"exploration": -1.0}, "exploration is -1.0"),
+        ({"betas": None, "floors": (), "exploration": -1.0}, "exploration is -1.0"),
         ({"tolerance": 0.0}, "tolerance is 0.0"),
     ],
 )

@@ -81,7 +81,7 @@ def test_the_command_takes_a_table_of_ones_own(table: Path, tmp_path: Path) -> N
 
 @pytest.mark.needs("matplotlib", "pyarrow", "implicit", "openpyxl")
 def test_a_table_may_be_packed_or_a_sheet(table: Path, tmp_path: Path) -> None:
-    from openpyxl import Workbook
+    from openpyxl import Workbook  # type: ignore[import-untyped]
 
     packed, sheet = tmp_path / "plays.csv.gz", tmp_path / "plays.xlsx"
     packed.write_bytes(gzip.compress(table.read_bytes()))
@@ -150,10 +150,10 @@ def test_a_budget_and_the_agent_for_the_engineer(table: Path, tmp_path: Path) ->
     user = np.array([float(cell) for cell in rows[1][1:]])
     assert rows[1][0].startswith("listener")
     decision = agent.act(user)
-    assert len(decision.action) == 3
     assert decision.names is not None
+    assert len(decision.names) == 3
     assert all(key.startswith("song") for key in decision.names)
-    agent.update(decision, exposed=[0], clicked=[0])
+    agent.update(decision, exposed=[decision.names[0]], clicked=[])
     assert agent.t == 1
 
 
@@ -242,6 +242,20 @@ def test_the_page_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
     assert "What a click is here" in text
 
 
+def _look(chromium: Any, page: str, width: int, scheme: str) -> None:
+    """Open a page: it says nothing, loads nothing, and never scrolls sideways."""
+    view = {"width": width, "height": 800}
+    tab = chromium.new_context(viewport=view, color_scheme=scheme).new_page()
+    said: list[str] = []
+    loaded: list[str] = []
+    tab.on("console", lambda message: said.append(message.text))
+    tab.on("request", lambda request: loaded.append(request.url))
+    tab.goto(page)
+    assert said == []
+    assert loaded == [page]
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
 @pytest.mark.needs("matplotlib", "browser")
 @pytest.mark.slow
 def test_the_page_in_a_browser(tmp_path: Path) -> None:
@@ -257,16 +271,7 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
         chromium = playwright.chromium.launch(executable_path=browser(), args=["--no-sandbox"])
         for width in (360, 1400):
             for scheme in ("light", "dark"):
-                view: Any = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme}
-                tab = chromium.new_context(**view).new_page()
-                said: list[str] = []
-                loaded: list[str] = []
-                tab.on("console", lambda message, said=said: said.append(message.text))
-                tab.on("request", lambda request, loaded=loaded: loaded.append(request.url))
-                tab.goto(page)
-                assert (said, loaded) == ([], [page])
-                # The page itself never scrolls sideways.
-                assert tab.evaluate("document.documentElement.scrollWidth") <= width
+                _look(chromium, page, width, scheme)
         chromium.close()
 
 
@@ -308,6 +313,11 @@ def test_the_command_as_json(tmp_path: Path) -> None:
         (["factor_model", "--give-up", "100%"], "--give-up is '100%'"),
         (["factor_model", "--implied", "utility=1"], "--implied is 'utility=1'; give utility="),
         (["factor_model", "--implied", "utility=x,gini=1"], "--implied is 'utility=x,gini=1'"),
+        (["factor_model", "--implied", "utility=1,gini=9"], "--implied is 'utility=1,gini=9'"),
+        (
+            ["factor_model", "--implied", "utility=1,gini=0.3", "--objective", "nash"],
+            "--objective nash is not a function of the Gini index",
+        ),
         (["factor_model", "--ask", "--give-up", "3%"], "--ask and --give-up both choose"),
         (["factor_model", "--save", "no/such/agent.fw"], "there is no folder no/such"),
     ],
@@ -359,7 +369,6 @@ def test_one_extra_is_all_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_help_has_examples() -> None:
     text = fairwolfe("tradeoff", "--help").output
     for word in (
-        "Examples:",
         "--give-up 3%",
         "--ask",
         "--group-column producer",

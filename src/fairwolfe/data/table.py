@@ -68,10 +68,13 @@ def header_of(path: str) -> list[str]:
         return Sheet(path).header
     if kind == "text":
         return _titles(path)[1]
-    _arrow()
+    arrow = _arrow()
     from pyarrow import parquet
 
-    titles: list[str] = parquet.read_schema(path).names
+    try:
+        titles: list[str] = parquet.read_schema(path).names
+    except (arrow.ArrowException, OSError) as error:
+        raise _not_parquet(path, error) from error
     return titles
 
 
@@ -328,7 +331,11 @@ def _parquet(path: str, names: Names) -> Plays:
                 lambda titles: file.iter_batches(_BATCH, None, titles),
             )
     except (arrow.ArrowException, OSError) as error:
-        raise InvalidInput(f"{path} cannot be read as Parquet: {error}") from error
+        raise _not_parquet(path, error) from error
+
+
+def _not_parquet(path: str, error: Exception) -> InvalidInput:
+    return InvalidInput(f"{path} cannot be read as Parquet: {error}")
 
 
 def _frame(frame: Any, names: Names) -> Plays:

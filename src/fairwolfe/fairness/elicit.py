@@ -34,6 +34,7 @@ _BETAS = 400  # of the grid
 _NOISES = np.logspace(-2.5, -0.4, 16)  # in units of the range of utility along the frontier
 _EXACT = 1e-7  # the noise of answers that are never wrong, in the same units
 _EDGE = 0.02  # of the range of utility or of the item objective: betas beyond it are alike
+_RANGE = np.array([1e-4, 1e4])  # of betas, in units of the slope from one end to the other
 _WIDE = (0.1, 0.9)  # quantiles of beta between whose optima a question is asked
 _NARROWEST = 0.15  # of the range of the item objective: what two sides of a question differ by
 _OFF = 0.02  # of beta: how far from its median a question may be, beside sides that fit badly
@@ -80,6 +81,20 @@ class Curve:
     """utility, item objective, Gini index, share of the least exposed half, (points, 4)."""
     reward: str = "utility"
     """What utility is called."""
+
+    def __post_init__(self) -> None:
+        sides = self.sides
+        fits = sides.ndim == 2 and sides.shape[1] == 4 and len(sides) > 1
+        if not (fits and np.isfinite(sides).all()):
+            raise InvalidInput(
+                f"sides has shape {sides.shape}; give a row of four finite numbers for each of two "
+                "or more trade-offs: utility, item objective, Gini index, share of the least "
+                "exposed half"
+            )
+        if not (sides[0, 0] > sides[-1, 0] and sides[0, 1] < sides[-1, 1]):
+            raise InvalidInput(
+                "sides do not go from the most utility to the fairest, so there is nothing to ask"
+            )
 
     @classmethod
     def of(cls, reached: Reachable) -> Curve:
@@ -130,11 +145,14 @@ class Curve:
     def betas(self) -> tuple[float, float]:
         """The range of betas that makes a difference: from the first gains to the last losses."""
         u, g = self.sides[:, 0], self.sides[:, 1]
-        low, high = (u[0] - u) / np.ptp(u), (g - g[0]) / np.ptp(g)
-        first = int(np.flatnonzero(high >= _EDGE)[0])
-        last = int(np.flatnonzero(low <= 1.0 - _EDGE)[-1])
-        slopes = (u[0] - u[first]) / (g[first] - g[0]), (u[last] - u[-1]) / (g[-1] - g[last])
-        return float(slopes[0]), float(max(slopes[1], 2.0 * slopes[0]))
+        lost, gained = (u[0] - u) / np.ptp(u), (g - g[0]) / np.ptp(g)
+        first = int(np.flatnonzero(gained >= _EDGE)[0])
+        last = int(np.flatnonzero(lost <= 1.0 - _EDGE)[-1])
+        overall = float(np.ptp(u) / np.ptp(g))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slopes = [(u[0] - u[first]) / (g[first] - g[0]), (u[last] - u[-1]) / (g[-1] - g[last])]
+        low, high = np.clip(np.nan_to_num(slopes, nan=overall), *_RANGE * overall)
+        return float(min(low, 0.5 * overall)), float(max(high, 2.0 * overall))
 
 
 class Elicitation:
@@ -347,7 +365,7 @@ def elicit(
 ) -> Elicitation:
     """Questions that find the beta of an owner; eight of them are enough for most.
 
-    More betas are found first, where the frontier of the trade-off has gaps.
+    More betas are found first, where the frontier of the trade-off has gaps or ends early.
 
     Parameters
     ----------
@@ -389,9 +407,10 @@ def _words(a: Side, b: Side, reward: str) -> str:
     shares = [f"{100 * side.bottom_half:.0f}" for side in (a, b)]
     if shares[0] == shares[1]:
         shares = [f"{100 * side.bottom_half:.1f}" for side in (a, b)]
+    change = f" ({100 * (b.utility / a.utility - 1.0):+.2g} %)" if a.utility else ""
     return (
         f"{first} {reward} and {shares[0]} % of exposure for the least exposed half of the items, "
-        f"or {second} {reward} and {shares[1]} %?"
+        f"or {second} {reward}{change} and {shares[1]} %?"
     )
 
 

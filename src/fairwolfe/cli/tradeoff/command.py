@@ -27,12 +27,11 @@ if TYPE_CHECKING:
 __all__ = ["tradeoff"]
 
 _EXAMPLES = """\b
-Examples:
-  fairwolfe tradeoff plays.csv --out pictures
-  fairwolfe tradeoff plays.csv.gz --slots 5 --group-column producer
-  fairwolfe tradeoff plays.xlsx --give-up 3% --save agent.fw
-  fairwolfe tradeoff plays.csv --ask
-  fairwolfe tradeoff plays.csv --implied utility=1.45,gini=0.35
+Example: fairwolfe tradeoff plays.csv --out pictures
+         fairwolfe tradeoff plays.csv.gz --slots 5 --group-column producer
+         fairwolfe tradeoff plays.xlsx --give-up 3% --save agent.fw
+         fairwolfe tradeoff plays.csv --ask
+         fairwolfe tradeoff plays.csv --implied utility=1.45,gini=0.35
 """
 
 
@@ -83,7 +82,8 @@ def _status_quo(
             found[name.strip()] = float(number)
         except ValueError as error:
             raise InvalidInput(f"{option.opts[0]} is {text!r}; give {form}") from error
-    if found.keys() not in ({"utility", "item_objective"}, {"utility", "gini"}):
+    known = found.keys() in ({"utility", "item_objective"}, {"utility", "gini"})
+    if not known or not 0.0 <= found.get("gini", 0.0) <= 1.0:
         raise InvalidInput(f"{option.opts[0]} is {text!r}; give {form}")
     return found
 
@@ -194,6 +194,7 @@ def _run(
     from fairwolfe.cli.tradeoff.world import in_options, world_of
     from fairwolfe.fairness.tradeoff import groups, plan, words
     from fairwolfe.fairness.tradeoff.result import FAIR
+    from fairwolfe.objectives import GiniEquality, GiniWelfare
     from fairwolfe.simulation.plots import require_matplotlib
 
     require_matplotlib()
@@ -214,6 +215,12 @@ def _run(
         jobs=options["jobs"] or _cores(),
         tolerance=options["tolerance"],
     )
+    today = options["implied"] or {}
+    if "gini" in today and not isinstance(made.items, GiniEquality | GiniWelfare):
+        raise InvalidInput(
+            f"--implied has gini, and --objective {options['objective']} is not a function of the "
+            "Gini index; give item_objective, as in tradeoff.json"
+        )
     make_folder(out)
     for note in (*world.notes, world.clicks):
         click.echo(in_options(note), err=True)
@@ -227,7 +234,6 @@ def _run(
     with progress_bar() as progress:
         task = progress.add_task("playing", total=made.rounds)
         found = made.run(lambda n: progress.update(task, advance=n), reached)
-    rows = [_finite(row) for row in found.table()]
     if chosen is None:
         learnt = [row for row in found.table() if row["policy"] == FAIR]
         chosen, why = learnt[words.knee(learnt)]["beta"], "where the curve turns"
@@ -244,27 +250,38 @@ def _run(
             f'nothing yet: agent = fw.Agent.load("{save.name}"), then agent.act(user) with the '
             f"factors of a user, as in {files[1].name}."
         )
-    command = shlex.join(["fairwolfe", *sys.argv[1:]])
-    said = (*sentences, *found.sentences())
     told = Told(
-        world, Path(name).name, command, found, chosen, why, _place(options["implied"]), said, who
+        world=world,
+        name=Path(name).name,
+        command=shlex.join(["fairwolfe", *sys.argv[1:]]),
+        found=found,
+        chosen=chosen,
+        why=why,
+        status_quo=(today["gini"], today["utility"]) if "gini" in today else None,
+        sentences=(*sentences, *found.sentences()),
+        groups=who,
     )
-    document = {
-        "table": rows,
-        "sentences": list(said),
-        "seeds": list(found.seeds),
-        "frontier": [_finite(row) for row in found.rows()],
-        "beta": chosen,
-        "why": why,
-        "clicks": world.clicks,
-        **choice,
-    }
+    document = _document(told) | choice
     files += _written_files(out, told, document)
     if as_json:
         print_json(document | {"files": [str(file) for file in files]})
         return
-    _print_table(found, rows)
-    print_files(files, said)
+    _print_table(found, document["table"])
+    print_files(files, told.sentences)
+
+
+def _document(told: Told) -> dict[str, Any]:
+    """All numbers and sentences, for JSON."""
+    found = told.found
+    return {
+        "table": [_finite(row) for row in found.table()],
+        "sentences": list(told.sentences),
+        "seeds": list(found.seeds),
+        "frontier": [_finite(row) for row in found.rows()],
+        "beta": told.chosen,
+        "why": told.why,
+        "clicks": told.world.clicks,
+    }
 
 
 def _choose(
@@ -306,13 +323,6 @@ def _choose(
                 "contradictions": questions.contradictions,
             }
     return chosen, why, sentences, choice
-
-
-def _place(status_quo: dict[str, float] | None) -> tuple[float, float] | None:
-    """Where today's numbers go in the picture, if their Gini index was given."""
-    if status_quo is None or "gini" not in status_quo:
-        return None
-    return status_quo["gini"], status_quo["utility"]
 
 
 def _written_files(out: Path, told: Told, document: dict[str, Any]) -> list[Path]:

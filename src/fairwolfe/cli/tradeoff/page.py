@@ -37,7 +37,7 @@ class Told:
     name: str
     command: str
     found: TradeOff
-    chosen: float | None
+    chosen: float
     why: str
     """Where the chosen beta comes from."""
     status_quo: tuple[float, float] | None
@@ -84,11 +84,11 @@ def _curve(told: Told) -> Picture:
     found = told.found
     drawn = new_figure(4.6, 4.0)
     ax = found.plot(drawn.add_subplot())
-    if told.chosen is not None:
-        row = _row(found.rows(), told.chosen)
-        label = f"beta = {told.chosen:.3g}, {told.why}"
-        star: dict[str, Any] = {"marker": "*", "markersize": 13, "linestyle": "", "zorder": 5}
-        ax.plot([row["gini"]], [row["utility"]], color=COLOURS[1], label=label, **star)
+    row = next(row for row in found.rows() if row["beta"] == told.chosen)
+    label = f"beta = {told.chosen:.3g}, {told.why}"
+    ax.plot(
+        [row["gini"]], [row["utility"]], "*", color=COLOURS[1], markersize=13, label=label, zorder=5
+    )
     if told.status_quo is not None:
         gini, utility = told.status_quo
         ax.plot([gini], [utility], "X", color=COLOURS[4], markersize=9, label="today", zorder=5)
@@ -116,10 +116,6 @@ def _lorenz(told: Told) -> Picture:
     return _Themed(
         "lorenz", caption, f"Share of the least exposed half of the items: {alt}.", drawn
     )
-
-
-def _row(rows: Iterable[dict[str, Any]], beta: float) -> dict[str, Any]:
-    return next(row for row in rows if row["beta"] == beta)
 
 
 def _betas(told: Told) -> Iterable[Html]:
@@ -165,7 +161,7 @@ def _best(told: Told, caption: str, rows: list[dict[str, Any]]) -> Html:
 
 
 def _groups(told: Told) -> Iterable[Html]:
-    if not told.groups or told.chosen is None:
+    if not told.groups:
         return
     plain = {row["group"]: row for row in told.groups if row["beta"] == 0.0}
     rows = [row for row in told.groups if row["beta"] == told.chosen]

@@ -17,6 +17,7 @@ __all__ = ["World", "in_options", "world_of"]
 _TABLES = (".csv", ".tsv", ".txt", ".dat", ".parquet", ".xlsx", ".gz")
 _SLOTS = 10
 _NO_GROUP = "(no group)"
+_BLOCK = 1 << 22  # products looked at together
 
 # What the library calls it, and what the command does.
 _OPTIONS = {
@@ -117,19 +118,16 @@ def _table(path: str, slots: int, group: str | None, given: dict[str, Any]) -> W
         named, notes = _columns(path, group, options)
         options |= named
     world = environments.Listening(path, position_weights=environments.dcg(slots), **options)
-    kept = world.notes if group is None else (*notes, *world.notes[1 if _guesses(world) else 0 :])
+    if group is not None:  # the columns were chosen here
+        notes += tuple(note for note in world.notes if "name others with" not in note)
     groups = None if group is None else _groups(path, options["item"], group, world.item_ids)
     plays: dict[str, float] = {}
     counts = np.asarray(world.plays.sum(axis=0)).ravel()
     for label, count in zip(groups or (), counts.tolist(), strict=bool(groups)):
         plays[label] = plays.get(label, 0.0) + count / float(counts.sum())
     ids = (world.item_ids, world.user_ids)
+    kept = world.notes if group is None else notes
     return World(world, *ids, groups, plays, kept, _what_a_click_is(world, slots))
-
-
-def _guesses(world: Any) -> bool:
-    """Whether its first note is about the columns."""
-    return bool(world.notes) and "name others with" in world.notes[0]
 
 
 def _columns(path: str, group: str, options: dict[str, Any]) -> tuple[dict[str, str], Any]:
@@ -170,8 +168,10 @@ def _groups(path: str, item: str, group: str, ids: tuple[Any, ...]) -> tuple[str
 
 
 def _what_a_click_is(world: Any, slots: int) -> str:
-    factors = world.model
-    below = float(np.mean(np.array(factors.users) @ np.array(factors.items).T < 0.0))
+    users, items = np.array(world.model.users), np.array(world.model.items)
+    size = max(1, _BLOCK // len(items))
+    blocks = (users[i : i + size] @ items.T for i in range(0, len(users), size))
+    below = sum(int((block < 0.0).sum()) for block in blocks) / (len(users) * len(items))
     cut = f"; products below 0 ({100 * below:.0f} % of all) count as 0" if below > 0.0 else ""
     return (
         "A click here is one of a model, not a measured one: the chance that a user clicks an item "

@@ -230,7 +230,7 @@ def _sentence(
     if better is not None:
         return (
             f"{today} are dominated: no beta makes them the best, since some policy reaches the "
-            f"same equality with {better.percent:.1f} % more {what} (certified; no policy with "
+            f"same equality with {better.percent:.1f} % more {what} (certified; no policy has "
             f"more than {better.at_most:.1f} % more). The nearest beta is {nearest:.3g}."
         )
     if ends is None:

@@ -13,7 +13,7 @@ from fairwolfe.environments.rankings import RankingWorld
 from fairwolfe.errors import InvalidInput
 from fairwolfe.fairness.tradeoff.optima import Optima
 from fairwolfe.fairness.tradeoff.reachable import Reachable
-from fairwolfe.fairness.tradeoff.refine import ends, refined, spread
+from fairwolfe.fairness.tradeoff.refine import refined, spread
 from fairwolfe.fairness.tradeoff.result import FAIR, FLOOR, TradeOff, name_of
 from fairwolfe.objectives import (
     Concave,
@@ -33,7 +33,7 @@ from fairwolfe.simulation.compare import compare
 __all__ = ["Plan", "apart", "item_objective", "plan", "tradeoff"]
 
 _BETAS = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
-_SPREAD = 8  # betas that are played, where none are given
+_SPREAD = 6  # betas that are played, where none are given
 _NEAR = 1.3  # betas within this factor of each other are neighbours
 _FLOORS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.95)  # of the largest that can be kept, n_slots/n_items
 _OBJECTIVES: dict[str, Callable[..., Concave]] = {
@@ -146,7 +146,7 @@ class Plan:
             constraints=None if constraints is None else constraints.bind(problem),
             optima=self.optima,
         )
-        return reached if self.betas is not None else refined(ends(reached))
+        return reached if self.betas is not None else refined(reached)
 
     def aimed(self, reached: Reachable, *more: float) -> Plan:
         """With betas: those given, or a few along the frontier; and some more."""
@@ -229,7 +229,7 @@ def plan(
         raise InvalidInput("seeds is empty; give a number of seeds, or some of them")
     for seed in chosen:
         stream(seed, "world")  # refused now if it is none
-    for policy in made.policies().values():
+    for policy in replace(made, betas=several or (1.0,)).policies().values():
         policy.init(problem)
     return made
 

@@ -116,7 +116,7 @@ class Reachable(Brief):
         return replace(self, best=dict(sorted(found.items())))
 
     def refined(self) -> Self:
-        """With more betas, until neighbours are close and nearly nothing is uncertain between."""
+        """With more betas, up to where gains end, until neighbours are close on the frontier."""
         from fairwolfe.fairness.tradeoff.refine import refined
 
         return refined(self)

@@ -15,7 +15,7 @@ import numpy as np
 from fairwolfe.core.arrays import Vector
 from fairwolfe.fairness.tradeoff.reachable import Reachable
 
-__all__ = ["ends", "refined", "spread"]
+__all__ = ["refined", "spread"]
 
 _MOST = 40  # betas
 _GAP = 2e-3  # height of a triangle, in units of the most utility
@@ -28,21 +28,28 @@ _FINER = 0.1  # what triangles can be told apart by: of the tolerance that was a
 R = TypeVar("R", bound=Reachable)
 
 
-def ends(reached: R) -> R:
+def _ends(reached: R) -> R:
     """With a beta at which gains end: four times as much brings nearly nothing."""
-    beta = max(1.0, *reached.best)
     for _ in range(_QUADRUPLINGS):
-        reached = _more(reached, [b for b in (beta, 4.0 * beta) if b not in reached.best])
-        value = dict(zip(reached.best, reached.frontier.points[:, 0], strict=True))
-        start = min(x for x in value.values() if np.isfinite(x))
-        if value[4.0 * beta] - value[beta] <= _SATURATED * (value[4.0 * beta] - start):
+        if _ended(reached):
             break
-        beta *= 4.0
+        reached = _more(reached, [max(1.0, 4.0 * max(reached.best))])
     return reached
 
 
+def _ended(reached: Reachable) -> bool:
+    value = dict(zip(reached.best, reached.frontier.points[:, 0], strict=True))
+    last = max(value)
+    before = [beta for beta in value if 0.0 < beta <= 0.25 * last]
+    if not before:
+        return False
+    start = min(x for x in value.values() if np.isfinite(x))
+    return bool(value[last] - value[max(before)] <= _SATURATED * (value[last] - start))
+
+
 def refined(reached: R) -> R:
-    """Cut every triangle that is high, or whose ends are far apart, until none is left."""
+    """Up to the end of gains, cut every triangle that is high, or whose ends are far apart."""
+    reached = _ends(reached)
     while len(reached.best) < _MOST:
         betas = _wanted(reached)
         if not betas:
@@ -64,7 +71,7 @@ def _wanted(reached: Reachable) -> list[float]:
         b1, b2 = one["beta"], two["beta"]
         lost = one["utility"] - two["utility"]
         gained = two["item_objective"] - one["item_objective"]
-        apart = max(one["gini"] - two["gini"], lost / span) > _STEP
+        apart = one["gini"] - two["gini"] > _STEP or lost > _STEP * span
         if not np.isfinite(gained):  # the logarithm of nothing: there is no chord
             if apart and lost > _GAP * top:
                 betas.append(b1 + 0.25 * (b2 - b1))
