@@ -89,7 +89,10 @@ class Question:
                 "no_questions",
                 "there is nothing to choose between: ask first what several values of beta give",
             )
-        elicitation = elicit(Curve(np.array(self.curve), self.reward), answers=answers)
+        try:
+            elicitation = elicit(Curve(np.array(self.curve), self.reward), answers=answers)
+        except InvalidInput as error:
+            raise Refused(409, "no_questions", str(error)) from error
         low, high = elicitation.interval(0.9)
         told: dict[str, Any] = {"done": elicitation.done, "question": None}
         if not elicitation.done:
