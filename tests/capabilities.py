@@ -77,6 +77,9 @@ def _namespaces() -> bool:
 
 
 CAPABILITIES = {
+    "axe": Capability(
+        _module("axe_playwright_python"), "Install axe-playwright-python (make setup)."
+    ),
     "browser": Capability(
         lambda: browser() is not None, "Install chromium (apt install chromium)."
     ),
@@ -90,6 +93,8 @@ CAPABILITIES = {
     "network namespaces": Capability(
         _namespaces, "Run as root on Linux, with unshare (util-linux) and ip (iproute2)."
     ),
+    "playwright": Capability(_module("playwright"), "Install playwright (make setup)."),
+    "openpyxl": Capability(_module("openpyxl"), "Install openpyxl (make setup)."),
     "pyarrow": Capability(_module("pyarrow"), "Install pyarrow (make setup)."),
     "ray": Capability(_module("ray"), "Install ray (make setup)."),
     "scikit-learn": Capability(_module("sklearn"), "Install scikit-learn (make setup)."),

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from fairwolfe.core.feedback import Shown
     from fairwolfe.core.problem import Problem
     from fairwolfe.errors import FairwolfeError
-    from fairwolfe.fairness import metrics, tradeoff
+    from fairwolfe.fairness import elicit, metrics, tradeoff
     from fairwolfe.reduction import FrankWolfe, Guarded, MOLinCB
     from fairwolfe.simulation import compare, simulate
     from fairwolfe.truth import bounds, known, optimum
@@ -57,6 +57,7 @@ __all__ = [
     "bounds",
     "checks",
     "compare",
+    "elicit",
     "environments",
     "errors",
     "kinds",
@@ -92,6 +93,7 @@ _PLACES = {
     "Problem": "fairwolfe.core.problem",
     "Shown": "fairwolfe.core.feedback",
     "compare": "fairwolfe.simulation",
+    "elicit": "fairwolfe.fairness",
     "known": "fairwolfe.truth",
     "optimum": "fairwolfe.truth",
     "simulate": "fairwolfe.simulation",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -69,7 +70,7 @@ def test_items_objective_exposure_and_backup(tmp_path: Path) -> None:
         document = server.get("/openapi.json")
         assert document["paths"]["/v1/models/{model}/decide"]["post"]["x-scope"] == "decide"
         assert json.dumps(document).count("$ref") > 5
-        page = server.request("GET", "/")
+        page = server.request("GET", "/?model=front")
         assert "After 8 decisions f is" in page.body.decode()
         assert "default-src 'none'" in page.headers["content-security-policy"]
         server.kill()
@@ -81,14 +82,22 @@ def test_items_objective_exposure_and_backup(tmp_path: Path) -> None:
         assert digests[0] == digests[1]
 
 
-def test_history_is_a_point_a_minute() -> None:
+def test_history_is_dense_at_first_and_then_a_point_a_minute() -> None:
     service = Inside(config("5 s", both=False))
-    for _ in range(4):
+    for _ in range(5):
         service.decide("router", arms=ARMS)
+        service.advance(1.0)
+    assert [clock for clock, _ in service.store.history(0)] == [2.0, 4.0]
+    service.advance(1e5)
+    for _ in range(20):
         service.advance(31.0)
+    clocks = [clock for clock, _ in service.store.history(0)][3:]
+    assert len(clocks) == 10
+    assert {b - a for a, b in pairwise(clocks)} == {62.0}
     points = [unpack(point)[0] for _, point in service.store.history(0)]
-    assert [point["t"] for point in points] == [2, 4]
-    assert set(points[0]) == {"t", "value", "average"}
+    known = {"wall", "t", "version", "value", "average", "at_most", "about", "low", "high", "gini"}
+    assert set(points[0]) == known
+    assert [point["t"] for point in points[:3]] == [0, 0, 5]
 
 
 def test_history_is_thinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,15 +44,15 @@ OPTIMUM = Optimum(0.5, 0.5000012, np.full(ITEMS + 1, 0.25))
 COMPARISON = Comparison({f"{i} {HOSTILE}": (LARGE, LARGE) for i in range(MANY)}, (0, 1))
 BETAS = tuple(float(b) for b in range(MANY))
 TRADE = TradeOff(
-    RANKINGS,
-    GiniWelfare(),
-    BETAS,
-    (0.0, 0.1),
-    Comparison(
+    problem=RANKINGS,
+    items=GiniWelfare(),
+    betas=BETAS,
+    floors=(0.0, 0.1),
+    comparison=Comparison(
         {name_of(FAIR, b): (LARGE, LARGE) for b in BETAS} | {name_of(FLOOR, 0.0): (LARGE, LARGE)},
         (0, 1),
     ),
-    dict.fromkeys(BETAS, (OPTIMUM, OPTIMUM)),
+    best=dict.fromkeys(BETAS, (OPTIMUM, OPTIMUM)),
 )
 EVIDENCE = ((np.ones((ITEMS, 4)), np.ones(3), ()), None, None, (1, np.ones(1)))
 DECISION = Decision(HOSTILE, 12, np.arange(ITEMS), 0.25, EVIDENCE)

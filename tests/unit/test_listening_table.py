@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import io
 import pickle
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from fairwolfe.core.streams import stream
 from fairwolfe.data import plays as plays_module
 from fairwolfe.data.columns import choose
 from fairwolfe.data.plays import Plays
-from fairwolfe.data.table import read_file, read_memory
+from fairwolfe.data.table import header_of, read_file, read_memory, read_pairs
 from fairwolfe.errors import FairwolfeError, InvalidInput, MissingData
 
 ROWS = [("bo", "x", 2.0), ("al", "y", 1.5), ("bo", "x", 3.0), ("al", "x", 0.0), ("cy", "z", 4.0)]
@@ -27,6 +29,13 @@ def written(folder: Path, text: str | bytes, name: str = "plays.csv") -> str:
     file = folder / name
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     return str(file)
+
+
+def zipped(name: str, content: bytes) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(name, content)
+    return file.getvalue()
 
 
 def csv_of(rows: list[Any], header: str = "user,item,count") -> str:
@@ -261,7 +270,10 @@ GOOD = "user,item,count\nal,x,1\n"
         (b"user,item\nal,\xff\n", ", line 2: the text is not UTF-8; save the file as UTF-8"),
         (b"us\xffer,item\nal,x\n", ", line 1: the text is not UTF-8; save the file as UTF-8"),
         (GOOD.encode("utf-16"), ", line 1: the text is not UTF-8"),
-        (gzip.compress(GOOD.encode(), mtime=0), " is compressed; unpack it, and give the table"),
+        (gzip.compress(b"PAR1 and no more"), " is compressed Parquet; unpack it, and give the"),
+        (gzip.compress(GOOD.encode() * 9)[:-12], " cannot be unpacked: "),
+        (gzip.compress((GOOD + "bo,y,\n").encode()), ", line 3: the count is ''; give a number"),
+        (zipped("plays.csv", GOOD.encode()), " is compressed; unpack it, and give the table"),
         (b"PAR1 and no more", " cannot be read as Parquet: "),
     ],
 )
@@ -270,6 +282,76 @@ def test_the_line_is_named(tmp_path: Path, text: str | bytes, sentence: str) -> 
     with pytest.raises(InvalidInput) as refused:
         read_file(path, NOBODY)
     assert str(refused.value).startswith(path + sentence)
+
+
+@pytest.mark.needs("pyarrow")
+def test_a_packed_file_is_the_file(tmp_path: Path) -> None:
+    rows = many(3000)
+    plain = read_file(written(tmp_path, csv_of(rows)), NOBODY)
+    packed = written(tmp_path, gzip.compress(csv_of(rows).encode()))
+    assert read_file(packed, NOBODY) == plain
+    assert header_of(packed) == ["user", "item", "count"]
+    assert len(read_pairs(packed, "user", "item")) == len(plain.counts)
+
+
+def sheet(folder: Path, *rows: tuple[Any, ...]) -> str:
+    from openpyxl import Workbook  # type: ignore[import-untyped]
+
+    book = Workbook()
+    for row in rows:
+        book.active.append(row)
+    book.save(folder / "plays.xlsx")
+    return str(folder / "plays.xlsx")
+
+
+@pytest.mark.needs("openpyxl")
+def test_a_sheet_is_a_table(tmp_path: Path) -> None:
+    rows = [("listener", "song", "plays", "label"), ("al", 7, 2, "x"), ("bo", 7.0, 3.5, None)]
+    path = sheet(tmp_path, *rows)
+    plays = read_file(path, NOBODY)
+    assert plays == Plays.of([("al", 7, 2), ("bo", 7, 3.5)])
+    assert header_of(path) == ["listener", "song", "plays", "label"]
+    assert read_pairs(path, "song", "label") == {("7", "x"), ("7", "")}
+
+
+@pytest.mark.needs("openpyxl")
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ([("user", "item", "count"), ("al", 1, "2")], ", row 2: the count is '2'; give a number"),
+        ([("user", "item"), ("al", 1), (None, 2)], ", row 3: the user is empty"),
+        ([("user", "item")], " has no rows; give a header and at least one row"),
+    ],
+)
+def test_the_row_of_a_sheet_is_named(
+    tmp_path: Path, rows: list[tuple[Any, ...]], sentence: str
+) -> None:
+    path = sheet(tmp_path, *rows)
+    with pytest.raises(InvalidInput) as refused:
+        read_file(path, NOBODY)
+    assert str(refused.value).startswith(path + sentence)
+
+
+@pytest.mark.needs("openpyxl")
+def test_a_spoilt_sheet_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, zipped("xl/workbook.xml", b"<workbook/>"))
+    with pytest.raises(InvalidInput, match="cannot be read as an Excel file"):
+        read_file(path, NOBODY)
+
+
+@pytest.mark.needs("pyarrow")
+def test_pairs_of_columns_are_texts_in_every_file(tmp_path: Path) -> None:
+    import pyarrow as arrow
+    from pyarrow import parquet
+
+    parquet.write_table(
+        arrow.table({"item": [1, 2, 1], "label": ["x", None, "x"]}), tmp_path / "plays.parquet"
+    )
+    path = str(tmp_path / "plays.parquet")
+    assert header_of(path) == ["item", "label"]
+    with pytest.raises(InvalidInput, match="cannot be read as Parquet"):
+        header_of(written(tmp_path, b"PAR1 and no more"))
+    assert read_pairs(path, "item", "label") == {("1", "x"), ("2", "")}
 
 
 @pytest.mark.needs("pyarrow")

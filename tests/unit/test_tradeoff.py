@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
 import fairwolfe as fw
-from fairwolfe.cli import commands
 from fairwolfe.environments import FactorModel, FiniteRanking, Mehrotra, dcg
 from fairwolfe.errors import InvalidInput
 from fairwolfe.fairness import TradeOff, metrics
 from fairwolfe.fairness.tradeoff import item_objective, plan
+from fairwolfe.fairness.tradeoff.groups import sentence
+from fairwolfe.fairness.tradeoff.optima import Optima
 from fairwolfe.fairness.tradeoff.plot import draw, plot
 from fairwolfe.fairness.tradeoff.result import BEST, FAIR, FLOOR, smallest_gap
 from fairwolfe.fairness.tradeoff.words import knee
@@ -81,7 +81,7 @@ def test_the_table_is_the_mean_over_seeds(found: TradeOff) -> None:
 
 def test_optima_of_a_world_of_tables_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    module = plan.__globals__
+    module = Optima.at.__globals__
     real = module["optimum"]
 
     def counted(*given: Any) -> Any:
@@ -174,6 +174,7 @@ def test_objectives_by_name(name: Any, objective: Any) -> None:
         ({"seeds": (-1,)}, "seed is -1"),
         ({"jobs": 0}, "jobs is 0"),
         ({"exploration": -1.0}, "exploration is -1.0"),
+        ({"betas": None, "floors": (), "exploration": -1.0}, "exploration is -1.0"),
         ({"tolerance": 0.0}, "tolerance is 0.0"),
     ],
 )
@@ -306,82 +307,46 @@ def test_other_objectives_have_no_certified_band_over_the_index() -> None:
     assert {"beta = 0", "beta = 1"} <= {str(line.get_label()) for line in curves}
 
 
-# --- the command -----------------------------------------------------------------------------
+# --- who gains and who loses --------------------------------------------------------------------
 
 
-def fairwolfe(*arguments: str) -> Result:
-    return CliRunner().invoke(commands, arguments, prog_name="fairwolfe")
+def test_who_has_what_adds_up() -> None:
+    found = plan(WORLD, "gini", (0.0, 0.3), floors=(), seeds=2, horizon=1).reach()
+    for beta in (0.0, 0.3):
+        for best in found.best[beta]:
+            assert best.by_item is not None
+            assert best.by_item.shape == (9, 2)
+            # The policy behind it is nearly the optimum.
+            average = np.append(best.by_item[:, 0], best.by_item[:, 1].sum())
+            f = TwoSided(GiniWelfare(), beta).bind(WORLD.problem())
+            assert average[:9].sum() == pytest.approx(best.average[:9].sum())
+            assert f.value(average) == pytest.approx(best.value, rel=2e-3)
+    labels = ["x", "y", "x", "z", "z", "z", "y", "x", "x"]
+    rows = found.by_group(labels)
+    assert [(row["group"], row["items"]) for row in rows[:3]] == [("x", 4), ("y", 2), ("z", 3)]
+    for beta in (0.0, 0.3):
+        mine = [row for row in rows if row["beta"] == beta]
+        assert sum(row["exposure_share"] for row in mine) == pytest.approx(1.0)
+        assert sum(row["utility_share"] for row in mine) == pytest.approx(1.0)
+    first, last = rows[0], rows[3]
+    parts = [best.by_item for best in found.best[0.3]]
+    places = [i for i, label in enumerate(labels) if label == "x"]
+    exposure = np.mean([part[places, 0].sum() for part in parts if part is not None])
+    assert last["exposure"] == pytest.approx(exposure)
+    change = 100.0 * (last["exposure"] / first["exposure"] - 1.0)
+    assert last["exposure_change_percent"] == pytest.approx(change)
+    assert first["exposure_change_percent"] == 0.0
+    with pytest.raises(InvalidInput, match="there are 2 labels for 9 items"):
+        found.by_group(["x", "y"])
 
 
-SHORT = ("--betas", "0,1", "--floors", "0,0.1", "--horizon", "300", "--users", "12")
-
-
-@pytest.mark.needs("matplotlib")
-def test_the_command_prints_a_table_sentences_and_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    result = fairwolfe("tradeoff", "factor_model", *SHORT, "--seeds", "2", "--out", str(tmp_path))
-    assert result.exit_code == 0, result.output
-    for word in (BEST, FAIR, FLOOR, "95 % interval", "% of clicks lifts the bottom half"):
-        assert word in result.stdout
-    names = ["tradeoff.json", "tradeoff.png", "tradeoff.svg"]
-    assert sorted(file.name for file in tmp_path.iterdir()) == names
-    assert [line for line in result.stdout.splitlines() if line.endswith(tuple(names))]
-
-
-@pytest.mark.needs("matplotlib", "pyarrow", "implicit")
-def test_the_command_takes_a_table_of_ones_own(tmp_path: Path) -> None:
-    table, out = tmp_path / "plays.csv", tmp_path / "out"
-    rows = [f"listener{i % 20},song{i * i % 31},{1 + i % 7}" for i in range(400)]
-    table.write_text("\n".join(["listener,song,plays", *rows]))
-    asked = ("tradeoff", str(table), "--users", "15", "--items", "12", "--out", str(out), "--json")
-    result = fairwolfe(*asked, *SHORT, "--seeds", "1")
-    assert result.exit_code == 0, result.output
-    assert "users are in column 'listener'" in result.stderr
-    assert {row["policy"] for row in json.loads(result.stdout)["table"]} == {BEST, FAIR, FLOOR}
-    table.write_text("listener,song,plays\nann,jazz,9\nbob,folk,often\n")
-    refused = fairwolfe(*asked, *SHORT)
-    assert refused.exit_code == 2
-    assert "line 3: the count is 'often'" in refused.stderr
-
-
-@pytest.mark.needs("matplotlib")
-def test_the_command_as_json(tmp_path: Path) -> None:
-    out = tmp_path / "new" / "folder"
-    result = fairwolfe(
-        "tradeoff", "factor_model", *SHORT, "--seeds", "1", "--json", "--out", str(out),
-        "--objective", "nash",
-    )  # fmt: skip
-    assert result.exit_code == 0, result.output
-    said = json.loads(result.stdout, parse_constant=pytest.fail)
-    kept = json.loads((out / "tradeoff.json").read_text())
-    assert kept == {key: said[key] for key in ("table", "sentences", "seeds")}
-    assert len(said["table"]) == 6
-    assert said["table"][0]["item_objective"] is None
-
-
-@pytest.mark.needs("matplotlib")
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["mehrotra"], "needs a world with rankings"),
-        (["nowhere"], "there is no world 'nowhere'"),
-        (["nowhere.csv"], "there is no file nowhere.csv"),
-        (["factor_model", "--betas", "0,x"], "--betas is '0,x'"),
-        (["factor_model", "--betas", ""], "betas is empty"),
-        (["factor_model", "--floors", "0.9"], "10 slots cannot show each of 50 items"),
-        (["factor_model", "--objective", "fair"], "the objective is 'fair'"),
-        (["factor_model", "--user-column", "who"], "--user-column is for tables"),
-        (["factor_model", "--items", "5"], "10 position weights and 5 items"),
-    ],
-)
-def test_bad_input_is_one_sentence_and_nothing_is_written(
-    arguments: list[str], words: str, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    result = fairwolfe("tradeoff", *arguments, "--out", str(out))
-    assert result.exit_code == 2
-    assert words in result.stderr
-    assert len(result.stderr.strip().splitlines()) == 1
-    assert not out.exists()
+def test_who_gains_in_words() -> None:
+    rows = [
+        {"group": group, "beta": beta, "exposure": exposure}
+        for beta, exposures in ((0.0, (3.0, 1.0, 1.0)), (0.5, (2.0, 2.0, 1.0)))
+        for group, exposure in zip("abc", exposures, strict=True)
+    ]
+    assert sentence(rows, 0.5) == (
+        "Of 3 groups, 1 gain, most of all b (+1 a ranking); 1 lose, most of all a (-1 a ranking): "
+        "exposure with beta = 0.5 beside that with beta = 0."
+    )

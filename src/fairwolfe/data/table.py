@@ -1,20 +1,23 @@
-"""Tables of plays: CSV, TSV and Parquet files in batches, and tables in memory."""
+"""Tables of plays: CSV, TSV and Parquet files in batches, sheets, and tables in memory."""
 
 from __future__ import annotations
 
 import csv
+import gzip
 import re
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TextIO
 
 import numpy as np
 
 from fairwolfe.core.arrays import IntVector, Vector
 from fairwolfe.data.columns import Columns, choose
 from fairwolfe.data.plays import LARGEST, Gathering, Plays, count_refused, id_refused
+from fairwolfe.data.sheet import Sheet, is_sheet
 from fairwolfe.errors import InvalidInput, MissingData, MissingExtra
 
-__all__ = ["read_file", "read_memory"]
+__all__ = ["Names", "header_of", "kind_of", "read_file", "read_memory", "read_pairs"]
 
 _BLOCK = 1 << 22  # bytes of a text file that are parsed together
 _BATCH = 1 << 17  # rows of a Parquet file
@@ -30,8 +33,8 @@ class _Bad(Exception):
     """A batch has a row that cannot be used."""
 
 
-def read_file(path: str, names: Names) -> Plays:
-    """The plays of a CSV, TSV or Parquet file, with columns of these names."""
+def kind_of(path: str) -> str:
+    """What a file is by its first bytes: "text" (also packed with gzip), "parquet" or "sheet"."""
     try:
         with open(path, "rb") as file:
             start = file.read(4)
@@ -41,9 +44,58 @@ def read_file(path: str, names: Names) -> Plays:
         raise InvalidInput(f"{path} cannot be read: {error.strerror}") from error
     if not start:
         raise InvalidInput(f"{path} is empty; give a header and at least one row")
-    if start.startswith((b"\x1f\x8b", b"PK\x03\x04")):
-        raise InvalidInput(f"{path} is compressed; unpack it, and give the table itself")
-    return _parquet(path, names) if start == b"PAR1" else _text(path, names)
+    if start == b"PAR1":
+        return "parquet"
+    if start == b"PK\x03\x04":
+        if not is_sheet(path):
+            raise InvalidInput(f"{path} is compressed; unpack it, and give the table itself")
+        return "sheet"
+    return "text"
+
+
+def read_file(path: str, names: Names) -> Plays:
+    """The plays of a CSV, TSV, Parquet or Excel file, with columns of these names.
+
+    Text may be packed with gzip.
+    """
+    return {"parquet": _parquet, "sheet": _sheet, "text": _text}[kind_of(path)](path, names)
+
+
+def header_of(path: str) -> list[str]:
+    """The titles of the columns of a file."""
+    kind = kind_of(path)
+    if kind == "sheet":
+        return Sheet(path).header
+    if kind == "text":
+        return _titles(path)[1]
+    arrow = _arrow()
+    from pyarrow import parquet
+
+    try:
+        titles: list[str] = parquet.read_schema(path).names
+    except (arrow.ArrowException, OSError) as error:
+        raise _not_parquet(path, error) from error
+    return titles
+
+
+def read_pairs(path: str, one: str, other: str) -> set[tuple[str, str]]:
+    """The different pairs of values of two columns of a file, as texts."""
+    kind = kind_of(path)
+    if kind == "sheet":
+        return set(Sheet(path).pairs(one, other))
+    arrow = _arrow()
+    from pyarrow import parquet
+
+    if kind == "text":
+        separator, header = _titles(path)
+        at = [header.index(title) for title in (one, other)]
+        whole = _reader(path, separator, len(header), dict.fromkeys(at, arrow.string())).read_all()
+    else:
+        whole = parquet.read_table(path, columns=[one, other])
+        whole = arrow.table([column.cast(arrow.string()) for column in whole.columns], ["0", "1"])
+    pairs = whole.group_by(whole.column_names).aggregate([])
+    values = ([value or "" for value in column.to_pylist()] for column in pairs.columns)
+    return set(zip(*values, strict=True))
 
 
 def read_memory(table: Any, names: Names) -> Plays:
@@ -89,7 +141,7 @@ def _arrow() -> Any:
 
 
 class _Layout(NamedTuple):
-    """How a text file is to be parsed."""
+    """How a text file, which may be packed, is to be parsed."""
 
     path: str
     separator: str
@@ -98,19 +150,39 @@ class _Layout(NamedTuple):
 
 
 def _text(path: str, names: Names) -> Plays:
-    layout = _layout(path, names)
+    separator, header = _titles(path)
+    layout = _Layout(path, separator, len(header), choose(path, header, *names))
     arrow = _arrow()
     try:
         return _parsed(layout)
-    except (_Bad, arrow.ArrowException) as refused:
+    except (_Bad, arrow.ArrowException, OSError) as refused:
         # The fast parser knows that something is wrong, the plain one says where.
         _say_where(layout, str(refused))
 
 
-def _layout(path: str, names: Names) -> _Layout:
+def _packed(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(2) == b"\x1f\x8b"
+
+
+def _open(path: str, newline: str | None = None) -> TextIO:
+    opened: Any = gzip.open if _packed(path) else open
+    file: TextIO = opened(
+        path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline=newline
+    )
+    return file
+
+
+def _titles(path: str) -> tuple[str, list[str]]:
+    """The separator of a text file, and the titles of its columns."""
     # Universal newlines, as pyarrow has them.
-    with open(path, encoding="utf-8-sig", errors="surrogateescape") as file:
-        line = file.readline(_LONGEST)
+    try:
+        with _open(path) as file:
+            line = file.readline(_LONGEST)
+    except (OSError, EOFError, zlib.error) as error:
+        raise _spoilt(path, error) from error
+    if line.startswith("PAR1"):
+        raise InvalidInput(f"{path} is compressed Parquet; unpack it, and give the table itself")
     if _SURROGATE.search(line):
         raise InvalidInput(f"{path}, line 1: the text is not UTF-8; save the file as UTF-8")
     if not line.strip():
@@ -123,34 +195,44 @@ def _layout(path: str, names: Names) -> _Layout:
     header = [title.strip() for title in split[separator]]
     if any("\n" in title for title in split[separator]):
         raise InvalidInput(f"{path}, line 1: a quote is opened and not closed")
-    return _Layout(path, separator, len(header), choose(path, header, *names))
+    return separator, header
 
 
-def _parsed(layout: _Layout) -> Plays:
+def _spoilt(path: str, error: Exception) -> InvalidInput:
+    return InvalidInput(f"{path} cannot be unpacked: {error}; the file is damaged or incomplete")
+
+
+def _reader(path: str, separator: str, width: int, kinds: Mapping[int, Any]) -> Any:
+    """The columns at some places of a text file, in batches; their names are their places."""
     import pyarrow as arrow
     from pyarrow import csv as fast
 
-    columns = layout.columns
-    places = [columns.users, columns.items] + ([] if columns.counts is None else [columns.counts])
-    kinds = {str(columns.users): arrow.string(), str(columns.items): arrow.string()}
-    if columns.counts is not None:
-        kinds[str(columns.counts)] = arrow.float64()
-    reader = fast.open_csv(
-        layout.path,
+    return fast.open_csv(
+        arrow.input_stream(path, compression="gzip" if _packed(path) else None),
         fast.ReadOptions(
             use_threads=False,
             block_size=_BLOCK,
-            column_names=list(map(str, range(layout.width))),
+            column_names=list(map(str, range(width))),
             skip_rows=1,
         ),
-        fast.ParseOptions(delimiter=layout.separator, newlines_in_values=True),
+        fast.ParseOptions(delimiter=separator, newlines_in_values=True),
         fast.ConvertOptions(
-            include_columns=list(map(str, places)),
-            column_types=kinds,
+            include_columns=list(map(str, kinds)),
+            column_types={str(place): kind for place, kind in kinds.items()},
             null_values=[],
             strings_can_be_null=False,
         ),
     )
+
+
+def _parsed(layout: _Layout) -> Plays:
+    import pyarrow as arrow
+
+    columns = layout.columns
+    kinds = {columns.users: arrow.string(), columns.items: arrow.string()}
+    if columns.counts is not None:
+        kinds[columns.counts] = arrow.float64()
+    reader = _reader(layout.path, layout.separator, layout.width, kinds)
     found, rows = Gathering(), 0
     for batch in reader:
         users, items = (_codes(found, side, batch.column(side)) for side in (0, 1))
@@ -188,7 +270,7 @@ def _say_where(layout: _Layout, reason: str) -> NoReturn:
     """Raise with the first line that cannot be used."""
     path, columns = layout.path, layout.columns
     line, rows = 1, 0
-    with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+    with _open(path, newline="") as file:
         reader = csv.reader(file, delimiter=layout.separator)
         try:
             for row in reader:
@@ -201,6 +283,8 @@ def _say_where(layout: _Layout, reason: str) -> NoReturn:
                 f"{path}, line {line}: the line cannot be split into columns ({error}); look for a "
                 "quote that is opened and not closed"
             ) from error
+        except (OSError, EOFError, zlib.error) as error:
+            raise _spoilt(path, error) from error
     if rows <= 1:
         raise InvalidInput(f"{path} has a header and no rows; give at least one")
     raise InvalidInput(f"{path} cannot be read: {reason}")
@@ -228,6 +312,12 @@ def _row_refused(row: list[str], width: int, columns: Columns) -> str | None:
 # --- tables with types -------------------------------------------------------------------------
 
 
+def _sheet(path: str, names: Names) -> Plays:
+    sheet = Sheet(path)
+    columns = choose(path, sheet.header, *names)
+    return Plays.of(sheet.rows(columns), columns.notes)
+
+
 def _parquet(path: str, names: Names) -> Plays:
     arrow = _arrow()
     from pyarrow import parquet
@@ -241,7 +331,11 @@ def _parquet(path: str, names: Names) -> Plays:
                 lambda titles: file.iter_batches(_BATCH, None, titles),
             )
     except (arrow.ArrowException, OSError) as error:
-        raise InvalidInput(f"{path} cannot be read as Parquet: {error}") from error
+        raise _not_parquet(path, error) from error
+
+
+def _not_parquet(path: str, error: Exception) -> InvalidInput:
+    return InvalidInput(f"{path} cannot be read as Parquet: {error}")
 
 
 def _frame(frame: Any, names: Names) -> Plays:

@@ -1,5 +1,6 @@
-"""How fair rankings are: measures, and the trade-off between users and items."""
+"""How fair rankings are: measures, the trade-off between users and items, and help in choosing."""
 
-from fairwolfe.fairness.tradeoff import TradeOff, tradeoff
+from fairwolfe.fairness.elicit import Elicitation, elicit
+from fairwolfe.fairness.tradeoff import Reachable, TradeOff, tradeoff
 
-__all__ = ["TradeOff", "tradeoff"]
+__all__ = ["Elicitation", "Reachable", "TradeOff", "elicit", "tradeoff"]

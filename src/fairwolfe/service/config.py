@@ -68,6 +68,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     candidates: int = 10_000  # arms or candidates of a question
     dimensions: int = 1_000_000  # numbers in the features of a question
     seconds: float = 10.0  # for a request to arrive
+    listeners: int = 50  # of the streams of all models
 
 
 class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -13,8 +13,9 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from math import isnan
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from fairwolfe.core.batch import Batch
 from fairwolfe.core.decision import Decision
 from fairwolfe.core.packing import pack
 from fairwolfe.errors import FairwolfeError, InvalidInput, NumericalFailure
-from fairwolfe.service import logs
+from fairwolfe.service import logs, watch
 from fairwolfe.service.audit import asked_as_bytes
 from fairwolfe.service.clock import Clock
 from fairwolfe.service.config import Key, Limits, bytes_of
@@ -33,6 +34,7 @@ from fairwolfe.service.metrics import Numbers
 from fairwolfe.service.model import Model
 from fairwolfe.service.recovery import exercise
 from fairwolfe.service.refusal import Refused
+from fairwolfe.service.seen import Seen
 from fairwolfe.service.store import Outcomes, Row, Span, Store, StoreFailed
 
 __all__ = ["BUSY", "Answer", "Ask", "Core", "Found", "Waiter", "Work"]
@@ -44,7 +46,8 @@ _CLOSES = 512  # of a model in a row
 _CLOSING_ROWS = 8  # in a tick: requests come in between
 _SNAPSHOT_RECORDS = 7_000  # and a group more at most, so that a restart replays below 10,000
 _SNAPSHOT_SECONDS = 30.0
-_HISTORY_SECONDS = 60.0
+_HISTORY_SECONDS = (2.0, 60.0)  # between two points: a part of its age, from 2 s to a minute
+_HISTORY_PART = 0.02
 _SILENCE = 10  # parts of a window: so often the clock is written where nothing else is
 _RETRY = 1.0  # seconds
 
@@ -157,6 +160,14 @@ class Stage:
         self.answers += other.answers
 
 
+Aside: TypeAlias = Callable[[Callable[[], Any], Callable[[Any], None]], None]
+"""Does the first, which only reads, and tells the second what came of it."""
+
+
+def _at_once(work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+    done(work())
+
+
 class Core:
     """Models, a store, and what waits.
 
@@ -185,6 +196,8 @@ class Core:
         self.failing = ""  # why the store cannot be written, while it cannot
         self.weight = 0  # bytes of the bodies that wait
         self.arriving = 0  # bytes of the bodies that have come in part
+        self.seen = {name: Seen() for name in models}
+        self.aside: Aside = _at_once  # who does what may take a while
         self._waiting: deque[Work] = deque()
         self._scheduled = False
         self._written = self._snapped = self._noted = at
@@ -407,6 +420,7 @@ class Core:
                 for work, _ in planned:
                     _fail(work, Refused(503, "model_stopped", model.stopped, retry_after=60.0))
                 return None
+            self.seen[model.name].extend(ask.context for ask in fresh)
             data = made.to_bytes() if isinstance(made, Batch) else tuple(d.to_bytes() for d in made)
             known = tuple(
                 (place, ask.request_id, ask.asked)
@@ -567,7 +581,8 @@ class Core:
         ):
             self._commit([])
         self._snapshot_if_due()
-        if clock - self._noted >= _HISTORY_SECONDS:
+        often, seldom = _HISTORY_SECONDS
+        if clock - self._noted >= min(max(often, _HISTORY_PART * clock), seldom):
             self._note(clock)
 
     def _close(self, clock: float) -> bool:
@@ -607,11 +622,13 @@ class Core:
     def _note(self, clock: float) -> None:
         self._noted = clock
         for model in self.models.values():
-            point = {"t": model.t, "value": model.value, "average": model.average()}
-            try:
-                self.store.note(model.number, clock, pack((point,)))
-            except FairwolfeError:
-                self.numbers.unwritten += 1
+            self.aside(partial(watch.live_of, model), partial(self._keep, model, clock))
+
+    def _keep(self, model: Model, clock: float, live: dict[str, Any]) -> None:
+        try:
+            self.store.note(model.number, clock, pack((watch.point_of(model, live),)))
+        except FairwolfeError:
+            self.numbers.unwritten += 1
 
     @property
     def snapshot_age(self) -> float:

@@ -28,6 +28,7 @@ __all__ = [
     "decode_at",
     "encode",
     "size",
+    "wall_of",
 ]
 
 Request: TypeAlias = tuple[int, str, bytes]
@@ -90,12 +91,15 @@ class Closed(NamedTuple):
 
 
 class ItemsAdded(NamedTuple):
-    """New items, features (items, q); objective: another one from now on, as text, or empty."""
+    """New items, features (items, q); objective: another one from now on, as text, or empty; who:
+    the name of the key that asked for it.
+    """
 
     model: int
     keys: tuple[str, ...]
     features: NDArray[np.float64]
     objective: str
+    who: str = ""
 
 
 class ItemsRetired(NamedTuple):
@@ -107,10 +111,11 @@ class ItemsRetired(NamedTuple):
 
 
 class ObjectiveReplaced(NamedTuple):
-    """Another f from now on."""
+    """Another f from now on; who: the name of the key that asked for it."""
 
     model: int
     objective: str
+    who: str = ""
 
 
 Event: TypeAlias = (
@@ -158,6 +163,11 @@ def decode_at(payload: bytes) -> tuple[float, list[Event]]:
         return float(wall), [_KINDS[tag](*fields) for tag, *fields in rows]
     except (InvalidInput, KeyError, TypeError, ValueError) as error:
         raise IncompatibleState(f"a row of the log cannot be read: {error}") from error
+
+
+def wall_of(payload: bytes) -> float:
+    """The time of day when a row was written, by the clock of the machine."""
+    return float(unpack(payload)[0])
 
 
 def size(event: Event) -> int:

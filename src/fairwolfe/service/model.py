@@ -38,7 +38,7 @@ from fairwolfe.service.join import Group, Joined, Ring, made_from
 
 __all__ = ["Model", "constraints_of", "read_objective"]
 
-_FORMAT = 1
+_FORMAT = 2
 _COUNTS = ("joined", "expired", "known", "late", "unknown", "conflict")
 
 
@@ -64,7 +64,7 @@ class Model:
         self.places = {name: place for place, name in enumerate(self.rewards)}
         self.ring = Ring(self.n_slots or 1, len(self.rewards))
         self.counts = dict.fromkeys(_COUNTS, 0)
-        self.version = 0  # of the objective
+        self.changes: list[int] = []  # the rows of the log that brought another objective
         self.early: dict[str, list[float]] = {}  # items, while there are fewer than slots
         self.agent: Agent | None = None
         self.stopped = ""  # why it was, where something went wrong
@@ -107,14 +107,14 @@ class Model:
             case Closed(upto=upto):
                 self._close(upto)
             case ItemsAdded():
-                self._add_items(event)
+                self._add_items(event, seq)
             case ItemsRetired():
-                self._retire(event)
+                self._retire(event, seq)
             case ObjectiveReplaced():
                 replacement = read_objective(event.objective)
                 assert replacement is not None
                 self._ready().replace_objective(replacement)
-                self.version += 1
+                self.changes.append(seq)
             case _:
                 raise IncompatibleState(f"a model cannot apply {event!r:.80}")
 
@@ -178,30 +178,31 @@ class Model:
             return [Shown(e, v) for e, v in zip(exposed, values, strict=True)]
         return Shown(exposed, values)
 
-    def _add_items(self, event: ItemsAdded) -> None:
+    def _add_items(self, event: ItemsAdded, seq: int) -> None:
         objective = read_objective(event.objective)
         items = dict(zip(event.keys, event.features, strict=True))
         if self.agent is not None:
             self.agent.add_items(items, objective)
-            self.version += objective is not None
+            self.changes += [seq] if objective is not None else []
             return
         self.early |= {key: row.tolist() for key, row in items.items()}
         if len(self.early) >= self.n_slots:
             problem = self.setup.make_problem(len(self.early))
             policy = self.setup.make_policy()
             if objective is not None:
-                policy, self.version = policy.with_objective(objective), self.version + 1
+                policy = policy.with_objective(objective)
+                self.changes.append(seq)
             seed = self.setup.seed
             self.agent = Agent(policy, problem, seed, self.early, token=self.token)
             self.early = {}
 
-    def _retire(self, event: ItemsRetired) -> None:
+    def _retire(self, event: ItemsRetired, seq: int) -> None:
         if self.agent is None:
             self.early = {key: row for key, row in self.early.items() if key not in event.keys}
             return
         objective = read_objective(event.objective)
         self.agent.retire(event.keys, objective)
-        self.version += objective is not None
+        self.changes += [seq] if objective is not None else []
 
     # --- what is known ------------------------------------------------------------------------
 
@@ -268,6 +269,11 @@ class Model:
         return 0 if self.agent is None else self.agent.t
 
     @property
+    def version(self) -> int:
+        """Of the objective: how often it was replaced."""
+        return len(self.changes)
+
+    @property
     def objective(self) -> str:
         """f, as text."""
         policy = self.setup.make_policy() if self.agent is None else self.agent.policy
@@ -281,7 +287,7 @@ class Model:
         counts = tuple(self.counts.values())
         early = tuple((key, tuple(row)) for key, row in self.early.items())
         setup = msgspec.json.encode(self.setup).decode()
-        state = (counts, self.version, early, agent, self.ring.dump())
+        state = (counts, tuple(self.changes), early, agent, self.ring.dump())
         return pack((_FORMAT, setup, self.token, *state))
 
     @classmethod
@@ -304,12 +310,12 @@ class Model:
         cls, number: int, token: str, data: bytes, group_in: Callable[[int, int], Group]
     ) -> Model:
         try:
-            form, setup, own, counts, version, early, agent, ring = unpack(data)
+            form, setup, own, counts, changes, early, agent, ring = unpack(data)
             model = cls(number, token, msgspec.json.decode(setup, type=Setup))
             if form != _FORMAT or own != model.token:
                 raise IncompatibleState(f"a snapshot of {own!r} has the format {form!r}")
             model.counts = dict(zip(_COUNTS, counts, strict=True))
-            model.version = version
+            model.changes = list(changes)
             model.early = {key: list(row) for key, row in early}
             model.agent = None if agent is None else Agent.restore(agent, token=model.token)
             model.ring.load(ring, group_in)

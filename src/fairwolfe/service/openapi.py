@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
-from fairwolfe.service import wire
+from fairwolfe.service import page, wire
 from fairwolfe.service.config import Config
+from fairwolfe.service.whatif import Answers, WhatIf
 
 __all__ = ["document"]
 
@@ -20,17 +21,20 @@ _BODIES: dict[tuple[str, str], Any] = {
     ("POST", "feedback"): wire.Feedback | list[wire.Feedback],
     ("POST", "items"): wire.Items,
     ("PUT", "objective"): wire.Change,
+    ("POST", "what-if"): WhatIf,
+    ("POST", "questions"): Answers,
 }
 _ANSWERS: dict[tuple[str, str], Any] = {
     ("POST", "decide"): wire.Decided,
     ("POST", "decide_many"): list[wire.Decided],
     ("POST", "feedback"): list[wire.Told],
 }
-_MEDIA = {
-    "/metrics": "text/plain",
-    "/": "text/html",
-    "/v1/admin/backup": "application/vnd.sqlite3",
+_QUERIES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
+    "/": (("model", {"type": "string"}),),
+    "/v1/models/{model}/history": (("most", {"type": "integer", "minimum": 2}),),
+    "/v1/models/{model}/stream": (("frames", {"type": "integer", "minimum": 1}),),
 }
+_FORM = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
 _REFUSALS = {
     "400": "The request was broken off",
     "401": "No key, or an unknown one",
@@ -76,28 +80,38 @@ def document(config: Config, routes: Sequence[Any]) -> dict[str, Any]:
 
 def _operation(config: Config, route: Any, by_kind: dict[str, Any]) -> dict[str, Any]:
     tail = (route.method, route.path.rsplit("/", 1)[-1])
-    error = {"application/json": {"schema": by_kind[str(wire.Error)]}}
+    error: dict[str, Any] = {"application/json": {"schema": by_kind[str(wire.Error)]}}
+    if route.refusal is not None:  # for people
+        error = {route.media: {}}
     answers: dict[str, Any] = {
         code: {"description": text, "content": error} for code, text in _REFUSALS.items()
     }
-    content: dict[str, Any] = {_MEDIA[route.path]: {}} if route.path in _MEDIA else {}
+    content: dict[str, Any] = {} if route.media is None else {route.media: {}}
     if not content:
         schema = by_kind[str(_ANSWERS[tail])] if tail in _ANSWERS else {"type": "object"}
         content = {wire.JSON: {"schema": schema}, wire.MSGPACK: {}}
-    answers["200"] = {"description": "Done", "content": content}
+    for code in route.status:
+        answers[str(code)] = {"description": "Done", "content": content}
     operation: dict[str, Any] = {
         "operationId": tail[1] if tail in _ANSWERS else route.handler.__name__.strip("_"),
         "responses": answers,
         "security": [{"key": []}] if config.keys else [],
         "x-scope": route.scope,
     }
-    names = re.findall(r"{(\w+)", route.path)
-    if names:
-        operation["parameters"] = [_parameter(config, name) for name in names]
+    parameters = [_parameter(config, name) for name in re.findall(r"{(\w+)", route.path)]
+    parameters += [
+        {"name": name, "in": "query", "required": False, "schema": schema}
+        for name, schema in _QUERIES.get(route.path, ())
+    ]
+    if parameters:
+        operation["parameters"] = parameters
     if tail in _BODIES:
         schema = by_kind[str(_BODIES[tail])]
         body = {wire.JSON: {"schema": schema}}
         operation["requestBody"] = {"required": True, "content": body}
+    if route.path == "/sign-in":
+        form = {"application/x-www-form-urlencoded": {"schema": _FORM}}
+        operation["requestBody"] = {"required": True, "content": form}
     if tail == ("POST", "decide"):
         answers["200"]["links"] = {
             "feedback": {
@@ -115,6 +129,6 @@ def _operation(config: Config, route: Any, by_kind: dict[str, Any]) -> dict[str,
 
 def _parameter(config: Config, name: str) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "string"}
-    if name == "model":
-        schema["enum"] = list(config.models)
+    if name in ("model", "name"):
+        schema["enum"] = list(config.models if name == "model" else page.FILES)
     return {"name": name, "in": "path", "required": True, "schema": schema}

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import html
 import logging
 import os
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -23,28 +20,28 @@ from starlette.routing import Route
 
 from fairwolfe.agent.names import keyed
 from fairwolfe.core.catalogue import sizes
-from fairwolfe.core.packing import unpack
 from fairwolfe.errors import InvalidInput
-from fairwolfe.objectives import GiniEquality
-from fairwolfe.service import logs, metrics, openapi, wire
-from fairwolfe.service.config import Config
+from fairwolfe.service import logs, metrics, openapi, page, watch, wire
+from fairwolfe.service.config import Config, Key
 from fairwolfe.service.core import Core
 from fairwolfe.service.events import Event, ItemsAdded, ItemsRetired, ObjectiveReplaced
 from fairwolfe.service.hot import KINDS, Hot, Sizes, too_large, too_slow
 from fairwolfe.service.keys import Keys
-from fairwolfe.service.model import Model, constraints_of, read_objective
+from fairwolfe.service.model import Model, read_objective
+from fairwolfe.service.page import number_in
 from fairwolfe.service.refusal import Refused
+from fairwolfe.service.sessions import Sessions
+from fairwolfe.service.spec import ANYONE, OPEN, Spec
+from fairwolfe.service.watch import Audience
+from fairwolfe.service.whatif import Asker
 
-__all__ = ["ROUTES", "Service", "application"]
+__all__ = ["ANYONE", "OPEN", "ROUTES", "Service", "Spec", "application"]
 
 logger = logging.getLogger("fairwolfe.service")
 
 _TICK = 0.05  # seconds
-_LORENZ = 100  # parts
-_LISTED = 20  # items at either end
 _BACKUP_PAGES = 64  # of 16 kB, between two groups
 _CHUNK = 1 << 20
-_PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
 class Service:
@@ -60,17 +57,80 @@ class Service:
             for kind in KINDS
             for name, model in core.models.items()
         }
+        self.sessions, self.cookie = Sessions(), f"fairwolfe-{core.store.token}"
+        self.audience = Audience(core, config.limits.listeners, page.frame_of)
+        self.asker = Asker()
         self.ending = False
         self._on_end = on_end
+        self._aside: set[asyncio.Task[None]] = set()
+
+    def admit(self, request: Request, scope: str | None) -> tuple[str, Key | None]:
+        """Who asks: the name of a key, and the key where it is shown; who has signed in may only
+        read. Refused where they may not do this.
+        """
+        header = request.headers.get("authorization")
+        token = request.cookies.get(self.cookie)
+        if header is None and scope == "read" and token is not None and self.config.keys:
+            return self.sessions.who(token), None
+        key = self.keys.check(header, scope)
+        return ("" if key is None else key.name), key
+
+    async def read(self, request: Request) -> bytes:
+        """The body of a request, whole, in time and not too large."""
+        most = self.sizes.of(request.state.key).body
+        if stated(request) > most:
+            raise too_large(most)
+        return await self.whole(request, most)
+
+    async def whole(self, request: Request, most: int) -> bytes:
+        """A body of at most so many bytes; what has come in part counts as held."""
+        core, seconds = self.core, self.config.limits.seconds
+        parts: list[bytes] = []
+        total = 0
+        try:
+            async with asyncio.timeout(seconds):
+                async for part in request.stream():
+                    if total + len(part) > most:
+                        raise too_large(most)
+                    core.hold(len(part))
+                    total += len(part)
+                    parts.append(part)
+        except TimeoutError as error:
+            raise too_slow(seconds) from error
+        finally:
+            core.arriving -= total
+        return b"".join(parts)
+
+    def end(self) -> None:
+        """Nothing more begins, and whoever listens is let go."""
+        self.ending = True
+        self.audience.end()
+        self.asker.end()
+
+    def do_aside(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        """Do what takes a while on another thread, and tell the loop what came of it."""
+
+        async def both() -> None:
+            try:
+                found = await asyncio.to_thread(work)
+                if not self.ending:
+                    done(found)
+            except Exception:
+                logger.exception("a point of the history failed")
+
+        task = asyncio.create_task(both())
+        self._aside.add(task)
+        task.add_done_callback(self._aside.discard)
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
         """While it serves, windows close."""
+        self.core.aside = self.do_aside
         ticking = asyncio.create_task(self._tick())
         try:
             yield
         finally:
-            self.ending = True
+            self.end()
             ticking.cancel()
             with suppress(asyncio.CancelledError):
                 await ticking
@@ -85,24 +145,13 @@ class Service:
                 logger.exception("a tick failed")
 
 
-Handler = Callable[[Service, Request], Awaitable[Any]]
-
-
-class Spec(NamedTuple):
-    """A route: its method, its path, the scope that it needs, and who answers."""
-
-    method: str
-    path: str
-    scope: str
-    handler: Handler
-    status: tuple[int, ...] = (200,)
-
-
-OPEN = "open"
-"""The scope of what needs no key on a loopback address, and `read` on any other."""
-
-
 # --- decisions and feedback --------------------------------------------------------------------
+
+
+def stated(request: Request) -> int:
+    """The bytes that a body is said to have; 0 where nothing is said."""
+    said = request.headers.get("content-length", "")
+    return int(said) if said.isascii() and said.isdecimal() else 0
 
 
 async def _hot(service: Service, request: Request) -> Any:
@@ -111,7 +160,7 @@ async def _hot(service: Service, request: Request) -> Any:
     model = service.core.model(request.path_params["model"])
     hot = service.hot[path.rpartition("/")[2], model.name]
     key = request.state.key
-    body = await _whole(service, request, hot.admit(_stated(request), key))
+    body = await service.whole(request, hot.admit(stated(request), key))
     work = hot.work(body, request.headers.get("content-type", ""), key)
     result = await service.core.wait(work)
     answer, kind = hot.encoded(work, result, request.headers.get("accept", ""))
@@ -157,7 +206,8 @@ async def _add_items(service: Service, request: Request) -> Any:
         if not new and not body.objective:
             return None
         fresh = tuple(keys[place] for place in new)
-        return ItemsAdded(model.number, fresh, features[new], body.objective)
+        who = request.state.who
+        return ItemsAdded(model.number, fresh, features[new], body.objective, who)
 
     await _change(service, request, model, change)
     return {"items": len(model.items())}
@@ -187,8 +237,7 @@ async def _change(
 
     await service.core.change(model.name, noted)
     if events[-1] is not None:
-        key = request.state.key
-        logs.changed("" if key is None else key.name, model, events[-1])
+        logs.changed(request.state.who, model, events[-1])
 
 
 def _ranking(service: Service, request: Request) -> Model:
@@ -221,7 +270,7 @@ async def _replace_objective(service: Service, request: Request) -> Any:
             read_objective(body.objective or " ")
         except InvalidInput as error:
             raise Refused(422, "invalid", str(error), "objective") from error
-        return ObjectiveReplaced(model.number, body.objective)
+        return ObjectiveReplaced(model.number, body.objective, request.state.who)
 
     await _change(service, request, model, change)
     return _Tagged({"objective": model.objective, "version": model.version}, model.version)
@@ -272,61 +321,24 @@ async def _model(service: Service, request: Request) -> Any:
     return summary(service, service.core.model(request.path_params["model"]))
 
 
-async def live_of(model: Model) -> dict[str, Any]:
-    """How far from the best: numbers and a sentence."""
-    agent = model.agent
-    if agent is None or model.t == 0:
-        return {"t": 0, "sentence": "Nothing has been learnt yet."}
-    try:
-        # The first takes a while, and does not need the state: others are served meanwhile.
-        live = await asyncio.to_thread(agent.live)
-    except InvalidInput as error:
-        return {"t": model.t, "value": model.value, "sentence": str(error)}
-    return {**asdict(live), "sentence": str(live)}
-
-
 async def _live(service: Service, request: Request) -> Any:
-    return await live_of(service.core.model(request.path_params["model"]))
+    model = service.core.model(request.path_params["model"])
+    return await asyncio.to_thread(watch.live_of, model)  # the first takes a while
 
 
 async def _history(service: Service, request: Request) -> Any:
     model = service.core.model(request.path_params["model"])
-    points = service.core.store.history(model.number)
-    return {"points": [{"clock": clock, **unpack(point)[0]} for clock, point in points]}
+    return {"points": watch.history_of(service.core, model, number_in(request, "most", 2))}
 
 
 async def _exposure(service: Service, request: Request) -> Any:
     model = _ranking(service, request)
-    exposures = model.exposures()
-    ordered = sorted(exposures.items(), key=lambda pair: pair[1])
-    shares = np.array([share for _, share in ordered])
-    total = float(shares.sum())
-    lorenz: list[float] = []
-    gini = None
-    if total > 0.0:
-        curve = np.concatenate([[0.0], np.cumsum(shares) / total])
-        places = np.linspace(0.0, len(shares), _LORENZ + 1)
-        lorenz = np.interp(places, np.arange(len(curve)), curve).tolist()
-        gini = -GiniEquality().value(shares) / total
-    ends = [{"key": key, "exposure": share} for key, share in ordered]
-    return {
-        "items": len(ordered),
-        "lorenz": lorenz,
-        "gini": gini,
-        "least": ends[:_LISTED],
-        "most": ends[::-1][:_LISTED],
-    }
+    return {**watch.exposure_of(model), "earlier": watch.earlier_of(service.core, model)}
 
 
 async def _constraints(service: Service, request: Request) -> Any:
     model = service.core.model(request.path_params["model"])
-    names = ("name", "level", "average", "slack", "shadow_price", "feasible")
-    return {
-        "constraints": [
-            {**{name: getattr(one, name) for name in names}, "sentence": str(one)}
-            for one in constraints_of(model.agent)
-        ]
-    }
+    return {"constraints": watch.told_constraints(model)}
 
 
 # --- health ------------------------------------------------------------------------------------
@@ -352,29 +364,6 @@ async def _metrics(service: Service, request: Request) -> Any:
 
 async def _openapi(service: Service, request: Request) -> Any:
     return openapi.document(service.config, ROUTES)
-
-
-async def _page(service: Service, request: Request) -> Any:
-    parts = []
-    for model in service.core.models.values():
-        live = await live_of(model)
-        counts = f"{model.decisions:,} decisions, {model.counts['joined']:,} joined, "
-        counts += f"{model.counts['expired']:,} expired, {model.ring.open:,} open"
-        average = ", ".join(f"{name} {x:.4g}" for name, x in model.average().items())
-        lines = (html.escape(str(live["sentence"])), counts, f"On average: {html.escape(average)}")
-        parts.append(f"<h2>{html.escape(model.name)}</h2><p>{'</p><p>'.join(lines)}</p>")
-    page = (
-        '<!doctype html><html lang="en"><meta charset="utf-8">'
-        '<meta http-equiv="refresh" content="2"><title>fairwolfe</title>'
-        "<style>body{font:16px/1.5 sans-serif;max-width:40em;margin:3em auto;padding:0 1em}</style>"
-        f"<h1>fairwolfe</h1>{''.join(parts)}"
-    )
-    headers = {
-        "content-security-policy": _PAGE_POLICY,
-        "x-content-type-options": "nosniff",
-        "referrer-policy": "no-referrer",
-    }
-    return Response(page, media_type="text/html; charset=utf-8", headers=headers)
 
 
 async def _snapshot(service: Service, request: Request) -> Any:
@@ -424,11 +413,11 @@ ROUTES = (
     Spec("GET", _M, "read", _model),
     Spec("GET", "/healthz", OPEN, _healthz),
     Spec("GET", "/readyz", OPEN, _readyz),
-    Spec("GET", "/metrics", OPEN, _metrics),
+    Spec("GET", "/metrics", OPEN, _metrics, media="text/plain"),
     Spec("GET", "/openapi.json", OPEN, _openapi),
-    Spec("GET", "/", OPEN, _page),
     Spec("POST", "/v1/admin/snapshot", "admin", _snapshot),
-    Spec("GET", "/v1/admin/backup", "admin", _backup),
+    Spec("GET", "/v1/admin/backup", "admin", _backup, media="application/vnd.sqlite3"),
+    *page.ROUTES,
 )
 """Every route; what a key must be allowed to do is said here and nowhere else."""
 
@@ -438,43 +427,13 @@ ROUTES = (
 
 async def _body(service: Service, request: Request, kind: Any) -> Any:
     """What the body of a request says."""
-    most = service.sizes.of(request.state.key).body
-    if _stated(request) > most:
-        raise too_large(most)
-    body = await _whole(service, request, most)
-    return wire.decode(body, request.headers.get("content-type", ""), kind)
-
-
-def _stated(request: Request) -> int:
-    """The bytes that a body is said to have; 0 where nothing is said."""
-    stated = request.headers.get("content-length", "")
-    return int(stated) if stated.isascii() and stated.isdecimal() else 0
-
-
-async def _whole(service: Service, request: Request, most: int) -> bytes:
-    """The body of a request, in time and not too large; what has come in part counts as held."""
-    core, seconds_ = service.core, service.config.limits.seconds
-    parts: list[bytes] = []
-    total = 0
-    try:
-        async with asyncio.timeout(seconds_):
-            async for part in request.stream():
-                if total + len(part) > most:
-                    raise too_large(most)
-                core.hold(len(part))
-                total += len(part)
-                parts.append(part)
-    except TimeoutError as error:
-        raise too_slow(seconds_) from error
-    finally:
-        core.arriving -= total
-    return b"".join(parts)
+    return wire.decode(await service.read(request), request.headers.get("content-type", ""), kind)
 
 
 def _endpoint(service: Service, spec: Spec) -> Callable[[Request], Awaitable[Response]]:
     scope: str | None = spec.scope
-    if spec.scope == OPEN:
-        scope = "read" if service.config.public else None
+    if spec.scope in (OPEN, ANYONE):
+        scope = "read" if spec.scope == OPEN and service.config.public else None
     route = spec.path
 
     async def endpoint(request: Request) -> Response:
@@ -484,12 +443,15 @@ def _endpoint(service: Service, spec: Spec) -> Callable[[Request], Awaitable[Res
         numbers.begin(route)
         status = 0
         try:
-            request.state.key = service.keys.check(request.headers.get("authorization"), scope)
+            request.state.who, request.state.key = service.admit(request, scope)
             response = _response(await spec.handler(service, request), accept)
             status = response.status_code
         except Refused as refused:
             numbers.refuse(refused)
-            response = _refusal(refused, accept)
+            if spec.refusal is not None:
+                response = spec.refusal(service, request, refused)
+            else:
+                response = _refusal(refused, accept)
             status = response.status_code
         except ClientDisconnect:
             response = Response(status_code=400)  # nobody will read it

@@ -114,6 +114,10 @@ def run(config: Config, on_ready: Callable[[str, Service], None] | None = None) 
                 if on_ready is not None:
                     on_ready(address, service)
 
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            service.end()  # streams would hold it up
+            await super().shutdown(sockets)
+
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
             """Unlike uvicorn's own, without raising the signal again at the end."""

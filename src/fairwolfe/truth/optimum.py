@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe.core.arrays import Vector
+from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.brief import Brief, Summary, few
 from fairwolfe.core.protocols import Environment, Supports
 from fairwolfe.core.streams import stream
@@ -42,6 +42,9 @@ class Optimum(Brief):
     there. Where `feasible` is False no policy keeps them: `average` is the one whose largest
     violation is least, `unavoidable` is a certified bound on the violation of every policy, and the
     upper bound is -inf.
+
+    For rankings `by_item` says who has what: the exposure of every item, then what it earns of each
+    user-side reward, (n_items, 1 + rewards), by a policy that is nearly as good.
     """
 
     value: float
@@ -49,6 +52,7 @@ class Optimum(Brief):
     average: Vector
     violation: float = 0.0
     unavoidable: float = 0.0
+    by_item: Matrix | None = None
 
     @property
     def feasible(self) -> bool:
@@ -158,7 +162,9 @@ def optimum(
 def _measured(f: Concave, found: Found | sweeps.Swept) -> Optimum:
     """With the violation at the average."""
     beyond = f._violation(found.average)
-    return Optimum(found.value, found.upper_bound, found.average, beyond, found.unavoidable)
+    by_item = found.by_item if isinstance(found, sweeps.Swept) else None
+    known = (found.value, found.upper_bound, found.average)
+    return Optimum(*known, beyond, found.unavoidable, by_item)
 
 
 def _rows(f: Concave, environment: Any, support: Support) -> Rows | None:

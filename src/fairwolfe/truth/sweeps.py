@@ -270,6 +270,37 @@ def average_of(
                     out[n_items + r] += share * earned[u, v, r]
 
 
+@kernel(signature=f"void({_V}, {_C}, {_M}, {_M}, {_M}, {_RANKINGS}, {_M}, {_M})")
+def items_of(
+    shares: Vector,
+    turned: Cube,
+    items: Matrix,
+    weights: Matrix,
+    ranges: Matrix,
+    rankings: IntCube,
+    masses: Matrix,
+    out: Matrix,
+) -> None:
+    """What every item has of the average: its exposure, then the user-side rewards that it earns.
+
+    shares (users,), turned (rewards, users, q), items (n_items, q), weights (1 or users, slots),
+    ranges (rewards, 2), rankings (users, kept, slots), masses (users, kept),
+    out (n_items, 1 + rewards).
+    """
+    out[:] = 0.0
+    for u in range(shares.size):
+        b = weights[u if len(weights) > 1 else 0]
+        for v in range(masses.shape[1]):
+            share = shares[u] * masses[u, v]
+            if share > 0.0:
+                for j in range(b.size):
+                    i = rankings[u, v, j]
+                    out[i, 0] += share * b[j]
+                    for r in range(len(turned)):
+                        mean = item_mean(turned[r, u], items[i], ranges[r, 0], ranges[r, 1])
+                        out[i, 1 + r] += share * b[j] * mean
+
+
 @kernel(signature=f"void({_C}, {_M}, {_M}, {_M}, {_RANKINGS}, {_M}, {_C})")
 def take_turns(
     turned: Cube,
@@ -303,6 +334,7 @@ class Swept(NamedTuple):
     average: Vector
     passes: int
     unavoidable: float = 0.0  # the least violation, where no policy keeps the constraints
+    by_item: Matrix | None = None  # of the last pass: exposure and rewards of every item
 
 
 def maximise(
@@ -392,7 +424,7 @@ def maximise(
         _balance(f, missing, before, costs, units)
     if keeping is not None and best == -np.inf:
         average = keeping.nearest
-    return Swept(best, max(upper, best), average, passes)
+    return Swept(best, max(upper, best), average, passes, by_item=mixture.by_item())
 
 
 class _Keeping:
@@ -489,6 +521,14 @@ class _Mixture:
         state = (self.rankings, self.masses, self.earned)
         average_of(self.world.shares, self.world.weights, *state, self.average)
         return self.average
+
+    def by_item(self) -> Matrix:
+        """What every item has of it: exposure, then rewards."""
+        w = self.world
+        out = np.empty((len(w.items), 1 + len(w.turned)))
+        read = (w.shares, w.turned, w.items, w.weights, w.ranges)
+        items_of(*read, self.rankings, self.masses, out)
+        return out
 
 
 class _Mean:

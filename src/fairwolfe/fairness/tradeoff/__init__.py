@@ -2,6 +2,16 @@
 
 from fairwolfe.fairness.tradeoff.frontier import Frontier
 from fairwolfe.fairness.tradeoff.plan import Plan, item_objective, plan, tradeoff
+from fairwolfe.fairness.tradeoff.reachable import Reachable
 from fairwolfe.fairness.tradeoff.result import Difference, TradeOff
 
-__all__ = ["Difference", "Frontier", "Plan", "TradeOff", "item_objective", "plan", "tradeoff"]
+__all__ = [
+    "Difference",
+    "Frontier",
+    "Plan",
+    "Reachable",
+    "TradeOff",
+    "item_objective",
+    "plan",
+    "tradeoff",
+]

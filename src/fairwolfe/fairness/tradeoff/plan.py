@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
-
-import numpy as np
 
 from fairwolfe.bandits.optimism import Exploration
 from fairwolfe.core.problem import whole_number
 from fairwolfe.core.streams import stream
 from fairwolfe.environments.rankings import RankingWorld
 from fairwolfe.errors import InvalidInput
+from fairwolfe.fairness.tradeoff.optima import Optima
+from fairwolfe.fairness.tradeoff.reachable import Reachable
+from fairwolfe.fairness.tradeoff.refine import refined, spread
 from fairwolfe.fairness.tradeoff.result import FAIR, FLOOR, TradeOff, name_of
 from fairwolfe.objectives import (
     Concave,
@@ -28,11 +29,12 @@ from fairwolfe.objectives.combine import Sum, is_zero
 from fairwolfe.objectives.concave import numbers, positive
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank
 from fairwolfe.simulation.compare import compare
-from fairwolfe.truth.optimum import Optimum, optimum
 
 __all__ = ["Plan", "apart", "item_objective", "plan", "tradeoff"]
 
 _BETAS = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
+_SPREAD = 6  # betas that are played, where none are given
+_NEAR = 1.3  # betas within this factor of each other are neighbours
 _FLOORS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.95)  # of the largest that can be kept, n_slots/n_items
 _OBJECTIVES: dict[str, Callable[..., Concave]] = {
     "equal-exposure": EqualExposure,
@@ -100,7 +102,7 @@ class Plan:
 
     world: RankingWorld
     items: Concave
-    betas: tuple[float, ...]
+    betas: tuple[float, ...] | None
     floors: tuple[float, ...]
     horizon: int
     seeds: tuple[int, ...]
@@ -109,82 +111,88 @@ class Plan:
     tolerance: float
     constraints: Concave | None = None  # of all coordinates
 
-    def objective(self, beta: float = 1.0) -> Concave:
-        """f with its hard constraints."""
-        f = TwoSided(self.items, beta)
-        return f if self.constraints is None else f + self.constraints
-
     @property
     def rounds(self) -> int:
         """Of everything that will be played."""
-        return self.horizon * len(self.seeds) * (len(self.betas) + len(self.floors))
+        return self.horizon * len(self.seeds) * (len(self.betas or ()) + len(self.floors))
+
+    @property
+    def optima(self) -> Optima:
+        """Where the optima come from."""
+        kept = (self.world, self.items, self.constraints)
+        return Optima(*kept, self.seeds, self.tolerance, self.jobs)
 
     def policies(self) -> dict[str, Any]:
         """Every policy by name."""
+        f, exploration = self.optima.objective, self.exploration
         fair: dict[str, Any] = {
-            name_of(FAIR, beta): FWLinUCBRank(self.objective(beta), exploration=self.exploration)
-            for beta in self.betas
+            name_of(FAIR, beta): FWLinUCBRank(f(beta), exploration=exploration)
+            for beta in self.betas or ()
         }
         return fair | {
-            name_of(FLOOR, floor): FairLearnRank(floor, exploration=self.exploration)
+            name_of(FLOOR, floor): FairLearnRank(floor, exploration=exploration)
             for floor in self.floors
         }
 
-    def run(self, progress: Callable[[int], None] | None = None) -> TradeOff:
+    def reach(self) -> Reachable:
+        """The optima alone: of the betas, or of as many as the frontier needs."""
+        problem = self.world.problem()
+        bound = TwoSided(self.items).bind(problem)
+        constraints = self.constraints
+        reached = Reachable(
+            problem=problem,
+            items=bound.items if isinstance(bound, TwoSided) else self.items,
+            best=self.optima.at({0.0, *(self.betas or ())}),
+            constraints=None if constraints is None else constraints.bind(problem),
+            optima=self.optima,
+        )
+        return reached if self.betas is not None else refined(reached)
+
+    def aimed(self, reached: Reachable, *more: float) -> Plan:
+        """With betas: those given, or a few along the frontier; and some more."""
+        betas = spread(reached, _SPREAD) if self.betas is None else self.betas
+        if self.betas is None:  # neighbours of what is played anyway say nothing new
+            near = (1.0 / _NEAR, _NEAR)
+            betas = tuple(b for b in betas if not any(near[0] * m < b < near[1] * m for m in more))
+        return replace(self, betas=tuple(sorted({*betas, *more})))
+
+    def run(
+        self, progress: Callable[[int], None] | None = None, reached: Reachable | None = None
+    ) -> TradeOff:
         """Find the optima, then play; Ctrl-C keeps the seeds that every policy has finished."""
-        best = self._optima()
+        known = self.reach() if reached is None else reached
+        if self.betas is None:
+            return self.aimed(known).run(progress, known)
+        missing = [beta for beta in self.betas if beta not in known.best]
+        known = known.more(missing) if missing else known
         comparison = compare(
             self.policies(),
             self.world,
             self.horizon,
             self.seeds,
-            self.objective(),
+            self.optima.objective(1.0),
             self.jobs,
             checkpoints=[self.horizon],
             scalar_regret=False,
             progress=progress,
         )
         kept = [self.seeds.index(seed) for seed in comparison.seeds]
-        problem = self.world.problem()
-        bound = TwoSided(self.items).bind(problem)
         return TradeOff(
-            problem,
-            bound.items if isinstance(bound, TwoSided) else self.items,
-            self.betas,
-            self.floors,
-            comparison,
-            {beta: tuple(optima[i] for i in kept) for beta, optima in best.items()},
-            None if self.constraints is None else self.constraints.bind(problem),
+            problem=known.problem,
+            items=known.items,
+            best={beta: tuple(best[i] for i in kept) for beta, best in known.best.items()},
+            constraints=known.constraints,
+            optima=replace(self.optima, seeds=comparison.seeds),
+            betas=self.betas,
+            floors=self.floors,
+            comparison=comparison,
         )
-
-    def _optima(self) -> dict[float, list[Optimum]]:
-        drawn = [self.world.init(stream(seed, "world")) for seed in self.seeds]
-        # A world of given tables is the same for every seed, and so are its optima.
-        same = all(
-            np.array_equal(a, b)
-            for world in drawn[1:]
-            for a, b in zip(world[:-1], drawn[0][:-1], strict=True)
-        )
-        found: dict[float, list[Optimum]] = {}
-        for beta in sorted({0.0, *self.betas}):
-            f = self.objective(beta)
-            first = [optimum(self.world, f, self.seeds[0], self.tolerance)]
-            rest = self.seeds[1:]
-            others = [optimum(self.world, f, seed, self.tolerance) for seed in rest if not same]
-            found[beta] = first + (first * len(rest) if same else others)
-            for best in found[beta]:
-                if not best.feasible:
-                    raise InvalidInput(
-                        f"no policy keeps {self.constraints}: it is violated by "
-                        f"{best.unavoidable:.3g} at least, whatever is shown; loosen its levels"
-                    )
-        return found
 
 
 def plan(
     world: Any,
     objective: Concave | str = "gini",
-    betas: Iterable[float] = _BETAS,
+    betas: Iterable[float] | None = _BETAS,
     *,
     floors: Iterable[float] | None = None,
     horizon: int = 100_000,
@@ -202,13 +210,13 @@ def plan(
     problem = world.problem()
     room = (problem.n_slots or 0) / (problem.n_items or 1)
     given = tuple(round(part * room, 12) for part in _FLOORS) if floors is None else tuple(floors)
-    several = sorted(set(numbers("betas", betas)))
+    several = None if betas is None else tuple(sorted(set(numbers("betas", betas))))
     items, constraints = apart(item_objective(objective), problem.n_items or 0)
     chosen = tuple(range(whole_number("seeds", seeds))) if isinstance(seeds, int) else tuple(seeds)
     made = Plan(
         world,
         items,
-        tuple(several),
+        several,
         tuple(sorted(set(numbers("floors", given)))) if given else (),
         whole_number("horizon", horizon),
         chosen,
@@ -221,7 +229,7 @@ def plan(
         raise InvalidInput("seeds is empty; give a number of seeds, or some of them")
     for seed in chosen:
         stream(seed, "world")  # refused now if it is none
-    for policy in made.policies().values():
+    for policy in replace(made, betas=several or (1.0,)).policies().values():
         policy.init(problem)
     return made
 
@@ -229,7 +237,7 @@ def plan(
 def tradeoff(
     world: Any,
     objective: Concave | str = "gini",
-    betas: Iterable[float] = _BETAS,
+    betas: Iterable[float] | None = _BETAS,
     *,
     floors: Iterable[float] | None = None,
     horizon: int = 100_000,
@@ -248,6 +256,8 @@ def tradeoff(
     Parameters
     ----------
     world: an environment with rankings
+    betas: weights of the objective; None: as many optima as the frontier needs, and a few betas
+        evenly along it are played
     objective: of the items' exposures: "gini", "gini-equality", "equal-exposure", "welfare:0.5",
         "nash", "minimum", or one of fw.objectives. Hard constraints that are added to it, such as
         floors of producers, hold for every beta: the best possible is that of the policies that

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.arrays import Matrix
 from fairwolfe.fairness.tradeoff import result, words
-from fairwolfe.objectives import GiniEquality, GiniWelfare
 from fairwolfe.simulation.compare import interval
 from fairwolfe.simulation.exposure import lorenz
 from fairwolfe.simulation.plots import COLOURS, LINES, lorenz_axes, new_figure, save
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw", "label_points", "plot", "plot_lorenz"]
 
-_NEAR = 0.06  # points closer than this part of the axes share a label
+_NEAR = (0.11, 0.06)  # points closer than these parts of the axes share a label
 _CURVES = (0, 2, 4, 6)  # colours of a few Lorenz curves: not that of FairLearnRank
 
 
@@ -65,10 +64,10 @@ def plot(found: TradeOff, ax: Axes | None = None) -> Axes:
 
 
 def _draw_frontier(found: TradeOff, ax: Axes) -> None:
-    curve = found.curve(result.BEST).mean(axis=0)
+    curve = np.array([(row["gini"], row["utility"]) for row in found.rows()])
     ordered = curve[np.argsort(curve[:, 0])]
     gini = np.linspace(ordered[0, 0], ordered[-1, 0], 400)
-    values = _objective_of(found, gini)
+    values = found.item_objective_at(gini)
     if values is None:
         ax.plot(*ordered.T, color="0.35", linewidth=1.2, zorder=1, label="best for this objective")
         return
@@ -78,21 +77,6 @@ def _draw_frontier(found: TradeOff, ax: Axes) -> None:
     ax.plot(gini, lower, color="0.35", linewidth=1.2, zorder=1, label="can be reached")
 
 
-def _objective_of(found: TradeOff, gini: Vector) -> Vector | None:
-    """The item objective at a Gini index, where the one is a function of the other.
-
-    Every ranking has the same sum of exposures, and both objectives are affine in the index then.
-    """
-    total = float(found.averages(result.BEST, found.betas[0])[:, : found.problem.n_items].sum())
-    total /= len(found.seeds)
-    n = found.problem.n_items or 1
-    if isinstance(found.items, GiniEquality):
-        return -total * gini
-    if isinstance(found.items, GiniWelfare):
-        return 0.5 * total * ((n + 1) / n - gini)
-    return None
-
-
 def label_points(
     ax: Axes, points: Matrix, settings: tuple[float, ...], colour: str, place: tuple[int, int]
 ) -> None:
@@ -100,7 +84,7 @@ def label_points(
     scale = np.array([np.diff(ax.get_xlim())[0], np.diff(ax.get_ylim())[0]])
     groups: list[list[int]] = []
     for i in range(len(points)):
-        near = groups and np.hypot(*((points[i] - points[groups[-1][0]]) / scale)) < _NEAR
+        near = groups and np.hypot(*((points[i] - points[groups[-1][0]]) / scale / _NEAR)) < 1.0
         if near:
             groups[-1].append(i)
         else:
@@ -108,7 +92,7 @@ def label_points(
     right, above = place[0] > 0, place[1] > 0
     for group in groups:
         ax.annotate(
-            ", ".join(f"{settings[i]:g}" for i in group),
+            ", ".join(f"{settings[i]:.2g}" for i in group),
             points[group[0]],
             xytext=place,
             textcoords="offset points",
@@ -119,12 +103,12 @@ def label_points(
         )
 
 
-def plot_lorenz(found: TradeOff, ax: Axes | None = None) -> Axes:
-    """Lorenz curves of FWLinUCBRank for the ends, the knee, and what lies between."""
+def plot_lorenz(found: TradeOff, ax: Axes | None = None, beta: float | None = None) -> Axes:
+    """Lorenz curves of FWLinUCBRank for the ends, a beta or the knee, and what lies between."""
     ax = lorenz_axes(ax)
     betas = found.betas
     rows = [row for row in found.table() if row["policy"] == result.FAIR]
-    wanted = {0, words.knee(rows), len(betas) - 1}
+    wanted = {0, words.knee(rows) if beta is None else betas.index(beta), len(betas) - 1}
     spread = np.linspace(0, len(betas) - 1, len(_CURVES)).round().astype(int).tolist()
     for i in spread:
         if len(wanted) < len(_CURVES):
@@ -133,7 +117,7 @@ def plot_lorenz(found: TradeOff, ax: Axes | None = None) -> Axes:
     for i, (place, colour) in enumerate(zip(sorted(wanted), _CURVES, strict=False)):
         curves = [lorenz(z[:m]) for z in found.averages(result.FAIR, betas[place])]
         items, below = np.mean(curves, axis=0)
-        label = f"beta = {betas[place]:g}"
+        label = f"beta = {betas[place]:.3g}"
         ax.plot(100 * items, 100 * below, color=COLOURS[colour], linestyle=LINES[i], label=label)
     ax.legend(frameon=False, loc="upper left")
     return ax

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fairwolfe.core.arrays import Cube, Matrix, Vector
-from fairwolfe.core.brief import Brief, Summary, count
-from fairwolfe.core.problem import Problem
+from fairwolfe.core.brief import Summary, count
 from fairwolfe.errors import InvalidInput
-from fairwolfe.fairness.tradeoff.frontier import Frontier
-from fairwolfe.objectives import Concave, TwoSided
+from fairwolfe.fairness.tradeoff.reachable import Reachable, each
+from fairwolfe.objectives import TwoSided
 from fairwolfe.simulation.compare import Comparison, interval
 from fairwolfe.simulation.exposure import bottom_share, gini_index, top_share
-from fairwolfe.truth.optimum import Optimum
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,21 +33,13 @@ class Difference(NamedTuple):
     each: Vector
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class TradeOff(Brief):
-    """Runs of FWLinUCBRank for every beta and of FairLearnRank for every floor, and the optima.
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class TradeOff(Reachable):
+    """Runs of FWLinUCBRank for every beta and of FairLearnRank for every floor, and the optima."""
 
-    `best` holds the certified optima by beta, one for each seed, and always those of beta = 0.
-    """
-
-    problem: Problem
-    items: Concave
     betas: tuple[float, ...]
     floors: tuple[float, ...]
     comparison: Comparison
-    best: Mapping[float, tuple[Optimum, ...]]
-    constraints: Concave | None = None
-    """Hard constraints that hold for every beta; they are no part of `items`."""
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -62,21 +50,6 @@ class TradeOff(Brief):
     def horizon(self) -> int:
         """Rounds of every run."""
         return int(next(iter(self.comparison.traces.values()))[0].t[-1])
-
-    @cached_property
-    def frontiers(self) -> tuple[Frontier, ...]:
-        """What can be reached in the world of each seed."""
-        betas = tuple(self.best)
-        m = self.problem.n_items or 0
-        return tuple(
-            Frontier.of(betas, [self.best[b][i] for b in betas], self.items, m)
-            for i in range(len(self.seeds))
-        )
-
-    @cached_property
-    def frontier(self) -> Frontier:
-        """The mean over seeds."""
-        return Frontier.mean(self.frontiers)
 
     def averages(self, policy: str, setting: float) -> Matrix:
         """Average expected rewards of a policy with its beta or floor, a row for each seed."""
@@ -108,7 +81,7 @@ class TradeOff(Brief):
                 (
                     f"{beta:g}",
                     *(f"{z[:, m:].sum(axis=1).mean():.4g}" for z in ends),
-                    *(f"{_each(gini_index, z[:, :m]).mean():.3f}" for z in ends),
+                    *(f"{each(gini_index, z[:, :m]).mean():.3f}" for z in ends),
                 )
             )
         n, items = len(self.betas), self.problem.n_items or 0
@@ -138,8 +111,8 @@ class TradeOff(Brief):
     def _row(self, policy: str, setting: float) -> dict[str, Any]:
         m, averages = self.problem.n_items, self.averages(policy, setting)
         exposures, utilities = averages[:, :m], averages[:, m:].sum(axis=1)
-        utility, ginis = interval(utilities), interval(_each(gini_index, exposures))
-        items = _each(self.items.value, exposures)
+        utility, ginis = interval(utilities), interval(each(gini_index, exposures))
+        items = each(self.items.value, exposures)
         most = np.array([f.upper(x)[0] for f, x in zip(self.frontiers, items, strict=True)])
         row = {
             "policy": policy,
@@ -151,8 +124,8 @@ class TradeOff(Brief):
             "gini": ginis[0],
             "gini_low": ginis[1],
             "gini_high": ginis[2],
-            "bottom_half": float(_each(bottom_share, exposures).mean()),
-            "top_decile": float(_each(top_share, exposures).mean()),
+            "bottom_half": float(each(bottom_share, exposures).mean()),
+            "top_decile": float(each(top_share, exposures).mean()),
             "item_objective": float(items.mean()),
             "value": None,
             "below_best_percent": None,
@@ -160,10 +133,10 @@ class TradeOff(Brief):
             "below_frontier_percent": float((100.0 * (most - utilities) / abs(most)).mean()),
         }
         if self.constraints is not None:
-            row["violation"] = float(_each(self.constraints.violation, averages).mean())
+            row["violation"] = float(each(self.constraints.violation, averages).mean())
         if policy != FLOOR:
             f = TwoSided(self.items, setting).bind(self.problem)
-            values, best = _each(f.value, averages), self.best[setting]
+            values, best = each(f.value, averages), self.best[setting]
             tops = np.array([b.value for b in best])
             row["value"] = float(values.mean())
             row["below_best_percent"] = float((100.0 * (tops - values) / abs(tops)).mean())
@@ -213,10 +186,6 @@ class TradeOff(Brief):
 
 def name_of(policy: str, setting: float) -> str:
     return f"{policy} {setting!r}"
-
-
-def _each(measure: Callable[[Vector], float], rows: Matrix) -> Vector:
-    return np.array([measure(np.ascontiguousarray(row)) for row in rows])
 
 
 def smallest_gap(one: Matrix, other: Matrix) -> float:

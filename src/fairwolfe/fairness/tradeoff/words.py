@@ -24,8 +24,7 @@ def sentences(found: TradeOff) -> list[str]:
     rows = found.table()
     fair = [row for row in rows if row["policy"] == result.FAIR]
     floors = [row for row in rows if row["policy"] == result.FLOOR]
-    rewards = list(found.problem.rewards)
-    what = rewards[0] if len(rewards) == 1 else "utility"
+    what = found.reward
     chosen = fair[knee(fair)]
     return [
         *_price(fair, chosen, what),
@@ -60,12 +59,12 @@ def _end_of_gains(fair: list[Row]) -> int:
 def _price(fair: list[Row], chosen: Row, what: str) -> list[str]:
     plain, end = fair[0], fair[_end_of_gains(fair)]
     if chosen is plain:
-        return [f"No beta is fairer than beta = {plain['beta']:g}: nothing is traded here."]
+        return [f"No beta is fairer than beta = {plain['beta']:.3g}: nothing is traded here."]
     given_up = _percent_less(chosen, plain)
     said = [
         f"Giving up {given_up:.1f} % of {what} lifts the bottom half of items from "
         f"{100 * plain['bottom_half']:.0f} % to {100 * chosen['bottom_half']:.0f} % of exposure "
-        f"(beta = {chosen['beta']:g})."
+        f"(beta = {chosen['beta']:.3g})."
     ]
     before, after = plain["gini"] - chosen["gini"], chosen["gini"] - end["gini"]
     if chosen is not end and before > 0.0 and after > 0.0:
@@ -108,7 +107,7 @@ def _baseline(floors: list[Row], chosen: Row, what: str) -> list[str]:
     if chosen["gini"] < gini[0]:
         return [
             f"{result.FLOOR} does not come down to its Gini index of {chosen['gini']:.2f}: with a "
-            f"floor of {ordered[0]['floor']:g} it has {gini[0]:.2f}, and "
+            f"floor of {ordered[0]['floor']:.3g} it has {gini[0]:.2f}, and "
             f"{_percent_less(ordered[0], chosen):.1f} % less {what}."
         ]
     there = float(np.interp(chosen["gini"], gini, [row["utility"] for row in ordered]))
@@ -145,8 +144,8 @@ def _end(fair: list[Row], what: str) -> list[str]:
     less = _percent_less(last, first)
     lost = f", and {less:.1f} % of {what} are lost" if less > 0.0 else ""
     return [
-        f"Beyond beta = {first['beta']:g} nothing is gained: the Gini index stays near "
-        f"{last['gini']:.2f}{lost} up to beta = {last['beta']:g}."
+        f"Beyond beta = {first['beta']:.3g} nothing is gained: the Gini index stays near "
+        f"{last['gini']:.2f}{lost} up to beta = {last['beta']:.3g}."
     ]
 
 

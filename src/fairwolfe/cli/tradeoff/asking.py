@@ -1,0 +1,46 @@
+"""The questions of `fairwolfe tradeoff --ask`: on a terminal, or from a pipe."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from fairwolfe.fairness import Elicitation
+
+__all__ = ["ask"]
+
+_ANSWERS = {"a": "a", "b": "b", "=": "equal", "equal": "equal", "e": "equal"}
+
+
+def ask(questions: Elicitation) -> None:
+    """Ask until eight are answered, or q, or the end of the input; everything goes to stderr."""
+    say = _say
+    say("Which is better for you? Answer a, b, or = if they are about equal; q ends.")
+    while not questions.done:
+        asked = questions.ask()
+        first, _, second = asked.sentence.partition(", or ")
+        say(f"\n{asked.number}.  a  {first}\n    b  {second.removesuffix('?')}")
+        answer = _read()
+        if answer is None:
+            break
+        questions.answer(answer)
+    say("")
+
+
+def _read() -> str | None:
+    """An answer; None at the end."""
+    while True:
+        click.echo("    a, b, = or q: ", nl=False, err=True)
+        line = sys.stdin.readline()
+        word = line.strip().lower()
+        if not line or word in ("q", "quit"):
+            _say("")
+            return None
+        if word in _ANSWERS:
+            return _ANSWERS[word]
+        _say(f"    {line.strip()!r} is none of them.")
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)

@@ -1,0 +1,195 @@
+"""The page of `fairwolfe tradeoff`: one file, nothing from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fairwolfe.cli.tradeoff.world import World, in_options
+from fairwolfe.fairness import TradeOff
+from fairwolfe.fairness.tradeoff.plot import plot_lorenz
+from fairwolfe.fairness.tradeoff.result import FAIR
+from fairwolfe.lab.figures import Picture
+from fairwolfe.lab.page import Html, bullets, figure, page, table, tag
+from fairwolfe.simulation.plots import COLOURS, new_figure
+
+__all__ = ["Told", "html"]
+
+_THEME = {
+    "#595959": "currentColor",
+    "#666666": "currentColor",
+    "#999999": "currentColor",
+    "#d1d1d1": "var(--line)",
+    "#d9d9d9": "var(--line)",
+    COLOURS[0].lower(): "var(--link)",
+}
+_GROUPS = 15  # of those that gain, and of those that lose
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a run of the command has to say."""
+
+    world: World
+    name: str
+    command: str
+    found: TradeOff
+    chosen: float
+    why: str
+    """Where the chosen beta comes from."""
+    status_quo: tuple[float, float] | None
+    """Gini index and utility of today."""
+    sentences: tuple[str, ...]
+    groups: tuple[dict[str, Any], ...]
+
+
+class _Themed(Picture):
+    """Its greys and blues are those of the page, light or dark."""
+
+    def inline(self) -> str:
+        """The SVG element alone."""
+        svg = super().inline()
+        for colour, theme in _THEME.items():
+            svg = svg.replace(colour, theme)
+        return svg
+
+
+def html(told: Told) -> str:
+    """The whole file."""
+    found, problem = told.found, told.found.problem
+    lead = (
+        f"{told.name}: {problem.n_items} items in {problem.n_slots} slots, item objective "
+        f"{type(found.items).__name__}, {found.horizon:,} rounds played."
+    )
+    parts = [
+        tag("h1", "What fairness costs"),
+        tag("p", lead, class_="lead"),
+        bullets(told.sentences),
+        tag("div", figure(_curve(told)), figure(_lorenz(told)), class_="figures"),
+        *_betas(told),
+        *_groups(told),
+        tag("h2", "What a click is here"),
+        tag("p", told.world.clicks),
+        *([bullets(map(in_options, told.world.notes))] if told.world.notes else []),
+        tag("h2", "How it was made"),
+        tag("pre", told.command),
+    ]
+    return page(f"What fairness costs: {told.name}", *parts)
+
+
+def _curve(told: Told) -> Picture:
+    found = told.found
+    drawn = new_figure(4.6, 4.0)
+    ax = found.plot(drawn.add_subplot())
+    row = next(row for row in found.rows() if row["beta"] == told.chosen)
+    label = f"beta = {told.chosen:.3g}, {told.why}"
+    ax.plot(
+        [row["gini"]], [row["utility"]], "*", color=COLOURS[1], markersize=13, label=label, zorder=5
+    )
+    if told.status_quo is not None:
+        gini, utility = told.status_quo
+        ax.plot([gini], [utility], "X", color=COLOURS[4], markersize=9, label="today", zorder=5)
+    ax.legend(frameon=False, loc="lower left", fontsize=8)
+    rows = found.rows()
+    alt = "; ".join(f"Gini index {r['gini']:.2f}: {r['utility']:.3g}" for r in rows)
+    caption = (
+        f"{found.reward.capitalize()} a ranking against the inequality of exposure, fairer to the "
+        f"right. The line is the best possible, certified; the points are what {FAIR} has learnt "
+        "to reach, with its betas beside them."
+    )
+    return _Themed("curve", caption, f"The best possible {found.reward}: {alt}.", drawn)
+
+
+def _lorenz(told: Told) -> Picture:
+    found = told.found
+    drawn = new_figure(4.6, 4.0)
+    plot_lorenz(found, drawn.add_subplot(), told.chosen)
+    rows = [row for row in found.table() if row["policy"] == FAIR]
+    alt = "; ".join(f"beta {r['beta']:.3g}: {100 * r['bottom_half']:.0f} %" for r in rows)
+    caption = (
+        "Who is seen: the share of all exposure that the least exposed items have. The nearer to "
+        "the straight line, the more equal."
+    )
+    return _Themed(
+        "lorenz", caption, f"Share of the least exposed half of the items: {alt}.", drawn
+    )
+
+
+def _betas(told: Told) -> Iterable[Html]:
+    found = told.found
+    yield tag("h2", "The betas")
+    yield tag(
+        "p",
+        f"beta is the weight of equality beside {found.reward}: the larger, the fairer. The best "
+        f"possible is what a policy that knew everything could reach; learnt is what {FAIR} "
+        f"reached in {found.horizon:,} rounds.",
+    )
+    rows = found.rows()
+    played = [row for row in rows if row["beta"] in (0.0, *found.betas)]
+    yield _best(told, "The best possible, and what was learnt.", played)
+    words = f"All {len(rows)} betas of the line"
+    yield tag("details", tag("summary", words), _best(told, words, rows))
+
+
+def _best(told: Told, caption: str, rows: list[dict[str, Any]]) -> Html:
+    found = told.found
+    learnt = {row["beta"]: row for row in found.table() if row["policy"] == FAIR}
+    most = found.rows()[0]["utility"]
+    digits = 3 if abs(most) < 10.0 else 1
+    head = ["beta", found.reward, "cost", "Gini index", "least exposed half", "top tenth"]
+    head += [f"{found.reward}, learnt", "Gini index, learnt"]
+    cells = []
+    for row in rows:
+        mine = learnt.get(row["beta"])
+        mark = f" ({told.why})" if row["beta"] == told.chosen else ""
+        cells.append(
+            [
+                f"{row['beta']:.3g}{mark}",
+                f"{row['utility']:.{digits}f}",
+                f"{100 * (1 - row['utility'] / most):.1f} %" if most else "",
+                f"{row['gini']:.3f}",
+                f"{100 * row['bottom_half']:.0f} %",
+                f"{100 * row['top_decile']:.0f} %",
+                "" if mine is None else f"{mine['utility']:.{digits}f}",
+                "" if mine is None else f"{mine['gini']:.3f}",
+            ]
+        )
+    return table(caption, head, cells)
+
+
+def _groups(told: Told) -> Iterable[Html]:
+    if not told.groups:
+        return
+    plain = {row["group"]: row for row in told.groups if row["beta"] == 0.0}
+    rows = [row for row in told.groups if row["beta"] == told.chosen]
+    rows.sort(key=lambda row: plain[row["group"]]["exposure"] - row["exposure"])
+    shown = rows if len(rows) <= 2 * _GROUPS else [*rows[:_GROUPS], *rows[-_GROUPS:]]
+    head = ["group", "items", "share of plays", "exposure at beta = 0"]
+    head += [f"at beta = {told.chosen:.3g}", "change", f"change of {told.found.reward}"]
+    cells = [
+        [
+            str(row["group"]),
+            str(row["items"]),
+            f"{100 * told.world.plays.get(row['group'], np.nan):.1f} %",
+            f"{100 * plain[row['group']]['exposure_share']:.1f} %",
+            f"{100 * row['exposure_share']:.1f} %",
+            _percent(row["exposure_change_percent"]),
+            _percent(row["utility_change_percent"]),
+        ]
+        for row in shown
+    ]
+    yield tag("h2", "Who gains and who loses")
+    left = len(rows) - len(shown)
+    more = f" {left} between them are in groups.csv." if left else ""
+    yield table(f"Shares of all exposure, who gains most first.{more}", head, cells)
+
+
+def _percent(change: float | None) -> str:
+    if change is None:
+        return "had none"
+    if abs(change) < 0.5:
+        return "0 %"
+    return f"{change:+,.0f} %" if abs(change) < 1000 else f"x {1 + change / 100:,.0f}"

@@ -1,0 +1,467 @@
+"""The page for whoever answers for f: the numbers as HTML, kept alive by a stream, with a sign-in
+where there are keys.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import math
+import re
+import time
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+from urllib.parse import parse_qs
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+
+from fairwolfe.service import watch, wire
+from fairwolfe.service.betas import beta_of
+from fairwolfe.service.core import Core
+from fairwolfe.service.model import Model, read_objective
+from fairwolfe.service.refusal import Refused
+from fairwolfe.service.sessions import SECONDS
+from fairwolfe.service.spec import ANYONE, OPEN, Spec
+from fairwolfe.service.whatif import Answers, WhatIf
+
+__all__ = ["FILES", "POLICY", "ROUTES", "frame_of", "number_in"]
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-cache",
+}
+FILES = {
+    "app.js": "text/javascript; charset=utf-8",
+    "charts.js": "text/javascript; charset=utf-8",
+    "style.css": "text/css; charset=utf-8",
+}
+_TEXTS = {
+    name: resources.files("fairwolfe.service").joinpath("pages", name).read_text(encoding="utf-8")
+    for name in (*FILES, "index.html", "sign_in.html")
+}
+_LISTED = 10  # items at either end
+_FRAMES = 600  # of a stream: whoever comes back has to show again that it may
+_POINTS = 12  # of the history, where it is a table
+_PLACE = re.compile(r"{{(\w+)}}")
+_LIST = re.compile(r"(?<!\w)\(([^()]*)\)")
+_NONE = "–"
+
+Row = Sequence[str]
+
+
+# --- numbers as text ---------------------------------------------------------------------------
+
+
+def number(x: float | None) -> str:
+    """A number with four significant digits; a dash for none.
+
+    >>> number(1234.56), number(0.25), number(12), number(None)
+    ('1,235', '0.25', '12', '–')
+    """
+    if x is None or not math.isfinite(x):
+        return _NONE
+    shown = float(f"{x:.4g}")
+    if shown.is_integer():
+        return f"{int(shown):,}"
+    if abs(shown) < 1e-6:
+        return f"{shown:g}"
+    return f"{shown:,}" if abs(shown) >= 1e-4 else f"{shown:.10f}".rstrip("0")
+
+
+def _brief(text: str) -> str:
+    """A text whose long lists are cut short: the whole of it is for machines.
+
+    >>> _brief("ByGroup(labels=(1, 2, 3, 4, 5, 6, 7, 8))")
+    'ByGroup(labels=(1, 2, … 6 more))'
+    """
+
+    def cut(found: re.Match[str]) -> str:
+        parts = found[1].split(", ")
+        more = f"{', '.join(parts[:2])}, … {len(parts) - 2} more"
+        return f"({more})" if len(parts) > 6 else found[0]
+
+    return _LIST.sub(cut, text)
+
+
+def _percent(share: float | None) -> str:
+    return _NONE if share is None else f"{number(100.0 * share)} %"
+
+
+def _interval(live: dict[str, Any]) -> str:
+    if live.get("low") is None:
+        return _NONE
+    return f"{number(live['low'])} to {number(live['high'])}"
+
+
+def tables_of(frame: dict[str, Any]) -> dict[str, list[list[str]]]:
+    """The rows of the tables of the page that show how it is now."""
+    live = frame["live"]
+    sure = f" ({100.0 * live['confidence']:g} % sure)" if live.get("at_most") is not None else ""
+    width = f", {100.0 * (1.0 - live['delta']):g} %" if live.get("low") is not None else ""
+    tables = {
+        "numbers": [
+            ["f of the average so far", number(frame["value"])],
+            ["the best is about", number(live.get("about"))],
+            [f"its interval{width}", _interval(live)],
+            [f"the best is at most{sure}", number(live.get("at_most"))],
+            ["decisions learnt from", f"{frame['t']:,}"],
+        ],
+        "rewards": [[name, number(x)] for name, x in frame["average"].items()],
+        "counts": [
+            [name, f"{frame[key]:,}"]
+            for name, key in (
+                ("joined", "joined"),
+                ("expired", "expired"),
+                ("open", "open"),
+                ("late reports", "late"),
+            )
+        ],
+    }
+    tables["constraints"] = [
+        [
+            one["name"],
+            f"{one['side']} {number(one['level'])}",
+            number(one["average"]),
+            number(one["slack"]),
+            number(one["shadow_price"]),
+            _kept(one),
+        ]
+        for one in frame["constraints"]
+    ]
+    shown = frame.get("exposure")
+    if shown is not None:
+        for end in ("most", "least"):
+            rows = shown[end][:_LISTED]
+            tables[end] = [[one["key"], number(one["exposure"])] for one in rows]
+        if "groups" in shown:
+            ordered = sorted(shown["groups"], key=lambda one: -one["per_item"])
+            tables["groups"] = [
+                [one["name"], _percent(one["share"]), number(one["per_item"])] for one in ordered
+            ]
+    return tables
+
+
+def _kept(one: dict[str, Any]) -> str:
+    if one["feasible"] is False:
+        return "impossible"
+    return "kept" if one["slack"] >= 0.0 else "missed"
+
+
+def frame_of(core: Core, model: Model, live: dict[str, Any]) -> dict[str, Any]:
+    """What the page shows of a model, in numbers and in tables."""
+    frame = watch.frame_of(core, model, live)
+    return {**frame, "tables": tables_of(frame)}
+
+
+# --- as HTML -----------------------------------------------------------------------------------
+
+
+def _table(id: str, caption: str, head: Row, rows: Sequence[Row], words: Sequence[int] = ()) -> str:
+    """A table whose first cells are the heads of the rows; words: columns that hold no numbers."""
+    look = dict.fromkeys(words, ' class="words"')
+    heads = "".join(
+        f'<th scope="col"{look.get(i, "")}>{html.escape(name)}</th>' for i, name in enumerate(head)
+    )
+    lines = []
+    for row in rows:
+        cells = "".join(
+            f"<td{look.get(i, '')}>{html.escape(cell)}</td>" for i, cell in enumerate(row[1:], 1)
+        )
+        lines.append(f'<tr><th scope="row">{html.escape(row[0])}</th>{cells}</tr>')
+    return (
+        f'<table id="t-{id}"><caption>{html.escape(caption)}</caption><thead><tr>{heads}</tr>'
+        f"</thead><tbody>{''.join(lines)}</tbody></table>"
+    )
+
+
+def _html(name: str, **places: str) -> str:
+    """A file with its places filled; what is not HTML already is escaped by whoever gives it."""
+    return _PLACE.sub(lambda found: places[found[1]], _TEXTS[name])
+
+
+def _hidden(yes: bool) -> str:
+    return "hidden" if yes else ""
+
+
+def _history(service: Any, model: Model) -> list[Row]:
+    points = watch.history_of(service.core, model, _POINTS)
+    now = service.core.clock.now()
+    rows: list[Row] = []
+    for point in reversed(points):
+        row = [_ago(now - point["clock"]), f"{point['t']:,}", number(point["value"])]
+        row += [number(point.get("about")), _interval(point), number(point.get("at_most"))]
+        rows.append([*row, number(point.get("gini"))] if model.ranks else row)
+    return rows
+
+
+def _ago(seconds: float) -> str:
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{number(round(seconds / size, 1))} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _lorenz(shown: dict[str, Any], earlier: dict[str, Any] | None) -> list[Row]:
+    def at(curve: list[float] | None, tenth: int) -> str:
+        return _percent(curve[tenth * (len(curve) - 1) // 10] if curve else None)
+
+    old = None if earlier is None else earlier["lorenz"]
+    return [[f"{10 * k} %", at(shown["lorenz"], k), at(old, k)] for k in range(1, 11)]
+
+
+def _changes(lines: Sequence[dict[str, Any]]) -> list[Row]:
+    return [
+        [
+            str(line["version"]),
+            time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(line["when"])),
+            line["who"] or _NONE,
+            _brief(line["from"] or _NONE),
+            _brief(line["to"]),
+        ]
+        for line in lines
+    ]
+
+
+_CAPTIONS: dict[str, tuple[str, Row]] = {
+    "numbers": ("As it is now", ("what", "now")),
+    "rewards": ("Averages so far", ("reward", "average")),
+    "constraints": (
+        "Averages against their levels",
+        ("constraint", "level", "average", "slack", "shadow price", "state"),
+    ),
+    "most": ("Most shown, exposures a decision", ("item", "exposure")),
+    "least": ("Least shown, exposures a decision", ("item", "exposure")),
+    "groups": ("Groups; 1 an item is their due", ("group", "share", "an item")),
+    "counts": (
+        "Decisions, and reports after their window: those change nothing any more",
+        ("what", "count"),
+    ),
+}
+
+
+async def _page(service: Any, request: Request) -> Response:
+    try:
+        service.admit(request, "read")
+    except Refused as refused:  # on a loopback address anybody may see the sign-in
+        return _refused(service, request, refused, 200)
+    models = service.core.models
+    model = service.core.model(request.query_params.get("model") or next(iter(models)))
+    live = await asyncio.to_thread(watch.live_of, model)
+    frame = frame_of(service.core, model, live)
+    tables = frame["tables"]
+    shown = frame.get("exposure") or {"words": "", "lorenz": []}
+    earlier = watch.earlier_of(service.core, model) if model.ranks else None
+    changes = watch.changes_of(service.core, model)
+    objective = read_objective(model.objective)
+    beta = None if objective is None else beta_of(objective)
+    head = ["ago", "decisions", "f", "about", "interval", "at most"]
+    places = {
+        f"t_{name}": _table(name, caption, columns, tables.get(name, []))
+        for name, (caption, columns) in _CAPTIONS.items()
+    }
+    places["t_history"] = _table(
+        "history",
+        "f and the best that can be reached",
+        [*head, "Gini index"] if model.ranks else head,
+        _history(service, model),
+    )
+    places["t_lorenz"] = _table(
+        "lorenz",
+        "Exposure of the least shown part of the items",
+        ("items", "now", "earlier"),
+        _lorenz(shown, earlier),
+    )
+    places["t_changes"] = _table(
+        "changes",
+        "Newest first, in UTC",
+        ("version", "when", "who", "from", "to"),
+        _changes(changes),
+        words=(1, 2, 3, 4),
+    )
+    signed_in = bool(service.config.keys)
+    sign_out = '<form method="post" action="sign-out"><button>Sign out</button></form>'
+    return _answer(
+        _html(
+            "index.html",
+            model=html.escape(model.name),
+            models="".join(_link(name, name == model.name) for name in models),
+            keys="yes" if signed_in else "no",
+            when=time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
+            sign_out=sign_out if signed_in else "",
+            sentence=html.escape(str(live["sentence"])),
+            stopped=html.escape(model.stopped),
+            objective=html.escape(model.objective),
+            brief=html.escape(_brief(model.objective)),
+            version=str(model.version),
+            width="half" if len(model.rewards) == 1 else "whole",
+            words=html.escape(shown["words"]),
+            beta=number(beta),
+            no_beta=_hidden(beta is None),
+            open_text="open" if beta is None else "",
+            no_constraints=_hidden(not frame["constraints"]),
+            no_exposure=_hidden(not model.ranks),
+            no_groups=_hidden("groups" not in tables),
+            no_unchanged=_hidden(bool(changes)),
+            no_changes=_hidden(not changes),
+            no_key=_hidden(not signed_in),
+            **places,
+        )
+    )
+
+
+def _link(name: str, current: bool) -> str:
+    here = ' aria-current="page"' if current else ""
+    return f'<li><a href="?model={html.escape(name)}"{here}>{html.escape(name)}</a></li>'
+
+
+def _answer(text: str, status: int = 200) -> Response:
+    return Response(text, status, _HEADERS, "text/html; charset=utf-8")
+
+
+async def _file(service: Any, request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in FILES:
+        raise Refused(404, "not_found", f"there is no file {name!r:.80}", "name")
+    return Response(_TEXTS[name], headers={**_HEADERS, "content-type": FILES[name]})
+
+
+# --- sign-in -----------------------------------------------------------------------------------
+
+
+async def _sign_in(service: Any, request: Request) -> Response:
+    if not service.config.keys:
+        raise Refused(404, "no_keys", "this service has no keys, so nobody needs to sign in")
+    given = parse_qs((await service.read(request)).decode("ascii", "replace"), max_num_fields=4)
+    key = given.get("key", [""])[0].strip()
+    if not key:
+        raise Refused(422, "no_key", "no key is given; give one that may read", "key")
+    token = service.sessions.open(service.keys.check(f"Bearer {key}", "read").name)
+    answer = RedirectResponse(".", 303, _HEADERS)
+    answer.set_cookie(
+        service.cookie,
+        token,
+        max_age=SECONDS,
+        secure=request.url.scheme == "https",
+        httponly=True,
+        samesite="strict",
+    )
+    return answer
+
+
+async def _sign_out(service: Any, request: Request) -> Response:
+    service.sessions.close(request.cookies.get(service.cookie, ""))
+    answer = _door(service, "You have signed out.")
+    answer.delete_cookie(service.cookie, httponly=True, samesite="strict")
+    return answer
+
+
+def _door(service: Any, message: str, status: int = 200) -> Response:
+    """A page with a sentence, and the sign-in where there is one."""
+    hidden = _hidden(not service.config.keys)
+    title = "Sign in" if service.config.keys else "Refused"
+    text = _html("sign_in.html", title=title, message=html.escape(message), hidden=hidden)
+    return _answer(text, status)
+
+
+def _refused(
+    service: Any, request: Request, refused: Refused, status: int | None = None
+) -> Response:
+    """Why not, for people: who has shown no key yet is only asked for one."""
+    message = refused.message if refused.error != "no_key" or refused.field else ""
+    answer = _door(service, message[:1].upper() + message[1:], status or refused.status)
+    if refused.error == "signed_out":
+        answer.delete_cookie(service.cookie, httponly=True, samesite="strict")
+    return answer
+
+
+# --- the stream, what-if, and who changed f ----------------------------------------------------
+
+
+class _Listening(StreamingResponse):
+    """A stream whose place is given back, however it ends."""
+
+    def __init__(self, audience: watch.Audience, model: Model, most: int) -> None:
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        super().__init__(
+            audience.listen(model, most), headers=headers, media_type="text/event-stream"
+        )
+        self._audience = audience
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._audience.leave()
+
+
+async def _stream(service: Any, request: Request) -> Response:
+    model = service.core.model(request.path_params["model"])
+    most = min(number_in(request, "frames", 1) or _FRAMES, _FRAMES)
+    service.audience.enter()
+    return _Listening(service.audience, model, most)
+
+
+async def _what_if(service: Any, request: Request) -> Response:
+    model = service.core.model(request.path_params["model"])
+    data, kind = await service.read(request), request.headers.get("content-type", "")
+    body: WhatIf = wire.decode(data, kind, WhatIf)
+    question = await service.asker.ask(model, service.core.seen[model.name].contexts(), body)
+    told, media = wire.encode(question.told(), request.headers.get("accept", ""))
+    place = f"/v1/models/{model.name}/what-if/{question.id}"
+    return Response(told, 202, {"location": place}, media)
+
+
+async def _what_if_answer(service: Any, request: Request) -> Any:
+    model = service.core.model(request.path_params["model"])
+    return service.asker.find(model, request.path_params["id"]).told()
+
+
+async def _questions(service: Any, request: Request) -> Any:
+    model = service.core.model(request.path_params["model"])
+    data, kind = await service.read(request), request.headers.get("content-type", "")
+    body: Answers = wire.decode(data, kind, Answers)
+    question = service.asker.find(model, request.path_params["id"])
+    return await asyncio.to_thread(question.interview, body.answers)
+
+
+async def _change_lines(service: Any, request: Request) -> Any:
+    model = service.core.model(request.path_params["model"])
+    return {"changes": watch.changes_of(service.core, model)}
+
+
+def number_in(request: Request, name: str, least: int) -> int | None:
+    """The one parameter that a query may have, a whole number; None where it is not given."""
+    for unknown in request.query_params.keys() - {name}:
+        raise Refused(422, "invalid", f"{unknown!r:.80} is unknown; {name} is known", unknown)
+    given = request.query_params.get(name)
+    if given is None:
+        return None
+    if not (given.isascii() and given.isdecimal() and len(given) <= 9 and int(given) >= least):
+        raise Refused(
+            422, "invalid", f"{name} is {given!r:.80}; give a whole number from {least} on", name
+        )
+    return int(given)
+
+
+_HTML = "text/html"
+_M = "/v1/models/{model}"
+ROUTES = (
+    Spec("GET", "/", OPEN, _page, media=_HTML, refusal=_refused),
+    Spec("GET", "/page/{name}", ANYONE, _file, media="text/*"),
+    Spec("POST", "/sign-in", ANYONE, _sign_in, (303,), media=_HTML, refusal=_refused),
+    Spec("POST", "/sign-out", ANYONE, _sign_out, media=_HTML, refusal=_refused),
+    Spec("GET", f"{_M}/stream", "read", _stream, media="text/event-stream"),
+    Spec("POST", f"{_M}/what-if", "read", _what_if, (202,)),
+    Spec("GET", f"{_M}/what-if/{{id}}", "read", _what_if_answer),
+    Spec("POST", f"{_M}/what-if/{{id}}/questions", "read", _questions),
+    Spec("GET", f"{_M}/changes", "read", _change_lines),
+)
+"""The routes of the page; `routes.ROUTES` has them too."""
