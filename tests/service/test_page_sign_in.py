@@ -78,7 +78,7 @@ def test_any_other_key_gets_a_sentence(server: Server, key: str, status: int, wo
 
 def test_who_is_not_signed_in_sees_the_sign_in(server: Server) -> None:
     reply = server.request("GET", "/")
-    assert reply.status == 401
+    assert reply.status == 200  # on a loopback address; 401 on any other
     assert reply.headers["content-type"].startswith("text/html")
     assert "After" not in reply.body.decode()
     assert 'action="sign-in"' in reply.body.decode()

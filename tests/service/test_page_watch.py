@@ -38,7 +38,7 @@ def play(service: Inside, n: int) -> None:
     for _ in range(n):
         made = service.decide("front", user=[0.3, 0.1, -0.2, 0.1])
         model = service.model("front")
-        keys = model.keys_of(made.decision)
+        keys = model.keys_of(made.action)
         told = {"id": model.id(made.number), "exposed": keys[:2], "clicked": keys[:1]}
         service.tell("front", told)
     service.advance(5.0)
