@@ -65,6 +65,7 @@ def test_behind_https_the_cookie_is_secure(server: Server) -> None:
         (MADE["admin"][0], 403, "has the scopes admin, and this needs read"),
         ("ä\x00<script>", 401, "The key is unknown"),
     ],
+    ids=["none", "unknown", "of another scope", "strange"],
 )
 def test_any_other_key_gets_a_sentence(server: Server, key: str, status: int, words: str) -> None:
     reply = sign_in(server, key)

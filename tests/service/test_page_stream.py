@@ -103,7 +103,7 @@ def test_streams_do_not_hold_up_the_end(tmp_path: Path) -> None:
         assert time.monotonic() - began < 8.0  # it would wait 10 s for a request under way
         assert response.read() is not None
         connection.close()
-        assert server.errors() == ""
+        assert server.complaints() == []
 
 
 # --- inside: who is slow misses frames, and nothing grows --------------------------------------

@@ -206,7 +206,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with Server(tmp_path_factory.mktemp("what-if"), shop.config()) as one:
         shop.filled(one, rounds=3)
         yield one
-        assert one.errors() == ""
+        assert one.complaints() == []
 
 
 def finished(server: Server, body: Any, path: str = WHAT_IF) -> dict[str, Any]:
@@ -353,4 +353,4 @@ def test_the_process_ends_with_the_service(tmp_path: Path) -> None:
         (worker,) = children(server.pid)
         assert server.stop() == 0
         wait_for(lambda: not Path(f"/proc/{worker}").exists())
-        assert server.errors() == ""
+        assert server.complaints() == []

@@ -199,6 +199,11 @@ def constraints(model: str) -> Call[list[dict[str, Any]]]:
     return Call("GET", path, lambda body: list(_decode(body)["constraints"]))
 
 
+def changes(model: str) -> Call[list[dict[str, Any]]]:
+    """Every change of f, newest first: who, when, from and to what."""
+    return Call("GET", _path(model, "changes"), lambda body: list(_decode(body)["changes"]))
+
+
 def items(model: str) -> Call[dict[str, list[float]]]:
     """The items that can be shown, key -> features."""
 

@@ -104,6 +104,7 @@ class Client:
     history = _method(calls.history)
     exposure = _method(calls.exposure)
     constraints = _method(calls.constraints)
+    changes = _method(calls.changes)
     items = _method(calls.items)
     add_items = _method(calls.add_items)
     retire = _method(calls.retire)

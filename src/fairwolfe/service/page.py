@@ -217,7 +217,7 @@ def _lorenz(shown: dict[str, Any], earlier: dict[str, Any] | None) -> list[Row]:
     return [[f"{10 * k} %", at(shown["lorenz"], k), at(old, k)] for k in range(1, 11)]
 
 
-def _changes(lines: Sequence[dict[str, Any]]) -> list[Row]:
+def _change_rows(lines: Sequence[dict[str, Any]]) -> list[Row]:
     return [
         [
             str(line["version"]),
@@ -283,7 +283,7 @@ async def _page(service: Any, request: Request) -> Response:
         "changes",
         "Newest first, in UTC",
         ("version", "when", "who", "from", "to"),
-        _changes(changes),
+        _change_rows(changes),
         words=(1, 2, 3, 4),
     )
     signed_in = bool(service.config.keys)
@@ -432,7 +432,7 @@ async def _questions(service: Any, request: Request) -> Any:
     return await asyncio.to_thread(question.interview, body.answers)
 
 
-async def _change_lines(service: Any, request: Request) -> Any:
+async def _changes(service: Any, request: Request) -> Any:
     model = service.core.model(request.path_params["model"])
     return {"changes": watch.changes_of(service.core, model)}
 
@@ -462,6 +462,6 @@ ROUTES = (
     Spec("POST", f"{_M}/what-if", "read", _what_if, (202,)),
     Spec("GET", f"{_M}/what-if/{{id}}", "read", _what_if_answer),
     Spec("POST", f"{_M}/what-if/{{id}}/questions", "read", _questions),
-    Spec("GET", f"{_M}/changes", "read", _change_lines),
+    Spec("GET", f"{_M}/changes", "read", _changes),
 )
 """The routes of the page; `routes.ROUTES` has them too."""
