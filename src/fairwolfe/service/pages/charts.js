@@ -109,7 +109,8 @@ export function lines(figure, { label, series, band = [], range, over, labels = 
   const last = Math.max(...xs);
   let [low, high] = range;
   if (low === 0 && high === 0) high = 1;
-  if (!(high > low)) [low, high] = [low - 0.5 * (Math.abs(low) || 1), high + 0.5 * (Math.abs(high) || 1)];
+  // Numbers that differ by rounding only are equal: steps between them would never end.
+  if (!(high - low > 1e-9 * Math.max(Math.abs(low), Math.abs(high)))) [low, high] = [low - 0.5 * (Math.abs(low) || 1), high + 0.5 * (Math.abs(high) || 1)];
   const room = 0.06 * (high - low);
   [low, high] = [low >= 0 && low - room < 0 ? 0 : low - room, high + room];
   const [levels, size] = steps(low, high, 4);
