@@ -294,3 +294,14 @@ def test_thompson_does_not_know_its_probabilities() -> None:
     agent = fw.Agent(fw.FrankWolfe(Minimum(), Thompson()), PROBLEM)
     with pytest.raises(InvalidInput, match="does not know the probabilities"):
         log.evaluate(agent, Minimum(), "ips")
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_very_few_decisions_give_an_answer_and_a_warning(n: int) -> None:
+    table = columns(n)
+    log = Log.of(table, PROBLEM)
+    for estimator in ("ips", "snips", "dr"):
+        found = log.evaluate(table["action"], Minimum(), estimator)
+        assert found.low <= found.high
+        assert any("not to be trusted" in text for text in found.warnings)
+    assert log.check().facts

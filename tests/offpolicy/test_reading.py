@@ -53,6 +53,14 @@ def test_files_and_tables_say_the_same(tmp_path: Path) -> None:
             writer.columns(table)
         assert same(Log.of(tmp_path / f"log.{end}"), want)
     plain = {name: np.asarray(column).tolist() for name, column in table.items()}
+    names = list(plain)
+    lines = [
+        json.dumps(dict(zip(names, row, strict=True))) for row in zip(*plain.values(), strict=True)
+    ]
+    (tmp_path / "bare.jsonl").write_text("\n".join(lines) + "\n")
+    assert same(Log.of(tmp_path / "bare.jsonl", PROBLEM), want)
+    with pytest.raises(InvalidInput, match="reward: only for a path of dsjson"):
+        Log.of(tmp_path / "bare.jsonl", PROBLEM, reward=dict)
     frame = pd.DataFrame({name: pd.Series(column) for name, column in plain.items()})
     assert same(Log.of(frame, PROBLEM), want)
     assert same(Log.of(pl.DataFrame(plain), PROBLEM), want)

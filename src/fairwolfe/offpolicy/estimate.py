@@ -164,9 +164,7 @@ def levels(f: Concave, sampled: Sampled, quantile: float) -> tuple[Level, ...]:
     return tuple(found)
 
 
-def described(
-    found: Interval, weights: Weights, labels: tuple[str, ...], estimator: str
-) -> tuple[str, ...]:
+def described(found: Interval, weights: Weights, labels: tuple[str, ...]) -> tuple[str, ...]:
     """What makes an estimate doubtful, in sentences."""
     said = []
     if weights.ess < _FEW:

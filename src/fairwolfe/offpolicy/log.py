@@ -193,13 +193,12 @@ class Log:
         model: Any = None,
         folds: int = 2,
         level: float = 0.95,
-        stabilised: bool = False,
     ) -> Difference:
         """f of the first policy minus f of the second: on the same decisions, so that what they
         share cancels.
         """
         bound, sure, estimator = self._bound(f), _level(level), self._named(estimator)
-        rows = [self._rows(one, estimator, model, folds, stabilised) for one in (first, second)]
+        rows = [self._rows(one, estimator, model, folds) for one in (first, second)]
         one, two, covariance = joint(*rows)
         found = difference(bound.relaxed(), one, two, covariance, sure)
         each = [
@@ -224,7 +223,14 @@ class Log:
             raise InvalidInput(f"f is {f!r:.80}; give one of fw.objectives")
         return f.bind(self.problem)
 
-    def _rows(self, policy: Any, estimator: str, model: Any, folds: int, stabilised: bool) -> Rows:
+    def _rows(
+        self,
+        policy: Any,
+        estimator: str,
+        model: Any = None,
+        folds: int = 2,
+        stabilised: bool = False,
+    ) -> Rows:
         data = self._data
         if isinstance(policy, str):
             if policy != "logged":
@@ -272,7 +278,7 @@ class Log:
             level,
             labels,
             levels(bound, part, quantile),
-            described(found, rows.weights, labels, estimator),
+            described(found, rows.weights, labels),
         )
 
     # --- learning ------------------------------------------------------------------------------

@@ -40,8 +40,12 @@ def read_file(path: str | os.PathLike[str], problem: Problem | None, **options: 
     if is_decisions(name):
         header, parts = read(name)
         return _assembled(_or(problem, header.problem), parts, header, name)
-    if name.endswith((".dsjson", ".json")) or (name.endswith(".jsonl") and _is_dsjson(name)):
+    if name.endswith((".dsjson", ".json")) or _is_dsjson(name):
         return read_dsjson(name, problem, **options)
+    if options:
+        raise InvalidInput(f"{', '.join(options)}: only for a path of dsjson, and {name} is not")
+    if name.endswith((".jsonl", ".ndjson")):
+        return read_rows([row for _, row in _events(name)], problem)
     with open(name, "rb") as file:
         parquet = file.read(4) == b"PAR1"
     return read_table(_parquet(name) if parquet else _csv(name), problem, name)
@@ -532,7 +536,7 @@ def _row(i: int, row: Any, problem: Problem) -> dict[str, Any]:
 
 def _is_dsjson(path: str) -> bool:
     with open(path, "rb") as file:
-        return b'"_label_' in file.readline(1 << 20) or b'"_labelIndex"' in file.readline(1 << 20)
+        return b'"_label' in file.readline(1 << 20)
 
 
 def read_dsjson(
@@ -549,9 +553,9 @@ def read_dsjson(
     rows, costs, chances, actions, spreads = [], [], [], [], []
     names: dict[str, int] = {}
     earned: list[Mapping[str, float]] = []
-    last = None
     for line, event in _events(path):
-        last = line
+        if "_label_cost" not in event:  # an outcome that came apart, or a comment
+            continue
         where = f"{os.fspath(path)}, line {line}"
         try:
             if event.get("_skipLearn"):
@@ -590,7 +594,7 @@ def read_dsjson(
         costs.append(cost)
         chances.append(chance)
         earned.append({"reward": -cost} if reward is None else dict(reward(event)))
-    if last is None or not rows:
+    if not rows:
         raise InvalidInput(f"{path} has no decisions; give lines of dsjson")
     columns: Columns = {
         "context": [_matrix(row, names) for row in rows],
@@ -625,8 +629,7 @@ def _events(path: str | os.PathLike[str]) -> Iterator[tuple[int, dict[str, Any]]
             ) from error
         if not isinstance(event, dict):
             raise InvalidInput(f"{path}, line {number}: {line[:40]!r} is no event of dsjson")
-        if "_label_cost" in event:  # others are outcomes that came apart, or comments
-            yield number, event
+        yield number, event
 
 
 def _flat(prefix: str, given: Any) -> Iterator[tuple[str, float]]:
