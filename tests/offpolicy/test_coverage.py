@@ -30,12 +30,12 @@ def test_where_f_is_smooth_the_interval_is_hardly_wider_than_the_delta_method() 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("estimator", ["ips", "snips", "dr", "dr-blind"])
+@pytest.mark.parametrize("estimator", ["snips", "dr-blind"])
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("family", list(FAMILIES))
 def test_every_family_is_covered(family: str, place: str, estimator: str) -> None:
-    *_, split, _, _, _, _ = one(family, place, 500, estimator, 150, False)
-    assert split >= 0.89  # 0.95 less three standard errors, which are 0.018 each
+    *_, split, _, _, _, _ = one(family, place, 500, estimator, 100, False)
+    assert split >= 0.88  # 0.95 less three standard errors, which are 0.022 each
 
 
 @pytest.mark.slow

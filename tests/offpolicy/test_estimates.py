@@ -256,6 +256,12 @@ def test_near_the_edge_of_a_domain_the_low_end_is_minus_infinity() -> None:
     assert any("minus infinity" in text for text in found.warnings)
     assert "minus infinity" in found.sentence
     assert str(found)
+    table["reward.rare"] = np.zeros(n)
+    never = Log.of(table)
+    assert never.evaluate(0, Nash(), "ips").value == -np.inf
+    gap = never.compare(0, 1, Nash(), "ips")
+    assert (gap.low, gap.high) == (-np.inf, np.inf)
+    assert "not defined" in gap.sentence
 
 
 def test_a_kink_is_said_in_words() -> None:

@@ -136,6 +136,8 @@ class Difference(Brief):
 
 
 def _number(x: float) -> str:
+    if math.isnan(x):
+        return "not defined"
     return f"{x:.4g}" if math.isfinite(x) else ("infinity" if x > 0 else "minus infinity")
 
 
