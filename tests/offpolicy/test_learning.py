@@ -16,7 +16,7 @@ from fairwolfe.cli import commands
 from fairwolfe.data.decisions import Header, Writer
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import AtLeast, AtMost, GiniEquality, Linear, Minimum, TwoSided
-from fairwolfe.offpolicy import Log, Mixture
+from fairwolfe.offpolicy import Log, Mixture, RankingMixture
 from fairwolfe.ranking import FWLinUCBRank
 from tests.offpolicy import logs
 from tests.offpolicy.logs import ARMS, PROBLEM, THETA, columns
@@ -179,7 +179,13 @@ def test_rankings_are_learnt_and_traded_off(tmp_path: Path) -> None:
     clicks, fair = found.points
     assert clicks.users.low > fair.users.high
     assert clicks.fair.high < fair.fair.low
-    best = log.learn(CLICKS)
+    best: Any = log.learn(CLICKS)
+    best.save(tmp_path / "mixture.npz")
+    again = RankingMixture.load(tmp_path / "mixture.npz")
+    users = np.random.default_rng(1).random((5, 2))
+    assert np.array_equal(again.at_rank(users), best.at_rank(users))
+    with pytest.raises(InvalidInput, match="not a mixture of arms"):
+        Mixture.load(tmp_path / "mixture.npz")
     assert log.compare(best, "logged", CLICKS).low > 0.0
 
 

@@ -18,7 +18,6 @@ from fairwolfe.core.kinds import kind_of
 from fairwolfe.core.problem import Problem, real_number, whole_number
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Concave, GiniEquality, Linear, TwoSided
-from fairwolfe.offpolicy import reading
 from fairwolfe.offpolicy.checking import Check, check_choices, check_rankings
 from fairwolfe.offpolicy.decisions import Choices, Rankings
 from fairwolfe.offpolicy.estimate import Difference, Estimate, described, levels
@@ -31,11 +30,14 @@ from fairwolfe.offpolicy.estimators import (
     sampled,
     stabilising,
 )
+from fairwolfe.offpolicy.files import read_file
 from fairwolfe.offpolicy.interval import Sampled, difference, interval
 from fairwolfe.offpolicy.learning import Crossed, Mixture, learn_arms
 from fairwolfe.offpolicy.models import cross_fitted
+from fairwolfe.offpolicy.obp import read_obp
 from fairwolfe.offpolicy.ranking_mixture import RankingMixture, learn_rankings
 from fairwolfe.offpolicy.rankings import ranking_rows
+from fairwolfe.offpolicy.reading import read_rows, read_table
 from fairwolfe.offpolicy.targets import target_of
 from fairwolfe.offpolicy.tradeoff import Frontier, Point
 from fairwolfe.ranking.ranker import RankEvidence
@@ -90,18 +92,18 @@ class Log:
         if problem is not None and not isinstance(problem, Problem):
             raise InvalidInput(f"problem is {problem!r:.80}; give fw.Problem.arms(...) or ranking")
         if isinstance(source, (str, os.PathLike)):
-            return cls(reading.read_file(source, problem, **more))
+            return cls(read_file(source, problem, **more))
         if more:
             raise InvalidInput(f"{', '.join(more)}: only for a path of dsjson")
         if isinstance(source, Mapping):
             if "n_actions" in source or "pscore" in source:
-                return cls(reading.read_obp(source, problem, position))
-            return cls(reading.read_table(source, problem))
+                return cls(read_obp(source, problem, position))
+            return cls(read_table(source, problem))
         if isinstance(source, Sequence) and not isinstance(source, bytes):
             if not source:
                 raise InvalidInput("there are no rows; give at least one decision")
-            return cls(reading.read_rows(source, problem))
-        return cls(reading.read_table(source, problem))
+            return cls(read_rows(source, problem))
+        return cls(read_table(source, problem))
 
     # --- what it holds -------------------------------------------------------------------------
 
