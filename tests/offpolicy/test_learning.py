@@ -94,7 +94,7 @@ def test_a_mixture_is_saved_and_played(tmp_path: Path) -> None:
         with pytest.raises(InvalidInput, match="is not a mixture"):
             Mixture.load(path)
     with pytest.raises(InvalidInput, match="without pickle"):
-        logs.log(200).learn(Minimum(), model=_True()).save(path)  # type: ignore[union-attr]
+        logs.log(200).learn(Minimum(), model=_True()).save(path)
     with pytest.raises(InvalidInput, match="give that problem"):
         fw.Agent(again, fw.Problem.arms(2, {"clicks": (0, 1)}))
 
@@ -221,7 +221,7 @@ def test_the_command_evaluates_policies_of_a_file(tmp_path: Path) -> None:
     log, spec, out = tmp_path / "log.parquet", tmp_path / "policies.toml", tmp_path / "out"
     with Writer(log, Header(PROBLEM, "Minimum()")) as table:
         table.columns(columns(1500))
-    Log.of(log).learn(Minimum()).save(tmp_path / "mixture.npz")  # type: ignore[union-attr]
+    Log.of(log).learn(Minimum()).save(tmp_path / "mixture.npz")
     logs.log(100).agent(Minimum(), SquareCB(gamma0=10.0)).save(tmp_path / "agent.fw")
     spec.write_text(
         '[policies.any]\nname = "uniform"\n[policies.first]\narm = 0\n'

@@ -79,7 +79,7 @@ class RankingMixture:
     def load(cls, path: str | os.PathLike[str]) -> RankingMixture:
         """What `save` wrote."""
         with reading(path, "ranking") as (problem, text, file):
-            arrays = {name: np.array(file[name], dtype=np.float64) for name in _ARRAYS}
+            arrays: Any = {name: np.array(file[name], dtype=np.float64) for name in _ARRAYS}
             (p, q), m = sizes(problem), problem.n_items or 0
             count, n, r = arrays["weights"].size, problem.n_objectives, len(problem.rewards)
             wanted = ((count,), (count, n), (r, p, q), (m, q), (problem.n_slots,))
