@@ -8,6 +8,7 @@ import os
 import warnings
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -181,7 +182,16 @@ def assembled(
     if not made:
         raise InvalidInput(f"{source} has no decisions; give at least one")
     joined: Data = _joined(made)
-    return joined
+    return _as_wide(joined) if isinstance(joined, Choices) else joined
+
+
+def _as_wide(choices: Choices) -> Choices:
+    """Parts without contexts have the arms of all parts."""
+    if choices.problem.n_arms is not None:
+        return choices
+    most = max(part.n_arms for part in choices.parts)
+    parts = [replace(p, n_arms=most) if p.features is None else p for p in choices.parts]
+    return replace(choices, parts=tuple(parts))
 
 
 class _Where:
@@ -262,6 +272,8 @@ def _choices(problem: Problem, columns: Columns, where: _Where) -> Choices:
         )
     actions = _whole(columns["action"], "action", where)
     part, known = _part(problem, columns, count, where)
+    if part.n_arms == 0:  # nothing says how many there were: as many as were chosen
+        part = replace(part, n_arms=int(actions.max()) + 1)
     beyond = np.flatnonzero(actions >= part.n_arms)
     allowed = part.allowed()
     if not beyond.size:
@@ -387,8 +399,13 @@ def _contexts(column: Any, d: int, where: _Where) -> tuple[Cube, Any]:
         return _finite(column.astype(np.float64, copy=False), where), None
     rows = []
     for i, one in enumerate(column):
+        if one is None:
+            raise InvalidInput(
+                f"{where.row(i)}: there is no context, and other rows have one; leave such rows "
+                "out, if that does not depend on their outcome"
+            )
         given = list(one) if isinstance(one, np.ndarray) and one.dtype == object else one
-        row = real_array(f"{where.row(i)}: the context", [] if given is None else given)
+        row = real_array(f"{where.row(i)}: the context", given)
         if row.ndim != 2 or row.shape[1] != d or not len(row):
             raise InvalidInput(
                 f"{where.row(i)}: the context has shape {row.shape}; give (arms, {d}) numbers"
