@@ -102,7 +102,7 @@ def test_an_agent_is_evaluated_with_its_own_probabilities(base: Any) -> None:
     counts = np.zeros((5, ARMS))
     contexts = columns(5, seed=9)["context"]
     probe = _target(Log.of(columns(5, seed=9), PROBLEM), agent)
-    for _ in range(2000):  # what it draws, against what it says
+    for _ in range(500):  # what it draws, against what it says
         for i, context in enumerate(contexts):
             state, policy = agent._state, agent.policy
             made = policy.act(state, context, np.random.default_rng(_ * 5 + i))
@@ -111,7 +111,7 @@ def test_an_agent_is_evaluated_with_its_own_probabilities(base: Any) -> None:
         if not 0.0 < probe.max(axis=1).min() < 1.0:
             break
     else:
-        assert np.abs(counts / 2000 - probe).max() < 0.06  # five standard errors of a half
+        assert np.abs(counts / 500 - probe).max() < 0.112  # five standard errors of a half
     assert np.allclose(target.sum(axis=1), 1.0)
 
 
