@@ -42,7 +42,7 @@ def one(family: str, place: str, n: int, estimator: str, runs: int, bootstrap: b
         rng = np.random.default_rng([run, n, *map(ord, family + place)])
         log, target = world.log(n, rng, estimator)
         name = estimator.split("-", maxsplit=1)[0]
-        rows = log._rows(target, name, None, 2, False)
+        rows = log._rows(target, name)
         part, bound = sampled(rows), log._bound(world.f)
         found = log._estimate(bound, part, rows, name, 0.95)
         delta, boot = rivals(bound, rows, part, rng, bootstrap)

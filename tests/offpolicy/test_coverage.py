@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from benchmarks.bench_offpolicy import one
@@ -29,19 +30,30 @@ def test_where_f_is_smooth_the_interval_is_hardly_wider_than_the_delta_method() 
     assert width <= 1.2
 
 
+def test_differences_are_covered_at_a_tie() -> None:
+    """Of the policy at the tie, and of the one that logged."""
+    world, held, runs = FAMILIES["gini10"]("tie"), 0, 80
+    f = world.f.bind(world.problem("snips"))
+    logged = np.einsum("c,ck,ckd->d", world.contexts, world.logging, world.means)
+    truth = f.value(world.z) - f.value(logged)
+    for run in range(runs):
+        log, target = world.log(500, np.random.default_rng(run), "snips")
+        found = log.compare(target, "logged", world.f, "snips")
+        held += found.low <= truth <= found.high
+    assert held >= 0.88 * runs
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("estimator", ["ips", "snips", "dr", "dr-blind"])
+@pytest.mark.parametrize("estimator", ["snips", "dr-blind"])
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("family", list(FAMILIES))
 def test_every_family_is_covered(family: str, place: str, estimator: str) -> None:
-    *_, split, _, _, _, _ = one(family, place, 500, estimator, 150, False)
-    assert split >= 0.89  # 0.95 less three standard errors, which are 0.018 each
+    *_, split, _, _, _, _ = one(family, place, 500, estimator, 100, False)
+    assert split >= 0.88  # 0.95 less three standard errors, which are 0.022 each
 
 
 @pytest.mark.slow
 def test_learning_comes_within_a_hundredth_of_the_best() -> None:
-    import numpy as np
-
     from benchmarks.offpolicy_learning import learn_once, truth_of_world
 
     best = truth_of_world()

@@ -102,7 +102,7 @@ def test_an_agent_is_evaluated_with_its_own_probabilities(base: Any) -> None:
     counts = np.zeros((5, ARMS))
     contexts = columns(5, seed=9)["context"]
     probe = _target(Log.of(columns(5, seed=9), PROBLEM), agent)
-    for _ in range(2000):  # what it draws, against what it says
+    for _ in range(500):  # what it draws, against what it says
         for i, context in enumerate(contexts):
             state, policy = agent._state, agent.policy
             made = policy.act(state, context, np.random.default_rng(_ * 5 + i))
@@ -111,7 +111,7 @@ def test_an_agent_is_evaluated_with_its_own_probabilities(base: Any) -> None:
         if not 0.0 < probe.max(axis=1).min() < 1.0:
             break
     else:
-        assert np.abs(counts / 2000 - probe).max() < 0.06  # five standard errors of a half
+        assert np.abs(counts / 500 - probe).max() < 0.112  # five standard errors of a half
     assert np.allclose(target.sum(axis=1), 1.0)
 
 
@@ -256,6 +256,12 @@ def test_near_the_edge_of_a_domain_the_low_end_is_minus_infinity() -> None:
     assert any("minus infinity" in text for text in found.warnings)
     assert "minus infinity" in found.sentence
     assert str(found)
+    table["reward.rare"] = np.zeros(n)
+    never = Log.of(table)
+    assert never.evaluate(0, Nash(), "ips").value == -np.inf
+    gap = never.compare(0, 1, Nash(), "ips")
+    assert (gap.low, gap.high) == (-np.inf, np.inf)
+    assert "not defined" in gap.sentence
 
 
 def test_a_kink_is_said_in_words() -> None:
@@ -294,3 +300,14 @@ def test_thompson_does_not_know_its_probabilities() -> None:
     agent = fw.Agent(fw.FrankWolfe(Minimum(), Thompson()), PROBLEM)
     with pytest.raises(InvalidInput, match="does not know the probabilities"):
         log.evaluate(agent, Minimum(), "ips")
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_very_few_decisions_give_an_answer_and_a_warning(n: int) -> None:
+    table = columns(n)
+    log = Log.of(table, PROBLEM)
+    for estimator in ("ips", "snips", "dr"):
+        found = log.evaluate(table["action"], Minimum(), estimator)
+        assert found.low <= found.high
+        assert any("not to be trusted" in text for text in found.warnings)
+    assert log.check().facts

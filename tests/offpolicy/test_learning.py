@@ -16,7 +16,7 @@ from fairwolfe.cli import commands
 from fairwolfe.data.decisions import Header, Writer
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import AtLeast, AtMost, GiniEquality, Linear, Minimum, TwoSided
-from fairwolfe.offpolicy import Log, Mixture
+from fairwolfe.offpolicy import Log, Mixture, RankingMixture
 from fairwolfe.ranking import FWLinUCBRank
 from tests.offpolicy import logs
 from tests.offpolicy.logs import ARMS, PROBLEM, THETA, columns
@@ -94,7 +94,7 @@ def test_a_mixture_is_saved_and_played(tmp_path: Path) -> None:
         with pytest.raises(InvalidInput, match="is not a mixture"):
             Mixture.load(path)
     with pytest.raises(InvalidInput, match="without pickle"):
-        logs.log(200).learn(Minimum(), model=_True()).save(path)  # type: ignore[union-attr]
+        logs.log(200).learn(Minimum(), model=_True()).save(path)
     with pytest.raises(InvalidInput, match="give that problem"):
         fw.Agent(again, fw.Problem.arms(2, {"clicks": (0, 1)}))
 
@@ -179,7 +179,13 @@ def test_rankings_are_learnt_and_traded_off(tmp_path: Path) -> None:
     clicks, fair = found.points
     assert clicks.users.low > fair.users.high
     assert clicks.fair.high < fair.fair.low
-    best = log.learn(CLICKS)
+    best: Any = log.learn(CLICKS)
+    best.save(tmp_path / "mixture.npz")
+    again = RankingMixture.load(tmp_path / "mixture.npz")
+    users = np.random.default_rng(1).random((5, 2))
+    assert np.array_equal(again.at_rank(users), best.at_rank(users))
+    with pytest.raises(InvalidInput, match="not a mixture of arms"):
+        Mixture.load(tmp_path / "mixture.npz")
     assert log.compare(best, "logged", CLICKS).low > 0.0
 
 
@@ -215,7 +221,7 @@ def test_the_command_evaluates_policies_of_a_file(tmp_path: Path) -> None:
     log, spec, out = tmp_path / "log.parquet", tmp_path / "policies.toml", tmp_path / "out"
     with Writer(log, Header(PROBLEM, "Minimum()")) as table:
         table.columns(columns(1500))
-    Log.of(log).learn(Minimum()).save(tmp_path / "mixture.npz")  # type: ignore[union-attr]
+    Log.of(log).learn(Minimum()).save(tmp_path / "mixture.npz")
     logs.log(100).agent(Minimum(), SquareCB(gamma0=10.0)).save(tmp_path / "agent.fw")
     spec.write_text(
         '[policies.any]\nname = "uniform"\n[policies.first]\narm = 0\n'

@@ -14,7 +14,7 @@ from fairwolfe.objectives import GiniEquality, Linear, TwoSided
 from fairwolfe.offpolicy import Log
 from fairwolfe.ranking import FWLinUCBRank
 
-M, K = 5, 3
+M, K = 4, 3
 PROBLEM = fw.Problem.ranking(M, K, (2, 1))
 RANKINGS = [np.array(one) for one in permutations(range(M), K)]
 PATTERNS = [(1.0, one, two) for one in (0.0, 1.0) for two in (0.0, 1.0)]  # b = 1, 1/2, 1/2

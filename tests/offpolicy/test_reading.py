@@ -53,6 +53,14 @@ def test_files_and_tables_say_the_same(tmp_path: Path) -> None:
             writer.columns(table)
         assert same(Log.of(tmp_path / f"log.{end}"), want)
     plain = {name: np.asarray(column).tolist() for name, column in table.items()}
+    names = list(plain)
+    lines = [
+        json.dumps(dict(zip(names, row, strict=True))) for row in zip(*plain.values(), strict=True)
+    ]
+    (tmp_path / "bare.jsonl").write_text("\n".join(lines) + "\n")
+    assert same(Log.of(tmp_path / "bare.jsonl", PROBLEM), want)
+    with pytest.raises(InvalidInput, match="reward: only for a path of dsjson"):
+        Log.of(tmp_path / "bare.jsonl", PROBLEM, reward=dict)
     frame = pd.DataFrame({name: pd.Series(column) for name, column in plain.items()})
     assert same(Log.of(frame, PROBLEM), want)
     assert same(Log.of(pl.DataFrame(plain), PROBLEM), want)
@@ -191,6 +199,7 @@ def test_nothing_is_estimated_from_bad_probabilities(change: dict[str, Any], wor
         ("context", [[1.0, 2.0]], r"row 4: the context has shape \(1, 2\)"),
         ("context", "x", "row 4: the context is not an array"),
         ("context", [[1.0, np.inf, 2.0]] * 4, "row 4: a feature is missing or not finite"),
+        ("context", None, "row 4: there is no context"),
         ("number", -1, "row 4: number is -1"),
     ],
 )
@@ -273,6 +282,16 @@ def test_bad_settings() -> None:
         log.evaluate(0, Linear({"click": 1.0}))
     with pytest.raises(InvalidInput, match="share is 0"):
         log.split(0)
+
+
+def test_a_log_without_contexts_has_the_arms_that_were_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fairwolfe.offpolicy.reading.CHUNK", 2)
+    rows = {"action": [0, 0, 2, 1], "probability": [0.5] * 4}
+    table = rows | {f"reward.{name}": [1.0, 0.0, 1.0, 0.0] for name in NAMES}
+    log = Log.of(table, PROBLEM)
+    assert log.evaluate(np.eye(3)[[0, 0, 2, 1]], Minimum(), "snips").value == pytest.approx(0.5)
 
 
 def test_no_overlap_raises_and_little_warns() -> None:

@@ -85,6 +85,27 @@ def test_batches_are_logged_as_one_by_one(tmp_path: Path, batches: bool) -> None
     assert np.array_equal(found, rewards)
 
 
+def test_batches_of_which_some_arms_are_blocked(tmp_path: Path) -> None:
+    contexts = np.random.default_rng(1).random((5, 3, 2)) / 2
+    agent, path = arms_agent(), tmp_path / "log.jsonl"
+    agent.log(path)
+    agent.update_many(agent.act_many(contexts, blocked=[0]), np.zeros((5, 2)))
+    table = rows(path)
+    assert np.array_equal([row["context"] for row in table], contexts)
+    assert all(row["candidates"] == [1, 2] and row["action"] > 0 for row in table)
+
+
+def test_another_file_goes_on_with_what_is_open(tmp_path: Path) -> None:
+    agent = arms_agent()
+    agent.log(tmp_path / "monday.jsonl")
+    first, second = agent.act(np.eye(2)), agent.act(np.eye(2))
+    agent.update(first, [1.0, 0.0])
+    agent.log(tmp_path / "tuesday.jsonl")
+    agent.update(second, [0.0, 1.0])
+    assert [row["id"] for row in rows(tmp_path / "tuesday.jsonl")] == [second.id]
+    assert [row["id"] for row in rows(tmp_path / "monday.jsonl")] == [first.id]
+
+
 def test_rankings_with_items_that_come(tmp_path: Path) -> None:
     path, agent = tmp_path / "log.jsonl", ranking_agent()
     agent.log(path)

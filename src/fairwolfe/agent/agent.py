@@ -934,7 +934,8 @@ class Agent:
         `fw.offpolicy.Log.of(path)` reads, JSON Lines as `fairwolfe.data.decisions` says. None ends
         it.
 
-        A log of the same problem is continued. The context of an open decision is kept in memory
+        A log of the same problem is continued; another path goes on there with all open decisions.
+        The context of an open decision is kept in memory
         until it is answered or expires. Decisions made before the call have no context here, and
         are counted in `stats()` as unlogged. A log belongs to the process: a loaded agent and a
         forked child have none until they are given one.
@@ -945,6 +946,8 @@ class Agent:
             if path is not None:
                 log = DecisionLog(path, self._kind, self._mark(), self._header())
             if self._log is not None:
+                if log is not None:
+                    log.take_over(self._log)
                 self._log.close()
             self._log = log
 
@@ -976,8 +979,10 @@ class Agent:
 
     def _meet_many(self, stack: Stack, contexts: Any, called: Sequence[Any] | None) -> None:
         """The same for decisions made together."""
-        first, together = self._ledger.issued, not isinstance(stack.given, list)
-        if self._log is not None and isinstance(contexts, np.ndarray) and together:
+        first, some = self._ledger.issued, isinstance(stack.given, list)
+        if not some and not isinstance(self._kind, Ranking):
+            some = stack.given.places is not None  # and the others belong to the context too
+        if self._log is not None and isinstance(contexts, np.ndarray) and not some:
             self._log.meet_many(first, self._kind, stack)
             return
         for i in range(stack.rows):
@@ -1450,10 +1455,10 @@ def _after_fork_in_child() -> None:
     _FORKING.held = []
     for agent in _AGENTS:
         agent._lock = threading.RLock()
+        agent._log = None
         agent._recover()
         agent._ledger.fork()
         agent._draws = agent._draws.apart(agent._forks, "fork")
-        agent._log = None
 
 
 if hasattr(os, "register_at_fork"):

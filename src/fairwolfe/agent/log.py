@@ -68,6 +68,10 @@ class DecisionLog:
         if os.fstat(self._file).st_size == 0:
             self._write(line_of(header.to_dict()))
 
+    def take_over(self, older: DecisionLog) -> None:
+        """What is open in an older log is open in this one."""
+        self._met = older._met
+
     def counts(self) -> dict[str, int]:
         """For `Agent.stats`."""
         return {"logged": self.logged, "unlogged": self.unlogged}

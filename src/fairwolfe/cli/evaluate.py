@@ -174,13 +174,14 @@ def _policy(name: str, table: dict[str, Any], train: Any, f: Any, spec: Path | N
     from fairwolfe.agent import Agent
     from fairwolfe.core.registry import load
     from fairwolfe.lab.build import build_policy
-    from fairwolfe.offpolicy import Mixture
+    from fairwolfe.offpolicy import Mixture, RankingMixture
 
     where, folder = f"policies.{name}", Path() if spec is None else spec.parent
     if "arm" in table:
         return table["arm"]
     if "file" in table:
-        return Mixture.load(folder / str(table["file"]))
+        kind = Mixture if train.problem.kind == "arms" else RankingMixture
+        return kind.load(folder / str(table["file"]))
     if "agent" in table:
         path = folder / str(table["agent"])
         if not path.is_file():

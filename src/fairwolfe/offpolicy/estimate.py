@@ -136,6 +136,8 @@ class Difference(Brief):
 
 
 def _number(x: float) -> str:
+    if math.isnan(x):
+        return "not defined"
     return f"{x:.4g}" if math.isfinite(x) else ("infinity" if x > 0 else "minus infinity")
 
 
@@ -164,9 +166,7 @@ def levels(f: Concave, sampled: Sampled, quantile: float) -> tuple[Level, ...]:
     return tuple(found)
 
 
-def described(
-    found: Interval, weights: Weights, labels: tuple[str, ...], estimator: str
-) -> tuple[str, ...]:
+def described(found: Interval, weights: Weights, labels: tuple[str, ...]) -> tuple[str, ...]:
     """What makes an estimate doubtful, in sentences."""
     said = []
     if weights.ess < _FEW:

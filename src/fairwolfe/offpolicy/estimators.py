@@ -184,10 +184,11 @@ def _with_weights(rows: Rows) -> Iterator[tuple[Matrix, Vector | None]]:
 
 
 def _sampled(rows: Rows, found: Moments) -> Sampled:
-    slope = rows.jacobian(found.mean)
-    halves = np.array([rows.finish(half) for half in found.halves])
-    covariance = slope @ found.covariance @ slope.T
-    return Sampled(rows.finish(found.mean), covariance, halves, found.n)
+    slope, z = rows.jacobian(found.mean), rows.finish(found.mean)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        halves = np.array([rows.finish(half) for half in found.halves])
+    halves = np.where(np.isfinite(halves).all(axis=1, keepdims=True), halves, z)  # of no weight
+    return Sampled(z, slope @ found.covariance @ slope.T, halves, found.n)
 
 
 def stabilising(choices: Choices, target: Callable[[slice, Part], Matrix]) -> Any:

@@ -91,8 +91,8 @@ def interval(f: Concave, sampled: Sampled, level: float) -> Interval:
     quantile = NormalDist().inv_cdf(0.5 + 0.5 * level)
     error = float(sampled.error(down.slopes).max())
     low = -math.inf if down.edge else down.value - quantile * error
-    high = up.value + quantile * float(sampled.error(up.slopes).max())
-    return Interval(down.value, min(low, high), high, error, down.bias, down.spread, down.edge)
+    high = max(up.value + quantile * float(sampled.error(up.slopes).max()), down.value)
+    return Interval(down.value, low, high, error, down.bias, down.spread, down.edge)
 
 
 def difference(

@@ -13,7 +13,8 @@ from __future__ import annotations
 import json
 import os
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -35,7 +36,15 @@ from fairwolfe.truth import multipliers, planes
 from fairwolfe.truth.multipliers import Support
 from fairwolfe.truth.rows import Rows
 
-__all__ = ["Crossed", "Member", "Mixture", "best_mixture", "learn_arms"]
+__all__ = [
+    "Crossed",
+    "Member",
+    "Mixture",
+    "best_mixture",
+    "learn_arms",
+    "reading",
+    "write_arrays",
+]
 
 _FORMAT, _VERSION = "fairwolfe mixture", 1
 _CONTEXTS = 20_000  # on which a mixture is sought; more change it by less than their noise
@@ -130,38 +139,48 @@ class Mixture:
                 "only mixtures over a linear model can be saved without pickle; learn with "
                 "model=fw.oracles.Ridge(), or keep the log and learn again"
             )
-        text = {
-            "format": _FORMAT,
-            "version": _VERSION,
-            "problem": json.loads(self.problem.to_json()),
-            "members": len(self.members),
-            "feasible": self.feasible,
-        }
-        arrays: dict[str, Any] = {"text": np.frombuffer(json.dumps(text).encode(), dtype=np.uint8)}
+        arrays: dict[str, Any] = {}
         for i, member in enumerate(self.members):
             assert isinstance(member.model, Linear)
             arrays[f"weights{i}"], arrays[f"directions{i}"] = member.weights, member.directions
             arrays[f"theta{i}"] = member.model.theta
-        with whole_file(path) as file:
-            np.savez(file, **arrays)
+        more = {"members": len(self.members), "feasible": self.feasible}
+        write_arrays(path, "arms", self.problem, more, arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Mixture:
         """What `save` wrote."""
-        try:
-            # np.load would leave a file open that is no archive.
-            with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
-                text = json.loads(file["text"].tobytes())
-                if text["format"] != _FORMAT or text["version"] != _VERSION:
-                    raise ValueError(f"format {text['format']!r}, version {text['version']!r}")
-                problem = Problem.from_json(json.dumps(text["problem"]))
-                count = whole_number("members", text["members"])
-                members = tuple(_member(file, str(i), problem) for i in range(count))
-        except FileNotFoundError as error:
-            raise MissingData(f"there is no file {path}; give one that save wrote") from error
-        except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-            raise InvalidInput(f"{path} is not a mixture that can be read: {error}") from error
-        return cls(problem, members, bool(text["feasible"]))
+        with reading(path, "arms") as (problem, text, file):
+            count = whole_number("members", text["members"])
+            members = tuple(_member(file, str(i), problem) for i in range(count))
+            return cls(problem, members, bool(text["feasible"]))
+
+
+def write_arrays(
+    path: str | os.PathLike[str], kind: str, problem: Problem, more: Any, arrays: dict[str, Any]
+) -> None:
+    """The file of a mixture: arrays and one JSON text, whole or not at all."""
+    head = {"format": _FORMAT, "version": _VERSION, "kind": kind}
+    text = json.dumps(head | {"problem": json.loads(problem.to_json())} | more)
+    with whole_file(path) as file:
+        np.savez(file, text=np.frombuffer(text.encode(), dtype=np.uint8), **arrays)
+
+
+@contextmanager
+def reading(path: str | os.PathLike[str], kind: str) -> Iterator[tuple[Problem, Any, Any]]:
+    """The problem, the text and the arrays of such a file; whatever fails is the file's fault."""
+    try:
+        # np.load would leave a file open that is no archive.
+        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
+            text = json.loads(file["text"].tobytes())
+            found = (text["format"], text["version"], text["kind"])
+            if found != (_FORMAT, _VERSION, kind):
+                raise ValueError(f"it is {found!r:.80}, and not a mixture of {kind}")
+            yield Problem.from_json(json.dumps(text["problem"])), text, file
+    except FileNotFoundError as error:
+        raise MissingData(f"there is no file {path}; give one that save wrote") from error
+    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        raise InvalidInput(f"{path} is not a mixture that can be read: {error}") from error
 
 
 def _member(file: Any, i: str, problem: Problem) -> Member:

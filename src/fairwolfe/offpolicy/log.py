@@ -18,7 +18,6 @@ from fairwolfe.core.kinds import kind_of
 from fairwolfe.core.problem import Problem, real_number, whole_number
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Concave, GiniEquality, Linear, TwoSided
-from fairwolfe.offpolicy import reading
 from fairwolfe.offpolicy.checking import Check, check_choices, check_rankings
 from fairwolfe.offpolicy.decisions import Choices, Rankings
 from fairwolfe.offpolicy.estimate import Difference, Estimate, described, levels
@@ -31,11 +30,14 @@ from fairwolfe.offpolicy.estimators import (
     sampled,
     stabilising,
 )
+from fairwolfe.offpolicy.files import read_file
 from fairwolfe.offpolicy.interval import Sampled, difference, interval
 from fairwolfe.offpolicy.learning import Crossed, Mixture, learn_arms
 from fairwolfe.offpolicy.models import cross_fitted
+from fairwolfe.offpolicy.obp import read_obp
 from fairwolfe.offpolicy.ranking_mixture import RankingMixture, learn_rankings
 from fairwolfe.offpolicy.rankings import ranking_rows
+from fairwolfe.offpolicy.reading import read_rows, read_table
 from fairwolfe.offpolicy.targets import target_of
 from fairwolfe.offpolicy.tradeoff import Frontier, Point
 from fairwolfe.ranking.ranker import RankEvidence
@@ -90,18 +92,18 @@ class Log:
         if problem is not None and not isinstance(problem, Problem):
             raise InvalidInput(f"problem is {problem!r:.80}; give fw.Problem.arms(...) or ranking")
         if isinstance(source, (str, os.PathLike)):
-            return cls(reading.read_file(source, problem, **more))
+            return cls(read_file(source, problem, **more))
         if more:
             raise InvalidInput(f"{', '.join(more)}: only for a path of dsjson")
         if isinstance(source, Mapping):
             if "n_actions" in source or "pscore" in source:
-                return cls(reading.read_obp(source, problem, position))
-            return cls(reading.read_table(source, problem))
+                return cls(read_obp(source, problem, position))
+            return cls(read_table(source, problem))
         if isinstance(source, Sequence) and not isinstance(source, bytes):
             if not source:
                 raise InvalidInput("there are no rows; give at least one decision")
-            return cls(reading.read_rows(source, problem))
-        return cls(reading.read_table(source, problem))
+            return cls(read_rows(source, problem))
+        return cls(read_table(source, problem))
 
     # --- what it holds -------------------------------------------------------------------------
 
@@ -193,13 +195,12 @@ class Log:
         model: Any = None,
         folds: int = 2,
         level: float = 0.95,
-        stabilised: bool = False,
     ) -> Difference:
         """f of the first policy minus f of the second: on the same decisions, so that what they
         share cancels.
         """
         bound, sure, estimator = self._bound(f), _level(level), self._named(estimator)
-        rows = [self._rows(one, estimator, model, folds, stabilised) for one in (first, second)]
+        rows = [self._rows(one, estimator, model, folds) for one in (first, second)]
         one, two, covariance = joint(*rows)
         found = difference(bound.relaxed(), one, two, covariance, sure)
         each = [
@@ -224,7 +225,14 @@ class Log:
             raise InvalidInput(f"f is {f!r:.80}; give one of fw.objectives")
         return f.bind(self.problem)
 
-    def _rows(self, policy: Any, estimator: str, model: Any, folds: int, stabilised: bool) -> Rows:
+    def _rows(
+        self,
+        policy: Any,
+        estimator: str,
+        model: Any = None,
+        folds: int = 2,
+        stabilised: bool = False,
+    ) -> Rows:
         data = self._data
         if isinstance(policy, str):
             if policy != "logged":
@@ -272,7 +280,7 @@ class Log:
             level,
             labels,
             levels(bound, part, quantile),
-            described(found, rows.weights, labels, estimator),
+            described(found, rows.weights, labels),
         )
 
     # --- learning ------------------------------------------------------------------------------

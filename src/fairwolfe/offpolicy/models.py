@@ -87,7 +87,7 @@ class Linear:
             return shared
         rows, arms, d = part.features.shape
         flat = part.features.reshape(-1, d) @ self.theta[0].T
-        answer: Cube = flat.reshape(rows, arms, -1)
+        answer: Cube = flat.reshape(rows, arms, self.theta.shape[1])
         return answer
 
 

@@ -33,7 +33,8 @@ def intervals(found: Mapping[str, Estimate], title: str) -> Figure:
             ax.plot([one.value], [row], marker="o", color=colour)
     ax.set_yticks(range(len(found)), list(found))
     ax.invert_yaxis()
-    ax.set_xlabel("f of the average rewards, 95 % intervals")
+    level = next(iter(found.values())).level
+    ax.set_xlabel(f"f of the average rewards, {level:.0%} intervals")
     ax.set_title(title, fontsize=10)
     ax.grid(axis="x", alpha=0.3)
     return figure

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from fairwolfe.core.arrays import Cube, IntMatrix, Matrix, Vector
+from fairwolfe.core.catalogue import sizes
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Concave
 from fairwolfe.offpolicy.decisions import CHUNK, Rankings
 from fairwolfe.offpolicy.estimate import Estimate
-from fairwolfe.offpolicy.learning import best_mixture
+from fairwolfe.offpolicy.learning import best_mixture, reading, write_arrays
 from fairwolfe.oracles import Ridge
 
 __all__ = ["RankingMixture", "learn_rankings"]
 
+_ARRAYS = ("weights", "directions", "theta", "items", "slots")
 _USERS = 5_000  # on which a mixture is sought
 
 
@@ -66,6 +69,24 @@ class RankingMixture:
         for weight, direction in zip(self.weights, self.directions, strict=True):
             out[rows, _ranked(q, direction, self.slots, allowed), np.arange(k)] += weight
         return out
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a file: arrays and JSON, never pickle."""
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        write_arrays(path, "ranking", self.problem, {"feasible": self.feasible}, arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> RankingMixture:
+        """What `save` wrote."""
+        with reading(path, "ranking") as (problem, text, file):
+            arrays: Any = {name: np.array(file[name], dtype=np.float64) for name in _ARRAYS}
+            (p, q), m = sizes(problem), problem.n_items or 0
+            count, n, r = arrays["weights"].size, problem.n_objectives, len(problem.rewards)
+            wanted = ((count,), (count, n), (r, p, q), (m, q), (problem.n_slots,))
+            shapes = tuple(arrays[name].shape for name in _ARRAYS)
+            if shapes != wanted or not all(np.isfinite(x).all() for x in arrays.values()):
+                raise ValueError(f"its arrays have the shapes {shapes}")
+            return cls(problem, **arrays, feasible=bool(text["feasible"]))
 
 
 def _ranked(q: Cube, direction: Vector, slots: Vector, allowed: Any) -> IntMatrix:

@@ -1,4 +1,4 @@
-"""Logs from elsewhere: tables, rows of decisions, Vowpal Wabbit's dsjson, OBP's dictionaries."""
+"""Tables and rows of logged decisions as arrays, checked where they enter."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import math
 import os
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -18,37 +19,16 @@ from fairwolfe.core.contexts import Bilinear, PerArm
 from fairwolfe.core.decision import Decision
 from fairwolfe.core.feedback import Shown
 from fairwolfe.core.problem import Problem, real_array
-from fairwolfe.data.decisions import Header, is_decisions, read
-from fairwolfe.errors import InvalidInput, MissingData, MissingExtra, did_you_mean
+from fairwolfe.data.decisions import Header
+from fairwolfe.errors import InvalidInput, MissingExtra, did_you_mean
 from fairwolfe.offpolicy.decisions import CHUNK, COLUMNS, Choices, Part, Rankings, padded
 
-__all__ = ["read_dsjson", "read_file", "read_obp", "read_rows", "read_table"]
+__all__ = ["assembled", "csv_columns", "json_lines", "parquet_columns", "read_rows", "read_table"]
 
 _REWARD = "reward."
 _FEATURE = "feature."
 Columns = dict[str, Any]
 Data = Choices | Rankings
-
-
-def read_file(path: str | os.PathLike[str], problem: Problem | None, **options: Any) -> Data:
-    """A log of an agent, an export of a service, or a table without a header of ours."""
-    name = os.fspath(path)
-    if not os.path.isfile(name):
-        raise MissingData(f"there is no file {name}; give the path of a log")
-    if os.path.getsize(name) == 0:
-        raise InvalidInput(f"{name} is empty; give a log with at least one decision")
-    if is_decisions(name):
-        header, parts = read(name)
-        return _assembled(_or(problem, header.problem), parts, header, name)
-    if name.endswith((".dsjson", ".json")) or (name.endswith(".jsonl") and _is_dsjson(name)):
-        return read_dsjson(name, problem, **options)
-    with open(name, "rb") as file:
-        parquet = file.read(4) == b"PAR1"
-    return read_table(_parquet(name) if parquet else _csv(name), problem, name)
-
-
-def _or(given: Problem | None, own: Problem) -> Problem:
-    return own if given is None else given
 
 
 def read_table(table: Any, problem: Problem | None, source: str = "the table") -> Data:
@@ -62,7 +42,7 @@ def read_table(table: Any, problem: Problem | None, source: str = "the table") -
             f"{source} has columns of the lengths {sorted(lengths)}; give equal ones"
         )
     stated = _guessed(columns, source) if problem is None else problem
-    return _assembled(stated, [columns], None, source)
+    return assembled(stated, [columns], None, source)
 
 
 def _narwhals(table: Any) -> Columns:
@@ -83,7 +63,7 @@ def _narwhals(table: Any) -> Columns:
     return {name: frame[name].to_list() for name in frame.columns}
 
 
-def _parquet(path: str) -> Columns:
+def parquet_columns(path: str) -> Columns:
     try:
         import pyarrow
         from pyarrow import parquet
@@ -97,7 +77,7 @@ def _parquet(path: str) -> Columns:
         raise InvalidInput(f"{path} cannot be read as Parquet: {error}") from error
 
 
-def _csv(path: str) -> Columns:
+def csv_columns(path: str) -> Columns:
     """Cells are numbers, texts, or lists written as JSON; empty cells are None."""
     with open(path, encoding="utf-8-sig", newline="") as file:
         try:
@@ -184,7 +164,7 @@ def _first(column: Any) -> Any:
     raise InvalidInput("a column of features is empty; give features in every row")
 
 
-def _assembled(
+def assembled(
     problem: Problem, parts: Iterable[Columns], header: Header | None, source: str
 ) -> Data:
     made: list[Data] = []
@@ -202,7 +182,16 @@ def _assembled(
     if not made:
         raise InvalidInput(f"{source} has no decisions; give at least one")
     joined: Data = _joined(made)
-    return joined
+    return _as_wide(joined) if isinstance(joined, Choices) else joined
+
+
+def _as_wide(choices: Choices) -> Choices:
+    """Parts without contexts have the arms of all parts."""
+    if choices.problem.n_arms is not None:
+        return choices
+    most = max(part.n_arms for part in choices.parts)
+    parts = [replace(p, n_arms=most) if p.features is None else p for p in choices.parts]
+    return replace(choices, parts=tuple(parts))
 
 
 class _Where:
@@ -283,6 +272,8 @@ def _choices(problem: Problem, columns: Columns, where: _Where) -> Choices:
         )
     actions = _whole(columns["action"], "action", where)
     part, known = _part(problem, columns, count, where)
+    if part.n_arms == 0:  # nothing says how many there were: as many as were chosen
+        part = replace(part, n_arms=int(actions.max()) + 1)
     beyond = np.flatnonzero(actions >= part.n_arms)
     allowed = part.allowed()
     if not beyond.size:
@@ -408,8 +399,13 @@ def _contexts(column: Any, d: int, where: _Where) -> tuple[Cube, Any]:
         return _finite(column.astype(np.float64, copy=False), where), None
     rows = []
     for i, one in enumerate(column):
+        if one is None:
+            raise InvalidInput(
+                f"{where.row(i)}: there is no context, and other rows have one; leave such rows "
+                "out, if that does not depend on their outcome"
+            )
         given = list(one) if isinstance(one, np.ndarray) and one.dtype == object else one
-        row = real_array(f"{where.row(i)}: the context", [] if given is None else given)
+        row = real_array(f"{where.row(i)}: the context", given)
         if row.ndim != 2 or row.shape[1] != d or not len(row):
             raise InvalidInput(
                 f"{where.row(i)}: the context has shape {row.shape}; give (arms, {d}) numbers"
@@ -485,7 +481,7 @@ def _slots(columns: Columns, name: str, count: int, k: int, where: _Where) -> Ma
     return _equal(columns[name], k, name, where)
 
 
-# --- rows, Vowpal Wabbit, OBP ---------------------------------------------------------------
+# --- rows, and lines of JSON ---------------------------------------------------------------
 
 
 def read_rows(rows: Sequence[Any], problem: Problem | None) -> Data:
@@ -499,7 +495,7 @@ def read_rows(rows: Sequence[Any], problem: Problem | None) -> Data:
     table = [_row(i, row, problem) for i, row in enumerate(rows)]
     for name in dict.fromkeys(name for row in table for name in row):
         columns[name] = [row.get(name) for row in table]
-    return _assembled(problem, [columns], None, "the rows")
+    return assembled(problem, [columns], None, "the rows")
 
 
 def _row(i: int, row: Any, problem: Problem) -> dict[str, Any]:
@@ -530,81 +526,7 @@ def _row(i: int, row: Any, problem: Problem) -> dict[str, Any]:
     return columns | {f"{_REWARD}{name}": value for name, value in values.items()}
 
 
-def _is_dsjson(path: str) -> bool:
-    with open(path, "rb") as file:
-        return b'"_label_' in file.readline(1 << 20) or b'"_labelIndex"' in file.readline(1 << 20)
-
-
-def read_dsjson(
-    path: str | os.PathLike[str],
-    problem: Problem | None,
-    reward: Callable[[dict[str, Any]], Mapping[str, float]] | None = None,
-) -> Choices:
-    """Vowpal Wabbit's decision-service JSON: `_label_cost`, `_label_probability`, `_labelIndex` (or
-    `_labelAction`), `a`, `p`, and features under `c` with those of the actions under `_multi`.
-
-    The reward is -cost under the name "reward"; other rewards by a function of the line. Features
-    are those of the actions, by name, shared ones multiplied out: x_a = (shared, action's own).
-    """
-    rows, costs, chances, actions, spreads = [], [], [], [], []
-    names: dict[str, int] = {}
-    earned: list[Mapping[str, float]] = []
-    last = None
-    for line, event in _events(path):
-        last = line
-        where = f"{os.fspath(path)}, line {line}"
-        try:
-            if event.get("_skipLearn"):
-                continue
-            listed, probabilities = list(event["a"]), list(event["p"])
-            index = event.get("_labelIndex", listed[0] - 1)
-            chance = float(
-                event.get("_label_probability", event.get("_label_Probability", math.nan))
-            )
-            cost = float(event.get("_label_cost", math.nan))
-            context = event["c"]
-            arms = context["_multi"]
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise InvalidInput(
-                f"{where}: {type(error).__name__} {error}: a line of dsjson has _label_cost, "
-                "_label_probability, a, p and c with _multi"
-            ) from error
-        shared = {key: value for key, value in context.items() if key != "_multi"}
-        own = dict(_flat("", shared))
-        rows.append([{**own, **dict(_flat("a.", arm))} for arm in arms])
-        for arm in rows[-1]:
-            for name in arm:
-                names.setdefault(name, len(names))
-        spread = np.zeros(len(arms))
-        try:
-            spread[np.array(listed, dtype=np.int64) - 1] = probabilities
-        except (IndexError, ValueError) as error:
-            raise InvalidInput(
-                f"{where}: there are {len(arms)} actions, and a is {listed!s:.40} with p "
-                f"{probabilities!s:.40}"
-            ) from error
-        if not 0 <= index < len(arms):
-            raise InvalidInput(f"{where}: _labelIndex is {index} of {len(arms)} actions")
-        spreads.append(spread)
-        actions.append(int(index))
-        costs.append(cost)
-        chances.append(chance)
-        earned.append({"reward": -cost} if reward is None else dict(reward(event)))
-    if last is None or not rows:
-        raise InvalidInput(f"{path} has no decisions; give lines of dsjson")
-    columns: Columns = {
-        "context": [_matrix(row, names) for row in rows],
-        "action": np.array(actions),
-        "probability": np.array(chances),
-        "probabilities": spreads,
-        **{f"{_REWARD}{name}": [one.get(name) for one in earned] for name in earned[0]},
-    }
-    made = read_table(columns, problem, os.fspath(path))
-    assert isinstance(made, Choices)
-    return made
-
-
-def _events(path: str | os.PathLike[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+def json_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, dict[str, Any]]]:
     with open(path, "rb") as file:
         lines = file.read().split(b"\n")
     whole = lines[-1] == b""
@@ -625,75 +547,4 @@ def _events(path: str | os.PathLike[str]) -> Iterator[tuple[int, dict[str, Any]]
             ) from error
         if not isinstance(event, dict):
             raise InvalidInput(f"{path}, line {number}: {line[:40]!r} is no event of dsjson")
-        if "_label_cost" in event:  # others are outcomes that came apart, or comments
-            yield number, event
-
-
-def _flat(prefix: str, given: Any) -> Iterator[tuple[str, float]]:
-    """Features by name: numbers as they are, texts and members of lists as indicators."""
-    if isinstance(given, Mapping):
-        for key, value in given.items():
-            if not str(key).startswith("_"):
-                yield from _flat(f"{prefix}{key}.", value)
-    elif isinstance(given, (int, float)):
-        yield prefix[:-1], float(given)
-    elif isinstance(given, str):
-        yield f"{prefix[:-1]}={given}", 1.0
-    elif isinstance(given, list):
-        for i, value in enumerate(given):
-            inner = prefix if isinstance(value, Mapping) else f"{prefix}{i}."
-            yield from _flat(inner, value)
-
-
-def _matrix(row: list[dict[str, float]], names: Mapping[str, int]) -> Matrix:
-    out = np.zeros((len(row), max(len(names), 1)))
-    for a, features in enumerate(row):
-        for name, value in features.items():
-            out[a, names[name]] = value
-    return out
-
-
-def read_obp(
-    feedback: Mapping[str, Any], problem: Problem | None, position: int | None = None
-) -> Choices:
-    """OBP's bandit_feedback: context, action, reward, pscore, n_actions, position."""
-    try:
-        actions, n_arms = np.asarray(feedback["action"]), int(feedback["n_actions"])
-        rewards = np.asarray(feedback["reward"], dtype=np.float64)
-    except (KeyError, TypeError, ValueError) as error:
-        raise InvalidInput(
-            f"the mapping is no bandit_feedback of OBP: {error}; it has action, reward, pscore, "
-            "n_actions and context"
-        ) from error
-    slots = feedback.get("position")
-    used = np.ones(len(actions), dtype=bool)
-    if slots is not None:
-        places = np.asarray(slots)
-        if position is None and np.unique(places).size > 1:
-            raise InvalidInput(
-                f"the feedback has positions {np.unique(places).tolist()}; choose one: "
-                "Log.of(feedback, position=0)"
-            )
-        used = places == (places[0] if position is None else position)
-        if not used.any():
-            raise InvalidInput(f"no decision has position {position}")
-    context = feedback.get("context")
-    given = feedback.get("pscore")
-    chance = np.full(len(actions), math.nan) if given is None else np.asarray(given, dtype=float)
-    columns: Columns = {
-        "action": actions[used],
-        "probability": chance[used],
-        f"{_REWARD}reward": rewards[used],
-    }
-    ranges = {"reward": (min(0.0, float(rewards.min())), max(1.0, float(rewards.max())))}
-    if context is None:
-        own = Problem.arms(1, ranges, n_arms=n_arms)
-    else:
-        columns["features"] = np.asarray(context, dtype=np.float64)[used]
-        own = Problem.arms(columns["features"].shape[1], ranges, n_arms=n_arms)
-    policy = feedback.get("pi_b")
-    if policy is not None:
-        columns["probabilities"] = np.asarray(policy, dtype=np.float64)[used][..., 0]
-    made = _assembled(_or(problem, own), [columns], None, "the feedback")
-    assert isinstance(made, Choices)
-    return made
+        yield number, event
