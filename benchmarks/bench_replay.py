@@ -106,8 +106,10 @@ class Rows:
     """A log in memory that keeps no snapshots."""
 
     token = "bench"
+    deleted = 0
 
     def __init__(self) -> None:
+        self.bases: dict[int, Any] = {}
         self.log: list[tuple[float, bytes]] = []
 
     def append(self, clock: float, payload: bytes, *_: Any, **__: Any) -> int:

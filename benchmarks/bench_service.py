@@ -138,9 +138,11 @@ class Memory:
     """A store that forgets, instead of SQLite."""
 
     token = "0" * 16
+    deleted = 0
 
     def __init__(self, folder: Any) -> None:
-        self.seq, self.clock, self.kept = 0, 0.0, {}
+        self.seq, self.clock = 0, 0.0
+        self.bases: dict[int, Any] = {}
 
     def append(self, clock: float, payload: bytes, *_: Any, starts: Any = (), **__: Any) -> int:
         self.seq, self.clock = self.seq + 1, clock
@@ -435,10 +437,12 @@ def measure(name: str, case: Case, turns: int, seconds: int, folder: Path) -> No
     rewards = ",".join(f'"r{i}":0.5' for i in range(case.rewards))
     ranks = str(bool(case.items)).lower()
     mixed.write_text(MIXED.format(ranks=ranks, body=quoted(case.body), rewards=rewards))
-    servers = [Process(kind, name, folder) for kind in kinds]
+    servers: list[Process] = []
     seen: dict[tuple[str, int], list[Load]] = {}
     syncs = []
     try:
+        for kind in kinds:
+            servers.append(Process(kind, name, folder))
         for _ in range(turns):
             syncs.append(fdatasync(folder))
             for server in servers:
@@ -484,11 +488,11 @@ def bare(turns: int, seconds: int, folder: Path) -> None:
     case = CASES["K=4 d=5"]
     asking = folder / "asking.lua"
     asking.write_text(ASKING.format(form=case.form, body=quoted(case.body)))
-    servers = [
-        Process(kind, "K=4 d=5", folder) for kind in ("bare-lane", "bare-protocol", "bare-asgi")
-    ]
+    servers: list[Process] = []
     seen: dict[str, list[float]] = {}
     try:
+        for kind in ("bare-lane", "bare-protocol", "bare-asgi"):
+            servers.append(Process(kind, "K=4 d=5", folder))
         for _ in range(turns):
             for server in servers:
                 seen.setdefault(server.kind, []).append(ask(server, asking, 64, seconds).cpu)

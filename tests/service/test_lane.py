@@ -222,7 +222,7 @@ def test_an_end_in_mid_request_is_answered_first(tmp_path: Path) -> None:
     with Server(tmp_path, config(both=False)) as server:
         idle, half, whole_one = (connect(server) for _ in range(3))
         half.sendall(whole[:-5])
-        time.sleep(0.2)
+        wait_for(lambda: server.metric("arriving_bytes") > 0.0)
         pid = server.pid
         os.kill(pid, signal.SIGSTOP)
         whole_one.sendall(whole)

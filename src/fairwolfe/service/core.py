@@ -398,10 +398,15 @@ class Core:
         planned: list[tuple[Work, list[int]]] = []
         staged: Counter[str] = Counter()  # by key
         for work in works:
+            asks, count = work.asks, len(fresh)
+            ids: dict[str, tuple[int, bytes]] = {}
             try:
-                numbers, new, ids = self._numbered(model, work.asks, len(fresh), requests)
+                if len(asks) == 1 and asks[0].request_id is None:
+                    numbers, new = [first + count], asks
+                else:
+                    numbers, new, ids = self._numbered(model, asks, count, requests)
                 if new:
-                    self._bound(model, work.key, len(fresh), staged, len(new))
+                    self._bound(model, work.key, count, staged, len(new))
             except Refused as refused:
                 _fail(work, refused)
                 continue

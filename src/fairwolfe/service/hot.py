@@ -4,12 +4,13 @@ from its result to bytes. The lane and its ASGI twin both go through here, so th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from fairwolfe.service import wire
 from fairwolfe.service.config import Config, Key, Scope, bytes_of
-from fairwolfe.service.core import Core, Waiter, Work
+from fairwolfe.service.core import Ask, Core, Waiter, Work
+from fairwolfe.service.entries import Entry
 from fairwolfe.service.model import Model
 from fairwolfe.service.refusal import Refused
 
@@ -22,7 +23,7 @@ class Kind(NamedTuple):
     name: str
     scope: Scope
     body: Any
-    asked: Callable[[Any, Model, wire.Bounds], dict[str, Any]]
+    asked: Callable[[Any, Model, wire.Bounds], tuple[Sequence[Ask], Sequence[Entry]]]
     told: Callable[[Work, Any, float], Any]
 
     @property
@@ -49,21 +50,21 @@ KINDS = (
         "decide",
         "decide",
         wire.Decide,
-        lambda body, model, bounds: {"asks": [wire.ask_of(body, model, bounds)]},
+        lambda body, model, bounds: ([wire.ask_of(body, model, bounds)], ()),
         _decided,
     ),
     Kind(
         "decide_many",
         "decide",
         wire.DecideMany,
-        lambda body, model, bounds: {"asks": wire.asks_of(body, model, bounds)},
+        lambda body, model, bounds: (wire.asks_of(body, model, bounds), ()),
         _all_decided,
     ),
     Kind(
         "feedback",
         "feedback",
         wire.Feedback | list[wire.Feedback],
-        lambda body, model, bounds: {"entries": wire.entries_of(body)},
+        lambda body, model, bounds: ((), wire.entries_of(body)),
         _outcomes,
     ),
 )
@@ -111,8 +112,8 @@ class Hot:
     ) -> Work:
         """What a body asks for."""
         read = wire.decode(body, content_type, self.kind.body)
-        asked = self.kind.asked(read, self.model, self.sizes.of(key))
-        return Work(self.model, waiter=waiter, key=key, weight=len(body), **asked)
+        asks, entries = self.kind.asked(read, self.model, self.sizes.of(key))
+        return Work(self.model, asks, entries, None, waiter, key, len(body))
 
     def encoded(self, work: Work, result: Any, accept: str) -> tuple[bytes, str]:
         """The answer, and its content type."""

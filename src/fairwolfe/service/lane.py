@@ -16,6 +16,7 @@ import logging
 import time
 from typing import Any, ClassVar
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from fairwolfe.service import wire
@@ -183,7 +184,13 @@ class Lane(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Bytes have come."""
         self._head += len(data)
-        super().data_received(data)
+        self._active = self.loop.time()
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            pass  # nothing else than HTTP is spoken here
+        except httptools.HttpParserError:
+            self.send_400_response("")
         if self._in_head and self._head > _LARGEST_HEAD and not self.transport.is_closing():
             self._refusal = _large_head()
             self.send_400_response("")
@@ -193,8 +200,7 @@ class Lane(HttpToolsProtocol):
                 self._request.hold()
 
     def _unset_keepalive_if_required(self) -> None:
-        """Instead of a timer for every request, one that looks when it ends."""
-        self._active = self.loop.time()
+        """Instead of a timer for every request, there is one that looks when it ends."""
 
     def timeout_keep_alive_handler(self) -> None:
         """Let a connection go that has been idle for long enough."""
@@ -245,9 +251,13 @@ class Lane(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """The first byte; what ASGI needs besides is made where it is needed."""
-        self.url, self.headers, self.expect_100_continue = b"", [], False
+        self.url, self.headers = b"", []
         self._in_head = self._in_message = True
         self._unwatch()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A line of the head."""
+        self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         """The head is whole."""
@@ -269,7 +279,7 @@ class Lane(HttpToolsProtocol):
             or b"upgrade" in fields
             or self.parser.get_method() != b"POST"
         ):
-            self._by_asgi()
+            self._by_asgi(fields.get(b"expect", b"").lower() == b"100-continue")
             return
         request: Any = self._request
         self.cycle = request
@@ -295,8 +305,8 @@ class Lane(HttpToolsProtocol):
             self._shown = (shown, place)
         return keys.allow(place, hot.kind.scope)
 
-    def _by_asgi(self) -> None:
-        url, headers, expected = self.url, self.headers, self.expect_100_continue
+    def _by_asgi(self, expected: bool) -> None:
+        url, headers = self.url, self.headers
         super().on_message_begin()
         self.url, self.expect_100_continue = url, expected
         self.headers += headers

@@ -96,9 +96,9 @@ class Model:
         """
         match event:
             case Decided():
-                made = self._group(event, self.ring.issued, seq, clock)
-                self._ready().issue(made.made)
-                self.ring.add(made)
+                group = self._group(event, self.ring.issued, seq, clock)
+                self._ready().issue(group.made)
+                self.ring.add(group)
             case Told():
                 self._told(event)
             case Applied(numbers=numbers):
