@@ -249,7 +249,9 @@ class Ring:
     def dump(self) -> tuple[Any, ...]:
         """For a snapshot: decisions are in the log, and only their rows are named."""
         groups = tuple((g.first, g.seq) for g in self.groups)
-        held = self.joined(np.arange(self.closed, self.issued))
+        held = Joined.nothing(0, self.slots, self.rewards)
+        if self.issued > self.closed:
+            held = self.held(self.closed, self.issued)
         return self.closed, self.issued, groups, held.to_bytes()
 
     def load(self, dumped: tuple[Any, ...], group_in: Callable[[int, int], Group]) -> None:
