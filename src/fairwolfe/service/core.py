@@ -49,7 +49,6 @@ _SNAPSHOT_SECONDS = 30.0
 _HISTORY_SECONDS = (2.0, 60.0)  # between two points: a part of its age, from 2 s to a minute
 _HISTORY_PART = 0.02
 _SILENCE = 10  # parts of a window: so often the clock is written where nothing else is
-_SEEN = 8  # contexts of a group that are kept for questions: what if
 _RETRY = 1.0  # seconds
 
 BUSY = (429, "busy", "too many requests wait already; try again later", None, _RETRY)
@@ -426,7 +425,7 @@ class Core:
                 for work, _ in planned:
                     _fail(work, Refused(503, "model_stopped", model.stopped, retry_after=60.0))
                 return None
-            self.seen[model.name].extend(ask.context for ask in fresh[:_SEEN])
+            self.seen[model.name].extend(ask.context for ask in fresh)
             data = made.to_bytes() if isinstance(made, Batch) else tuple(d.to_bytes() for d in made)
             known = tuple(
                 (place, ask.request_id, ask.asked)
