@@ -255,7 +255,7 @@ def test_bad_sources(tmp_path: Path) -> None:
         (None, "the policy is None"),
         (EpsilonGreedy(0.1), "has learnt nothing yet"),
     ],
-    ids=str,
+    ids=lambda one: one if isinstance(one, str) else type(one).__name__,
 )
 def test_bad_policies(policy: Any, words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
