@@ -244,6 +244,11 @@ GOOD = "user,item,count\nal,x,1\n"
 
 
 @pytest.mark.needs("pyarrow")
+def zipped(data: bytes) -> bytes:
+    """The same bytes at any time: they name tests."""
+    return gzip.compress(data, mtime=0)
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -270,9 +275,9 @@ GOOD = "user,item,count\nal,x,1\n"
         (b"user,item\nal,\xff\n", ", line 2: the text is not UTF-8; save the file as UTF-8"),
         (b"us\xffer,item\nal,x\n", ", line 1: the text is not UTF-8; save the file as UTF-8"),
         (GOOD.encode("utf-16"), ", line 1: the text is not UTF-8"),
-        (gzip.compress(b"PAR1 and no more", mtime=0), " is compressed Parquet; unpack it, and give the"),
-        (gzip.compress(GOOD.encode() * 9)[:-12], " cannot be unpacked: "),
-        (gzip.compress((GOOD + "bo,y,\n").encode()), ", line 3: the count is ''; give a number"),
+        (zipped(b"PAR1 and no more"), " is compressed Parquet; unpack it, and give the"),
+        (zipped(GOOD.encode() * 9)[:-12], " cannot be unpacked: "),
+        (zipped((GOOD + "bo,y,\n").encode()), ", line 3: the count is ''; give a number"),
         (zipped("plays.csv", GOOD.encode()), " is compressed; unpack it, and give the table"),
         (b"PAR1 and no more", " cannot be read as Parquet: "),
     ],
