@@ -31,6 +31,11 @@ def written(folder: Path, text: str | bytes, name: str = "plays.csv") -> str:
     return str(file)
 
 
+def gzipped(data: bytes) -> bytes:
+    """The same bytes at any time: they name tests."""
+    return gzip.compress(data, mtime=0)
+
+
 def zipped(name: str, content: bytes) -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
@@ -244,11 +249,6 @@ GOOD = "user,item,count\nal,x,1\n"
 
 
 @pytest.mark.needs("pyarrow")
-def zipped(data: bytes) -> bytes:
-    """The same bytes at any time: they name tests."""
-    return gzip.compress(data, mtime=0)
-
-
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -275,9 +275,9 @@ def zipped(data: bytes) -> bytes:
         (b"user,item\nal,\xff\n", ", line 2: the text is not UTF-8; save the file as UTF-8"),
         (b"us\xffer,item\nal,x\n", ", line 1: the text is not UTF-8; save the file as UTF-8"),
         (GOOD.encode("utf-16"), ", line 1: the text is not UTF-8"),
-        (zipped(b"PAR1 and no more"), " is compressed Parquet; unpack it, and give the"),
-        (zipped(GOOD.encode() * 9)[:-12], " cannot be unpacked: "),
-        (zipped((GOOD + "bo,y,\n").encode()), ", line 3: the count is ''; give a number"),
+        (gzipped(b"PAR1 and no more"), " is compressed Parquet; unpack it, and give the"),
+        (gzipped(GOOD.encode() * 9)[:-12], " cannot be unpacked: "),
+        (gzipped((GOOD + "bo,y,\n").encode()), ", line 3: the count is ''; give a number"),
         (zipped("plays.csv", GOOD.encode()), " is compressed; unpack it, and give the table"),
         (b"PAR1 and no more", " cannot be read as Parquet: "),
     ],
