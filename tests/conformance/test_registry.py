@@ -160,7 +160,7 @@ def test_what_is_not_asked_is_of_checks_and_names_that_exist() -> None:
 
 OTHER_PACKAGES = {
     *("agent", "bench", "checks", "cli", "core", "data", "fairness", "kernels", "lab", "paper"),
-    *("client", "service", "simulation", "truth"),
+    *("client", "offpolicy", "service", "simulation", "truth"),
 }
 """Those that hold no class of a kind."""
 

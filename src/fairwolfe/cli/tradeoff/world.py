@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fairwolfe.core.protocols import Annotated
 from fairwolfe.errors import InvalidInput, MissingData, did_you_mean
 
 __all__ = ["World", "in_options", "world_of"]
@@ -106,7 +107,8 @@ def _named(name: str, slots: int | None, group: str | None, given: dict[str, Any
     )
     if ids is None:
         ids = tuple(range(world.problem().n_items or 0))
-    return World(world, ids, users, None, {}, tuple(getattr(world, "notes", ())), clicks)
+    notes = world.notes if isinstance(world, Annotated) else ()
+    return World(world, ids, users, None, {}, notes, clicks)
 
 
 def _table(path: str, slots: int, group: str | None, given: dict[str, Any]) -> World:
