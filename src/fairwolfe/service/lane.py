@@ -93,6 +93,8 @@ class Request:
                 logger.error("%s failed", self.hot.kind.name, exc_info=error)
             self.hot.core.numbers.refuse(refused)
             self._send(*wire.refusal(refused, self.accept))
+            if self.keep_alive:
+                self.lane.rest()
 
     def _send(self, status: int, headers: dict[str, str], body: bytes, kind: str) -> None:
         lane = self.lane
@@ -246,6 +248,13 @@ class Lane(HttpToolsProtocol):
             self.transport.close()
         else:  # ASGI has a limit of its own, which ends about now
             self._timer = self.loop.call_later(_LAST_WORD, self.transport.close)
+
+    def rest(self) -> None:
+        """Read on in the next turn of the loop: who asks again at once, and is refused again, would
+        otherwise keep the loop from everything else.
+        """
+        self.flow.pause_reading()
+        self.loop.call_soon(self.flow.resume_reading)
 
     # --- from the parser ----------------------------------------------------------------------
 
