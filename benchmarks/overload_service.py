@@ -83,6 +83,7 @@ class Scrapes:
 
     def _run(self) -> None:
         try:
+            self._end.wait(3.0)  # while 2,000 clients connect at once, others may wait for theirs
             while not self._end.wait(0.5):
                 conserved(self.server.get("/metrics").decode())
                 self.count += 1

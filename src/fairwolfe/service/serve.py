@@ -31,7 +31,7 @@ __all__ = ["application_of", "open_service", "run"]
 
 _GRACE = 10  # seconds for requests under way, at the end
 _IDLE = 30  # seconds without a request
-_BACKLOG = 2048
+_BACKLOG = 4096  # who connects at once; the system may allow fewer
 _SPARE_FILES = 64  # besides the connections
 
 
@@ -95,6 +95,7 @@ def run(config: Config, on_ready: Callable[[str, Service], None] | None = None) 
         date_header=False,
         timeout_graceful_shutdown=_GRACE,
         timeout_keep_alive=_IDLE,
+        backlog=_BACKLOG,
         http=lane_of(service),
         loop=_loop(),
         ws="none",
