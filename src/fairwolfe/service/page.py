@@ -248,10 +248,11 @@ _CAPTIONS: dict[str, tuple[str, Row]] = {
 
 
 async def _page(service: Any, request: Request) -> Response:
-    try:
-        service.admit(request, "read")
-    except Refused as refused:  # on a loopback address anybody may see the sign-in
-        return _refused(service, request, refused, 200)
+    if not service.config.public:  # there anybody may see the sign-in
+        try:
+            service.admit(request, "read")
+        except Refused as refused:
+            return _refused(service, request, refused, 200)
     models = service.core.models
     model = service.core.model(request.query_params.get("model") or next(iter(models)))
     live = await asyncio.to_thread(watch.live_of, model)
