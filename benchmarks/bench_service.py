@@ -508,7 +508,7 @@ def bare(turns: int, seconds: int, folder: Path) -> None:
 
 def anticipation() -> None:
     """Print what a window costs f where open decisions are anticipated."""
-    world = fw.environments.FactorModel.music(20, 30, 10, n_slots=5)
+    world = fw.environments.FactorModel(20, 30, fw.environments.dcg(5))
     f = fw.objectives.TwoSided(fw.objectives.GiniWelfare(), beta=1.0)
     policy = fw.ranking.FWLinUCBRank(f, exploration=0.1)
     value = {
