@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import inspect
 import os
@@ -10,14 +11,20 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from socket import socketpair
 from typing import Any
 
 import msgspec
 import pytest
 import uvicorn
 from uvicorn.protocols.http import httptools_impl
+from uvicorn.server import ServerState
 
+from fairwolfe.service.config import parse
 from fairwolfe.service.keys import new_key
+from fairwolfe.service.lane import lane_of
+from fairwolfe.service.routes import Service, application
+from fairwolfe.service.serve import open_service
 from tests.service.raw import body_of, connect, exchange, read_answer, request, status_of
 from tests.service.servers import Server, config, wait_for
 
@@ -149,6 +156,117 @@ def test_a_body_that_comes_in_parts(twins: tuple[Server, Server]) -> None:
         lane, twin = (exchange(s, whole[:cut], whole[cut:], pause=0.05) for s in twins)
         assert lane == twin
         assert status_of(lane[0]) == 200
+
+
+# What comes on one connection after a first question; the lane knows the head of these by then.
+AGAIN: dict[str, tuple[bytes, ...]] = {
+    "another body": (request(DECIDE, {"arms": ARMS[::-1]}, AUTH),),
+    "of another size": (request(DECIDE, {"arms": ARMS * 3}, AUTH),),
+    "of a size with more digits": (request(DECIDE, {"arms": ARMS * 20}, AUTH),),
+    "not JSON": (request(DECIDE, b"{", AUTH), request(DECIDE, {"arms": ARMS}, AUTH)),
+    "empty": (request(DECIDE, b"", AUTH),),
+    "too large": (request(DECIDE, b" " * 40_000, AUTH),),
+    "another path": (request(FRONT, {"user": [0.1] * 4}, AUTH),) * 2,
+    "a path that begins alike": (request(MANY, {"requests": [{"arms": ARMS}]}, AUTH),) * 2,
+    "another key": (request(DECIDE, {"arms": ARMS}, f"authorization: Bearer {READER}"),) * 2,
+    "no key": (request(DECIDE, {"arms": ARMS}),),
+    "a header more": (request(DECIDE, {"arms": ARMS}, AUTH, "x-more: 1"),),
+    "another type": (request(DECIDE, packed({"arms": ARMS}), AUTH, form=PACKED),) * 2,
+    "no size": (request(DECIDE, b"", AUTH).replace(b"content-length", b"x-length"),),
+    "a size that is none": (
+        request(DECIDE, {"arms": ARMS}, AUTH).replace(b"-length: ", b"-length: -"),
+    ),
+    "a long size": (
+        request(DECIDE, {"arms": ARMS}, AUTH).replace(b"-length: ", b"-length: 000000000"),
+    ),
+    "two in one piece": (request(DECIDE, {"arms": ARMS}, AUTH) * 2, b""),
+    "in chunks": (chunked(DECIDE, b'{"arms": [[0.1,0.1,', b"0.1,0.1,0.1]]}"),) * 2,
+    "close": (request(DECIDE, {"arms": ARMS}, AUTH, "connection: close"),),
+    "by ASGI, then again": (
+        request("/v1/models/nobody", b"", AUTH, method="GET"),
+        request(DECIDE, {"arms": ARMS}, AUTH),
+    ),
+    "not HTTP": (b"decide!\r\n\r\n",),
+}
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_a_head_that_is_known_is_answered_alike(twins: tuple[Server, Server], name: str) -> None:
+    lane, twin = (_in_turn(server, *AGAIN[name]) for server in twins)
+    assert lane == twin
+    assert all(lane)
+
+
+def test_a_known_head_that_comes_in_parts(twins: tuple[Server, Server]) -> None:
+    whole = request(DECIDE, {"arms": ARMS}, AUTH)
+    for cut in (1, 8, len(whole) - 90, whole.index(b"\r\n\r\n") + 4, len(whole) - 1):
+        lane, twin = (_in_turn(server, whole[:cut], whole[cut:], pause=0.05) for server in twins)
+        assert lane == twin
+        assert [status_of(answer) for answer in lane] == [200, 200]
+
+
+def test_a_rate_counts_what_has_a_known_head(twins: tuple[Server, Server]) -> None:
+    slow = request(DECIDE, {"arms": ARMS}, f"authorization: Bearer {SLOW}")
+    for server in twins:  # the key may ask once in ten seconds
+        answers = _in_turn(server, slow, slow, slow)
+        assert 429 in [status_of(answer) for answer in answers[1:3]]
+        assert [status_of(answer) for answer in (answers[0], answers[3])] == [200, 429]
+
+
+def _in_turn(server: Server, *sent: bytes, pause: float = 0.0) -> list[bytes]:
+    """The answers to a question and to what comes after it, one by one or, with a pause, in parts;
+    empty parts are answers to what was sent before.
+    """
+    with connect(server) as connection:
+        kept, answers = bytearray(), []
+        for part in (request(DECIDE, {"arms": ARMS}, AUTH), *sent):
+            connection.sendall(part)
+            if pause and part is sent[0]:
+                time.sleep(pause)
+                continue
+            answers.append(read_answer(connection, kept))
+        return answers
+
+
+def test_a_known_head_is_not_parsed_again(tmp_path: Path) -> None:
+    """And one that differs is."""
+    service = open_service(parse(config(both=False), str(tmp_path)))
+    try:
+        settings = uvicorn.Config(application(service), log_config=None, ws="none")
+        settings.load()
+        known, other = request(DECIDE, {"arms": ARMS}), request(DECIDE, {"arms": ARMS}, "x-a: b")
+        fed = asyncio.run(_fed(service, settings, [known, known, other, known]))
+    finally:
+        service.core.store.close()
+    assert fed == [known, other]
+
+
+async def _fed(service: Service, settings: uvicorn.Config, sent: list[bytes]) -> list[bytes]:
+    """What the parser of a connection is given of what comes on it."""
+    lane = lane_of(service)(config=settings, server_state=ServerState(), app_state={})
+    ours, theirs = socketpair()
+    loop = asyncio.get_running_loop()
+    await loop.connect_accepted_socket(lambda: lane, ours)
+    parser, fed = lane.parser, []
+
+    class Listening:
+        def feed_data(self, data: bytes) -> None:
+            fed.append(data)
+            parser.feed_data(data)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(parser, name)
+
+    lane.parser = Listening()
+    theirs.setblocking(False)
+    for data in sent:
+        await loop.sock_sendall(theirs, data)
+        answer = await asyncio.wait_for(loop.sock_recv(theirs, 65536), 20)
+        assert status_of(answer) == 200
+    theirs.close()
+    lane.transport.close()
+    await asyncio.sleep(0)
+    return fed
 
 
 def test_what_was_told_is_joined_alike(twins: tuple[Server, Server]) -> None:

@@ -146,7 +146,7 @@ def test_a_policy_without_estimates_says_so() -> None:
 
 def test_contexts_are_kept_in_bounded_memory() -> None:
     seen = Seen(most=5, size=1000)
-    seen.extend(np.full(2, float(i)) for i in range(9))
+    seen.extend([np.full(2, float(i)) for i in range(9)])
     assert [one[0] for one in seen.contexts()] == [4.0, 5.0, 6.0, 7.0, 8.0]
     seen.extend([Bilinear(np.zeros(20), np.zeros((4, 20)))])  # 800 bytes
     assert len(seen.contexts()) == 5

@@ -1508,6 +1508,8 @@ def _many(name: str, given: Any) -> Any:
 
 def _options(rows: int, **given: Any) -> list[dict[str, Any]]:
     """What each of the contexts was given besides; empty where none was given anything."""
+    if all(values is None for values in given.values()):
+        return []
     options: list[dict[str, Any]] = [{} for _ in range(rows)]
     for name, values in given.items():
         if values is None:

@@ -118,11 +118,6 @@ class Work:
         self.model, self.asks, self.entries, self.change = model, asks, entries, change
         self.waiter, self.key, self.weight = waiter, key, weight
 
-    @property
-    def size(self) -> int:
-        """How many records it may become."""
-        return len(self.asks) + len(self.entries) + 1
-
 
 class Coming:
     """A waiter whose result is awaited."""
@@ -294,7 +289,7 @@ class Core:
             if work.waiter is not None and work.waiter.gone():
                 continue  # whoever asked has gone, and nothing was written
             works.append(work)
-            records += work.size
+            records += len(work.asks) + len(work.entries) + 1
         if not works:
             return
         try:
@@ -395,16 +390,17 @@ class Core:
         first = model.decisions
         requests: dict[str, tuple[int, bytes]] = {}
         fresh: list[Ask] = []
-        planned: list[tuple[Work, list[int]]] = []
+        planned: list[tuple[Work, Sequence[int]]] = []
         staged: Counter[str] = Counter()  # by key
+        room = self.limits.open - (model.ring.issued - model.ring.closed)
         for work in works:
             asks, count = work.asks, len(fresh)
-            ids: dict[str, tuple[int, bytes]] = {}
+            if len(asks) == 1 and asks[0].request_id is None and not work.key and count < room:
+                fresh.append(asks[0])
+                planned.append((work, (first + count,)))
+                continue
             try:
-                if len(asks) == 1 and asks[0].request_id is None:
-                    numbers, new = [first + count], asks
-                else:
-                    numbers, new, ids = self._numbered(model, asks, count, requests)
+                numbers, new, ids = self._numbered(model, asks, count, requests)
                 if new:
                     self._bound(model, work.key, count, staged, len(new))
             except Refused as refused:
@@ -425,7 +421,7 @@ class Core:
                 for work, _ in planned:
                     _fail(work, Refused(503, "model_stopped", model.stopped, retry_after=60.0))
                 return None
-            self.seen[model.name].extend(ask.context for ask in fresh)
+            self.seen[model.name].extend([ask.context for ask in fresh])
             data = made.to_bytes() if isinstance(made, Batch) else tuple(d.to_bytes() for d in made)
             known = tuple(
                 (place, ask.request_id, ask.asked)
@@ -445,9 +441,11 @@ class Core:
                 told[number - first] if number >= first else _told_again(model, number)
                 for number in numbers
             ]
-            for place, ask in enumerate(work.asks):
-                if ask.explain:
-                    answers[place] = _explained(made, first, answers[place])
+            if any(ask.explain for ask in work.asks):
+                answers = [
+                    _explained(made, first, answer) if ask.explain else answer
+                    for ask, answer in zip(work.asks, answers, strict=True)
+                ]
             stage.answers.append((work, answers))
         return None
 
@@ -768,7 +766,7 @@ def _explained(made: Sequence[Decision], first: int, answer: Answer) -> Answer:
 
 
 def _owners(
-    planned: list[tuple[Work, list[int]]], first: int
+    planned: list[tuple[Work, Sequence[int]]], first: int
 ) -> tuple[tuple[str, ...], bytes] | None:
     """Which keys asked for the decisions from `first` on; None without keys."""
     if planned[0][0].key is None:

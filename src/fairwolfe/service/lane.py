@@ -5,6 +5,9 @@ Everything else, also what is pipelined behind a request that is not answered ye
 uvicorn and Starlette and is answered with the same bytes. To uvicorn a request in the lane looks
 like one of its own that is under way, so its care for order, keep-alive and shutdown holds for it.
 
+A client says the same in every head but for the size of the body. So the first head of a path is
+remembered on its connection, and one that equals it is not parsed again.
+
 What uvicorn leaves unbounded is bounded here, for both ways: the bytes of a head, the time in which
 a request must arrive, and the number of connections.
 """
@@ -13,8 +16,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -32,6 +36,23 @@ logger = logging.getLogger("fairwolfe.service")
 
 _LARGEST_HEAD = 16 * 1024  # bytes
 _LAST_WORD = 1.0  # seconds for the answer of uvicorn's way to a request that is too slow
+_MOST_HEADS = 8  # that a connection remembers
+_LONGEST_SIZE = 9  # digits of a content-length that is not parsed again
+_SIZE = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]+)[ \t]*(?=\r\n|$)", re.IGNORECASE)
+_OK = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\ncontent-type: %s\r\n\r\n"
+
+
+class Head(NamedTuple):
+    """What the head of a request said: its bytes before and after the size of the body, the route,
+    the key that was shown, and the content types.
+    """
+
+    before: bytes
+    after: bytes
+    hot: Hot
+    shown: bytes | None
+    content_type: str
+    accept: str
 
 
 class Request:
@@ -98,8 +119,11 @@ class Request:
 
     def _send(self, status: int, headers: dict[str, str], body: bytes, kind: str) -> None:
         lane = self.lane
-        self.keep_alive = self.keep_alive and "connection" not in headers
-        lane.write(status, headers, body, kind, self.keep_alive)
+        if status == 200 and self.keep_alive:
+            lane.transport.write(_OK % (len(body), kind.encode()) + body)
+        else:
+            self.keep_alive = self.keep_alive and "connection" not in headers
+            lane.write(status, headers, body, kind, self.keep_alive)
         self._end(status)
         if not self.keep_alive:
             lane.transport.close()
@@ -133,10 +157,8 @@ class Request:
             except Refused as refused:
                 self.refuse(refused)
 
-    def submit(self) -> None:
+    def submit(self, body: bytes) -> None:
         """The body is whole."""
-        parts = self.parts
-        body = parts[0] if len(parts) == 1 else b"".join(parts)
         try:
             self.work = self.hot.work(body, self.content_type, self.key, self)
             self.hot.core.submit(self.work)
@@ -160,6 +182,8 @@ class Lane(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._active = 0.0  # when bytes came last
         self._shown: tuple[bytes | None, int] = (None, 0)  # the last key, and its place
+        self._heads: dict[bytes, Head] = {}  # by the first line
+        self._entered: Head | None = None  # what the head of a request in the lane said
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Somebody has connected."""
@@ -185,14 +209,21 @@ class Lane(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes have come."""
-        self._head += len(data)
         self._active = self.loop.time()
+        between = not self._in_message
+        line = data[: data.find(b"\r")] if between else b""
+        if line in self._heads and self._again(self._heads[line], data):
+            return
+        self._head += len(data)
+        self._entered = None
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             pass  # nothing else than HTTP is spoken here
         except httptools.HttpParserError:
             self.send_400_response("")
+        if between and self._entered is not None and not self._in_message:
+            self._remember(line, data, self._entered)
         if self._in_head and self._head > _LARGEST_HEAD and not self.transport.is_closing():
             self._refusal = _large_head()
             self.send_400_response("")
@@ -200,6 +231,38 @@ class Lane(HttpToolsProtocol):
             self._watch()
             if self.cycle is self._request:
                 self._request.hold()
+
+    def _again(self, head: Head, data: bytes) -> bool:
+        """Begin and submit a request whose head is known; False where it is not, or not whole."""
+        before, after, hot, shown, content_type, accept = head
+        start = len(before)
+        stop = data.find(b"\r", start, start + _LONGEST_SIZE + 1)
+        size = data[start:stop]
+        if (
+            stop < 0
+            or not size.isdigit()
+            or not data.startswith(before)
+            or not data.startswith(after, stop)
+            or len(data) != stop + len(after) + int(size)
+            or not self._free()
+        ):
+            return False
+        self._unwatch()
+        request = self._request
+        request.content_type, request.accept = content_type, accept
+        self._enter(hot, True, shown, int(size))
+        if not request.response_complete:
+            request.submit(data[stop + len(after) :])
+        return True
+
+    def _remember(self, line: bytes, data: bytes, said: Head) -> None:
+        """The head of a request that came whole, and took the lane."""
+        head, _, body = data.partition(b"\r\n\r\n")
+        sizes = list(_SIZE.finditer(head))
+        if len(self._heads) < _MOST_HEADS and len(sizes) == 1 and int(sizes[0][1]) == len(body):
+            start, stop = sizes[0].span(1)
+            after = head[stop:] + b"\r\n\r\n"
+            self._heads.setdefault(line, said._replace(before=head[:start], after=after))
 
     def _unset_keepalive_if_required(self) -> None:
         """Instead of a timer for every request, there is one that looks when it ends."""
@@ -279,27 +342,36 @@ class Lane(HttpToolsProtocol):
                 raise ValueError("the head is too large")
         self._head = 0
         hot = self.hot.get(self.url)
-        free = self.cycle is None or self.cycle.response_complete
         if (
             hot is None
-            or not free
-            or self.flow.write_paused
+            or not self._free()
             or b"expect" in fields
             or b"upgrade" in fields
             or self.parser.get_method() != b"POST"
         ):
             self._by_asgi(fields.get(b"expect", b"").lower() == b"100-continue")
             return
-        request: Any = self._request
-        self.cycle = request
-        version = self.parser.get_http_version()
-        request.begin(hot, version != "1.0" and self.parser.should_keep_alive())
+        request = self._request
+        keep_alive = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
         request.accept = fields.get(b"accept", b"").decode("latin-1")
         request.content_type = fields.get(b"content-type", b"").decode("latin-1")
+        shown, stated = fields.get(b"authorization"), fields.get(b"content-length", b"")
+        if keep_alive and b"transfer-encoding" not in fields:
+            self._entered = Head(b"", b"", hot, shown, request.content_type, request.accept)
+        self._enter(hot, keep_alive, shown, int(stated) if stated.isdigit() else 0)
+
+    def _free(self) -> bool:
+        """Whether a request may take the lane: the one before it is answered."""
+        return (self.cycle is None or self.cycle.response_complete) and not self.flow.write_paused
+
+    def _enter(self, hot: Hot, keep_alive: bool, shown: bytes | None, stated: int) -> None:
+        """A request takes the lane, unless it is refused at once."""
+        request: Any = self._request
+        self.cycle = request
+        request.begin(hot, keep_alive)
         try:
-            request.key = self._key(fields.get(b"authorization"), hot)
-            stated = fields.get(b"content-length", b"")
-            request.most = hot.admit(int(stated) if stated.isdigit() else 0, request.key)
+            request.key = self._key(shown, hot)
+            request.most = hot.admit(stated, request.key)
         except Refused as refused:
             request.refuse(refused)
 
@@ -335,7 +407,7 @@ class Lane(HttpToolsProtocol):
         if self.cycle is not self._request:
             super().on_message_complete()
         elif not self._request.response_complete:
-            self._request.submit()
+            self._request.submit(b"".join(self._request.parts))
 
     # --- answers ------------------------------------------------------------------------------
 

@@ -213,7 +213,9 @@ class Model:
         given: Any = contexts
         shapes = {one.shape if isinstance(one, np.ndarray) else None for one in contexts}
         if len(shapes) == 1 and None not in shapes:
-            given = np.array(contexts)
+            given = np.concatenate(contexts).reshape(len(contexts), *contexts[0].shape)
+        if not any(options):
+            return self._ready().propose(given)
         listed = {
             name: [one.get(name) for one in options]
             for name in ("candidates", "blocked", "pinned")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from fairwolfe.core.contexts import Bilinear, PerArm
 
@@ -14,26 +13,35 @@ _MOST = 500
 _SIZE = 16 << 20  # bytes
 
 
+class _Group(NamedTuple):
+    contexts: list[Any]
+    size: int  # bytes
+
+
 class Seen:
     """The last contexts, in memory: a bounded number, and of bounded size."""
 
     def __init__(self, most: int = _MOST, size: int = _SIZE) -> None:
         self._most, self._size = most, size
-        self._held = 0
-        self._contexts: deque[Any] = deque()
+        self._count = self._held = 0
+        self._groups: deque[_Group] = deque()
 
-    def extend(self, contexts: Iterable[Any]) -> None:
-        """Further ones; the oldest go."""
-        kept = self._contexts
-        for context in contexts:
-            kept.append(context)
-            self._held += _bytes(context)
-            while len(kept) > self._most or self._held > self._size:
-                self._held -= _bytes(kept.popleft())
+    def extend(self, contexts: list[Any]) -> None:
+        """Those of a group; the oldest groups go, as far as enough are left."""
+        groups = self._groups
+        groups.append(_Group(contexts, sum(map(_bytes, contexts))))
+        self._count += len(contexts)
+        self._held += groups[-1].size
+        while groups and (
+            self._count - len(groups[0].contexts) >= self._most or self._held > self._size
+        ):
+            gone = groups.popleft()
+            self._count -= len(gone.contexts)
+            self._held -= gone.size
 
     def contexts(self) -> list[Any]:
-        """All that are kept, the newest last."""
-        return list(self._contexts)
+        """The last of them, the newest last."""
+        return [one for group in self._groups for one in group.contexts][-self._most :]
 
 
 def _bytes(context: Any) -> int:

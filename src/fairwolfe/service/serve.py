@@ -17,6 +17,7 @@ from typing import Any
 from fairwolfe import __version__
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import compilations, preparations
+from fairwolfe.kernels.json_rows import rows_of
 from fairwolfe.service import logs
 from fairwolfe.service.clock import Clock
 from fairwolfe.service.config import Config, read, seconds
@@ -44,6 +45,7 @@ def open_service(config: Config, clock: Clock | None = None) -> Service:
         for model in models.values():
             if not model.stopped:
                 warm(model)
+        rows_of(b"[[0]]")  # of questions with many arms
         numbers = Numbers()
         numbers.replayed = found.records
         windows = {name: seconds("window", one.window) for name, one in config.models.items()}
