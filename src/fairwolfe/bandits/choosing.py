@@ -764,11 +764,14 @@ class LinearBandit(ABC):
         blocks, d = problem.n_arms or 1, problem.dimension
         try:
             given, rows = evidence[0], np.ascontiguousarray(evidence[1].values)
-            block = np.zeros(n, dtype=np.int64) if type(given) is int else given.values
             fits: Any = rows.dtype == _FLOAT and rows.shape == (n, d)
-            fits = fits and block.dtype == np.int64 and block.shape == (n,)
-            fits = fits and (type(given) is not int or (given == 0 and problem.n_arms is None))
-            fits = bool(fits and (block >= 0).all() and (block < blocks).all())
+            if type(given) is int:
+                block = np.zeros(n, dtype=np.int64)
+                fits = fits and given == 0 and problem.n_arms is None
+            else:
+                block = given.values
+                fits = fits and block.dtype == np.int64 and block.shape == (n,)
+                fits = bool(fits and (block >= 0).all() and (block < blocks).all())
         except (TypeError, ValueError, AttributeError, IndexError):
             fits = False
         if not fits or not largest_square_norm(rows) <= self._limit(problem):
@@ -830,6 +833,9 @@ class LinearBandit(ABC):
     ) -> None:
         """Count decisions among the open ones, by columns that may come from bytes."""
         block, rows = self._columns(state, len(actions), evidence)
+        if state.problem.n_arms is None:
+            expect_rows.call(words, rows, -1, 0, 0, rows.shape[1])
+            return
         beside: Matrix = np.column_stack([block.astype(np.float64), rows])
         expect_rows.call(words, beside, 0, 0, 1, beside.shape[1])
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-__all__ = ["Action", "Cube", "IntCube", "IntMatrix", "IntVector", "Matrix", "Vector"]
+__all__ = ["Action", "Cube", "IntCube", "IntMatrix", "IntVector", "Matrix", "Vector", "for_kernels"]
+
+_FLOAT = np.dtype(np.float64)
 
 Vector: TypeAlias = np.ndarray[tuple[int], np.dtype[np.float64]]
 Matrix: TypeAlias = np.ndarray[tuple[int, int], np.dtype[np.float64]]
@@ -15,3 +17,14 @@ IntVector: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
 IntMatrix: TypeAlias = np.ndarray[tuple[int, int], np.dtype[np.int64]]
 IntCube: TypeAlias = np.ndarray[tuple[int, int, int], np.dtype[np.int64]]
 Action: TypeAlias = int | IntVector
+
+
+def for_kernels(values: Any) -> Any:
+    """An array as kernels take it: of floats, in one piece, and its own; itself where it is that.
+
+    >>> for_kernels(np.arange(6).reshape(2, 3).T)[0]
+    array([0., 3.])
+    """
+    if values.dtype == _FLOAT and values.flags.carray:
+        return values
+    return np.require(values, np.float64, ["C", "W"])

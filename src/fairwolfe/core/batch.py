@@ -17,6 +17,8 @@ __all__ = ["Batch", "Column"]
 
 _COLUMN = "each"  # the only key of a column in the bytes
 _FIELDS = 7
+_FLOAT = np.dtype(np.float64)
+_WHOLE = frozenset({np.dtype(np.int64), np.dtype(np.int32)})
 
 
 class Column(NamedTuple):
@@ -171,7 +173,7 @@ class Batch(Sequence[Decision]):
             raise InvalidInput(f"the bytes hold {values[:3]!r:.80}, which is not a batch")
         token, first, t, actions, probabilities, evidence, _ = values
         head = isinstance(token, str) and type(first) is int and type(t) is int and first >= 0
-        whole = isinstance(actions, np.ndarray) and actions.dtype in (np.int64, np.int32)
+        whole = isinstance(actions, np.ndarray) and actions.dtype in _WHOLE
         whole = whole and actions.ndim in (1, 2)
         if not (head and whole and isinstance(evidence, tuple)):
             raise InvalidInput(
@@ -185,7 +187,7 @@ class Batch(Sequence[Decision]):
 
 def _is_column(values: Any, n: int, axes: int | None = None) -> bool:
     right = isinstance(values, np.ndarray) and values.ndim > 0 and len(values) == n
-    return right and (axes is None or (values.ndim == axes and values.dtype == np.float64))
+    return right and (axes is None or (values.ndim == axes and values.dtype == _FLOAT))
 
 
 def _row(node: tuple[Any, ...], i: int) -> Any:

@@ -19,6 +19,7 @@ _MAGIC, _VERSION = b"fwd", 1
 _ARRAY = 1  # the MessagePack extension of an array: (dtype, shape, raw bytes)
 _DEEPEST = 32  # nested tuples, and the axes of an array
 _DTYPES = {name: np.dtype(name) for name in ("<f8", "<i8", "<f4", "<i4", "|u1", "|b1")}
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _NESTED = (list, dict)
 
 
@@ -80,11 +81,14 @@ def unpack(data: bytes) -> tuple[Any, ...]:
 
 def _packed(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        plain = np.ascontiguousarray(value, dtype=value.dtype.newbyteorder("<"))
-        if plain.dtype.str not in _DTYPES:
-            raise TypeError(f"an array of {value.dtype}")
+        name = _NAMES.get(value.dtype)
+        if name is None:
+            value = value.astype(value.dtype.newbyteorder("<"))
+            name = value.dtype.str
+            if name not in _DTYPES:
+                raise TypeError(f"an array of {value.dtype}")
         return msgspec.msgpack.Ext(
-            _ARRAY, msgspec.msgpack.encode((plain.dtype.str, value.shape, plain.tobytes()))
+            _ARRAY, msgspec.msgpack.encode((name, value.shape, value.tobytes()))
         )
     if isinstance(value, np.generic):
         return value.item()

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fairwolfe.core import contexts
-from fairwolfe.core.arrays import Vector
+from fairwolfe.core.arrays import Vector, for_kernels
 from fairwolfe.core.brief import short
 from fairwolfe.core.contexts import Arms as ArmsContext
 from fairwolfe.core.contexts import PerArm
@@ -151,7 +151,7 @@ class Arms(Kind):
     def read_many(self, contexts: Any, options: Sequence[Mapping[str, Any]] = ()) -> Stack:
         """An array of shape (contexts, arms, features), or a list of contexts."""
         if type(contexts) is np.ndarray and contexts.ndim == 3 and not options:
-            features = np.require(contexts, np.float64, ["C", "W"])
+            features = for_kernels(contexts)
             rows, n_arms, d = features.shape
             if rows and n_arms and d == self._n_columns:
                 norm = math.sqrt(largest_square_norm.call(features.reshape(-1, d)))
@@ -189,7 +189,7 @@ class Arms(Kind):
         plain = type(rewards) is np.ndarray and rewards.shape == (len(actions), n)
         if not plain or options or rewards.dtype.kind not in "fiub":
             return super().hear_many(actions, rewards, options)
-        matrix = np.require(rewards, np.float64, ["C", "W"])
+        matrix = for_kernels(rewards)
         if not np.isfinite(matrix).all():
             row = int(np.flatnonzero(~np.isfinite(matrix).all(axis=1))[0])
             try:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 
-from fairwolfe.core.arrays import IntVector, Vector
+from fairwolfe.core.arrays import IntVector, Vector, for_kernels
 from fairwolfe.core.brief import short
 from fairwolfe.core.catalogue import (
     NONE,
@@ -256,10 +256,11 @@ class Ranking(Kind):
         items, p = self._kept, self._user_shape[0]
         plain = type(contexts) is np.ndarray and contexts.ndim == 2 and items.shape[1]
         if plain and contexts.shape[1] == p and len(contexts) and not options:
-            users = np.require(contexts, np.float64, ["C", "W"])
-            largest = np.argmax(np.square(users).sum(axis=1))
+            users = for_kernels(contexts)
+            squares = np.einsum("ij,ij->i", users, users)
+            largest = squares.argmax()
             norm = math.sqrt(largest_square_product.call(users[largest], items))
-            if norm < math.inf and np.isfinite(users).all():
+            if norm < math.inf and squares[largest] < math.inf:  # and so all of them are finite
                 ids = self.catalogue.ids
                 given = Candidates(users, items, ids, NONE, NONE, True, norm)
                 return Stack(len(users), given, norm)
