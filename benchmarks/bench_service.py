@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -166,17 +167,23 @@ class Memory:
         pass
 
 
-def fastapi(case: Case) -> Any:
-    """FastAPI as one would write it around an Agent: validated by pydantic, decided one by one."""
-    from fastapi import FastAPI
-    from pydantic import BaseModel
-
+def agent_of(case: Case) -> fw.Agent:
+    """The agent of a case, as the service makes it."""
     from fairwolfe.service.config import parse, setup
 
     made = setup(parse(case.config("10 min", True)), "m")
     items = case.catalogue or None
     agent = fw.Agent(made.make_policy(), made.make_problem(case.items or 1), items=items)
     agent.warm()
+    return agent
+
+
+def fastapi(case: Case) -> Any:
+    """FastAPI as one would write it around an Agent: validated by pydantic, decided one by one."""
+    from fastapi import FastAPI
+    from pydantic import BaseModel
+
+    agent = agent_of(case)
 
     class Question(BaseModel):
         user: list[float] | None = None
@@ -427,8 +434,8 @@ def commits(folder: Path) -> tuple[float, float]:
 # --- what is printed ---------------------------------------------------------------------------
 
 
-def measure(name: str, case: Case, turns: int, seconds: int, folder: Path) -> None:
-    """Print a case."""
+def measure(name: str, case: Case, turns: int, seconds: int, folder: Path) -> float:
+    """Print a case; what a decide costs in the process besides deciding, in us."""
     kinds = ["durable", "asgi", "memory", "mixed", "fastapi"]
     if case.packed:  # FastAPI and wrk's script of answers speak JSON
         kinds = ["durable", "asgi", "memory"]
@@ -481,10 +488,11 @@ def measure(name: str, case: Case, turns: int, seconds: int, folder: Path) -> No
         rows.append(("durable at 64 : 10,000 a second", durable[64].rate / PUBLISHED, ">= 1"))
     for what, ratio, budget in rows:
         print(f"  {what}: {ratio:.2f} {f'({budget})' if budget else ''}")
+    return middle["memory", 64].cpu - deciding(case)
 
 
-def bare(turns: int, seconds: int, folder: Path) -> None:
-    """Print what HTTP alone costs."""
+def bare(turns: int, seconds: int, folder: Path, besides: dict[str, float]) -> None:
+    """Print what HTTP alone costs. besides: what decides cost in the process besides deciding."""
     case = CASES["K=4 d=5"]
     asking = folder / "asking.lua"
     asking.write_text(ASKING.format(form=case.form, body=quoted(case.body)))
@@ -504,6 +512,50 @@ def bare(turns: int, seconds: int, folder: Path) -> None:
     print("  " + ", ".join(f"{kind} {us:.0f}" for kind, us in cpu.items()))
     print(f"  lane : bare protocol: {cpu['bare-lane'] / cpu['bare-protocol']:.2f} (<= 1.35)")
     print(f"  lane : bare ASGI: {cpu['bare-lane'] / cpu['bare-asgi']:.2f} (<= 0.45)")
+    for name, us in besides.items():
+        ratio = us / cpu["bare-lane"]
+        print(f"  a decide without store, less deciding : lane, {name}: {ratio:.2f} (<= 1.6)")
+
+
+def deciding(case: Case) -> float:
+    """Processor us of a decision in `act_many` of 64 questions, the lowest of some turns."""
+    agent = agent_of(case)
+    question = json.loads(case._replace(packed=False).body)
+    contexts = np.array([question.get("user") or question["arms"]] * 64)
+    return min(timed(lambda: agent.act_many(contexts)) for _ in range(30)) / 64
+
+
+def frame(folder: Path) -> None:
+    """Print what a frame of the stream costs with 2,500 items."""
+    from fairwolfe.service.config import parse
+    from fairwolfe.service.page import frame_of
+    from fairwolfe.service.serve import open_service
+    from fairwolfe.service.watch import live_of
+
+    case = CASES["2500 items"]
+    (folder / "items.json").write_text(json.dumps(case.catalogue))
+    service = open_service(parse(case.config("10 min", True), str(folder)))
+    model = service.core.models["m"]
+    agent = model.agent
+    assert agent is not None
+    for _ in range(20):
+        for decision in agent.act_many(np.random.default_rng(0).uniform(-0.2, 0.2, (64, 10))):
+            agent.update(decision, exposed=decision.action[:3], clicked=decision.action[:1])
+
+    def make() -> None:
+        msgspec.json.encode(frame_of(service.core, model, live_of(model)))
+
+    make()
+    took = median(timed(make) for _ in range(50))
+    service.core.store.close()
+    print(f"\na frame of the stream with 2,500 items: {took / 1e3:.2f} ms of the processor (<= 1)")
+
+
+def timed(work: Callable[[], Any]) -> float:
+    """Processor us."""
+    began = time.thread_time()
+    work()
+    return (time.thread_time() - began) * 1e6
 
 
 def anticipation() -> None:
@@ -552,15 +604,18 @@ def main() -> None:
     print(about())
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for case in [asked.case] if asked.case else CASES:
-            measure(case, CASES[case], asked.turns, asked.seconds, folder)
+        besides = {
+            case: measure(case, CASES[case], asked.turns, asked.seconds, folder)
+            for case in ([asked.case] if asked.case else CASES)
+        }
         if asked.case:
             return
-        bare(asked.turns, asked.seconds, folder)
+        bare(asked.turns, asked.seconds, folder, besides)
         pairs = [commits(Path(tempfile.mkdtemp(dir=folder))) for _ in range(asked.turns)]
         ours, plain = (median(side) for side in zip(*pairs, strict=True))
         print(f"\nrecords a second in groups of {GROUP}: SQLite {ours:,.0f}, own log {plain:,.0f}")
         print(f"  SQLite : own log {median(a / b for a, b in pairs):.2f} (>= 0.8)")
+        frame(folder)
     anticipation()
     if not asked.no_library:
         for script in ("bench_batch.py", "bench_replay.py"):
