@@ -99,6 +99,7 @@ CAPABILITIES = {
     "openpyxl": Capability(_module("openpyxl"), "Install openpyxl (make setup)."),
     "pyarrow": Capability(_module("pyarrow"), "Install pyarrow (make setup)."),
     "ray": Capability(_module("ray"), "Install ray (make setup)."),
+    "river": Capability(_module("river"), "Install river (make setup)."),
     "scikit-learn": Capability(_module("sklearn"), "Install scikit-learn (make setup)."),
     "systemd-analyze": Capability(
         lambda: shutil.which("systemd-analyze") is not None, "Install systemd."

@@ -162,7 +162,7 @@ def test_what_is_not_asked_is_of_checks_and_names_that_exist() -> None:
 
 OTHER_PACKAGES = {
     *("agent", "bench", "checks", "cli", "core", "data", "fairness", "kernels", "lab", "paper"),
-    *("client", "offpolicy", "service", "simulation", "truth"),
+    *("client", "features", "offpolicy", "service", "simulation", "truth"),
 }
 """Those that hold no class of a kind."""
 
