@@ -41,7 +41,7 @@ def test_a_pipeline_decides_as_an_agent_behind_the_same_scaler() -> None:
     from river.preprocessing import StandardScaler
 
     model = StandardScaler() | bandit()
-    scaler = StandardScaler()
+    scaler: Any = StandardScaler()
     agent = fw.Agent(POLICY, fw.Problem.arms(8, REWARDS, n_arms=3), seed=4)
     chosen = []
     for x in visits(300):

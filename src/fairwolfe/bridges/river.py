@@ -69,7 +69,7 @@ class Bandit(base.Estimator):
         if self.decision is not None:
             self.agent.expire(self.decision)
         self.decision = self.agent.act(PerArm(self.encoder(x)))
-        return self.arms[int(self.decision.action)]  # type: ignore[arg-type]
+        return self.arms[int(self.decision.action)]
 
     def learn_one(self, x: dict[str, Any], y: Mapping[str, float]) -> None:
         """Take the rewards of the last prediction."""
