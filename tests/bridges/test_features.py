@@ -119,6 +119,10 @@ def test_numbers_outside_their_range_are_cut() -> None:
     np.testing.assert_array_equal(encoder({"x": -3}), encoder({"x": np.float32(0)}))
 
 
+def test_any_text_has_a_place() -> None:
+    assert np.count_nonzero(WIDE({"name": "\ud800 broken", "": "empty"})) == 3
+
+
 def test_nothing_known_counts_nothing() -> None:
     assert np.count_nonzero(WIDE({})) == 1
     np.testing.assert_array_equal(WIDE({"city": None, "tags": []}), WIDE({}))
@@ -284,6 +288,8 @@ def test_transformers_that_cannot_be_used() -> None:
         Transformed(fitted, 1)([["x"]])
     with pytest.raises(InvalidInput, match=r"not finite"):
         Transformed(fitted, 1)([[np.nan]])
+    with pytest.raises(InvalidInput, match=r"divisor is 0.0; give a positive finite number"):
+        Transformed(fitted, 1, 0.0)
     with pytest.raises(InvalidInput, match=r"makes 1 columns, and n_features is 2"):
         Transformed(fitted, 2)([[1.0]])
 
@@ -293,6 +299,7 @@ def test_transformers_that_cannot_be_used() -> None:
 BAD_ROWS: dict[str, tuple[Any, str]] = {
     "no range": ([{"size": 3}], r"feature 'size' is 3, a number without a range; give ranges="),
     "NaN": ([{"price": float("nan")}], r"feature 'price' is nan; .* None where it is not known"),
+    "too large": ([{"price": 10**400}], r"feature 'price' is inf"),
     "infinite": ([{"price": np.inf}], r"feature 'price' is inf"),
     "complex": ([{"price": 1j}], r"feature 'price' is 1j, a complex; give a number, a text"),
     "list of numbers": ([{"tags": [1, 2]}], r"feature 'tags' is \[1, 2\], a list"),
@@ -321,6 +328,7 @@ def test_bad_rows_are_refused_in_a_sentence(rows: Any, sentence: str) -> None:
         ({"feature_norm": "1"}, r"feature_norm is '1'; give a number"),
         ({"ranges": [1]}, r"ranges is \[1\]; give \{name: \(low, high\)\}"),
         ({"ranges": {"a": (1, 1)}}, r"the range of feature 'a' is \(1, 1\); give \(low, high\)"),
+        ({"ranges": {"a": (-1e308, 1e308)}}, r"the range of feature 'a'"),
         ({"ranges": {"a": 3}}, r"the range of feature 'a' is 3"),
         ({"ranges": {3: (0, 1)}}, r"the range of feature 3"),
     ],

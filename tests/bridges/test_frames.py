@@ -89,6 +89,19 @@ def test_missing_numbers_are_refused_by_their_place(backend: str) -> None:
         agent.act(frame)
 
 
+def test_forms_of_tables() -> None:
+    import pandas as pd
+    import pyarrow as pa
+
+    agent = fw.Agent(fw.FrankWolfe(GiniWelfare(), LinUCB()), TWO)
+    made = agent.act(pd.DataFrame(ROWS, index=["x", "y"]))  # columns are called 0, 1, 2
+    assert made.action in (0, 1)
+    with pytest.raises(InvalidInput, match=r"a RecordBatch is no table that can be read; give a"):
+        agent.act(pa.record_batch({"a": [1.0, 2.0]}))
+    with pytest.raises(InvalidInput, match=r"a log cannot be read from a int; give a path"):
+        fw.offpolicy.Log.of(3)
+
+
 def test_two_columns_of_one_name_are_refused() -> None:
     import pandas as pd
 

@@ -52,7 +52,7 @@ def is_frame(given: Any) -> bool:
 
 
 def opened(table: Any) -> Any:
-    """A table of pandas, polars or Arrow as narwhals has it; TypeError where it is none."""
+    """A table of pandas, polars or Arrow as narwhals has it."""
     try:
         import narwhals
     except ImportError as error:
@@ -61,6 +61,11 @@ def opened(table: Any) -> Any:
         ) from error
     try:
         return narwhals.from_native(table, eager_only=True)
+    except TypeError as error:
+        raise InvalidInput(
+            f"a {type(table).__name__} is no table that can be read; give a DataFrame of pandas or "
+            "polars, or a pyarrow Table"
+        ) from error
     except narwhals.exceptions.DuplicateError as error:
         raise InvalidInput(
             f"the table has two columns of one name: {error}; give each its own"

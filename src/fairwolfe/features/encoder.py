@@ -194,7 +194,7 @@ def _range(name: Any, bounds: Any) -> tuple[float, float]:
         low, high = (float(bound) for bound in bounds)
     except (TypeError, ValueError):
         low = high = math.nan
-    if not isinstance(name, str) or not (-math.inf < low < high < math.inf):
+    if not isinstance(name, str) or not (low < high and high - low < math.inf):
         raise InvalidInput(
             f"the range of feature {name!r} is {bounds!r:.80}; give (low, high), two finite "
             "numbers with low < high, by name"
@@ -231,7 +231,10 @@ def _is_number(value: Any) -> bool:
 
 
 def _finite(name: str, value: Any) -> float:
-    number = real_number(f"feature {name!r}", value)
+    try:
+        number = real_number(f"feature {name!r}", value)
+    except OverflowError:  # of a whole number that no float can hold
+        number = math.inf
     if not math.isfinite(number):
         raise InvalidInput(
             f"feature {name!r} is {number}; give a finite number, or None where it is not known"
@@ -242,5 +245,7 @@ def _finite(name: str, value: Any) -> float:
 @lru_cache(maxsize=1 << 16)
 def _place(text: str, n_features: int) -> tuple[int, float]:
     """Where a text counts, from 1 on, and with which sign: the same on every machine."""
-    number = int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
+    number = int.from_bytes(
+        blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest(), "little"
+    )
     return 1 + (number >> 1) % (n_features - 1), 1.0 if number & 1 else -1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fairwolfe.core.arrays import Matrix
-from fairwolfe.core.problem import real_array
+from fairwolfe.core.problem import real_array, real_number, whole_number
 from fairwolfe.errors import InvalidInput
 from fairwolfe.features.rows import within
 
@@ -47,6 +48,13 @@ class Transformed:
     n_features: int
     divisor: float = 1.0
     feature_norm: float = 1.0
+
+    def __post_init__(self) -> None:
+        whole_number("n_features", self.n_features)
+        for name in ("divisor", "feature_norm"):
+            number = real_number(name, getattr(self, name))
+            if not 0.0 < number < math.inf:
+                raise InvalidInput(f"{name} is {number!r}; give a positive finite number")
 
     @classmethod
     def of(cls, transformer: Any, sample: Any, feature_norm: float = 1.0) -> Transformed:
