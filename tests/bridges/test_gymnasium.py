@@ -22,6 +22,7 @@ from fairwolfe.environments import FactorModel, Finite, FiniteRanking, Mehrotra,
 from fairwolfe.errors import ConformanceError, InvalidInput, MissingExtra
 from fairwolfe.objectives import GiniEquality, GiniWelfare, Minimum, TwoSided
 from fairwolfe.ranking import FWLinUCBRank
+from tests.capabilities import marks_of
 
 pytestmark = [
     pytest.mark.needs("gymnasium", "mo-gymnasium"),
@@ -52,7 +53,18 @@ IDS: dict[str, dict[str, Any]] = {
         "theta": [0.6, 0.8],
         "position_weights": dcg(2),
     },
+    "fairwolfe/listening-v0": {
+        "table": [(f"u{i % 5}", i * i % 7, 1 + i % 4) for i in range(23)],
+        "position_weights": dcg(2),
+        "factors": 3,
+    },
+    "fairwolfe/lastfm-50-v0": {},
+    "fairwolfe/lastfm-2k-v0": {},
 }
+EVERY_ID = [
+    pytest.param(one, marks=marks_of(one.removeprefix("fairwolfe/").removesuffix("-v0")))
+    for one in IDS
+]
 
 
 # --- their checkers ------------------------------------------------------------------------------
@@ -60,7 +72,7 @@ IDS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.filterwarnings("ignore:.*is different from the unwrapped version")
 @pytest.mark.filterwarnings("ignore:.*observation space m..imum value is -?infinity")
-@pytest.mark.parametrize("identity", IDS)
+@pytest.mark.parametrize("identity", EVERY_ID)
 def test_the_checker_of_gymnasium_passes(identity: str) -> None:
     from gymnasium.utils.env_checker import check_env
 
@@ -84,7 +96,7 @@ def test_the_checker_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
         check_env(env, skip_render_check=True)
 
 
-@pytest.mark.parametrize("identity", IDS)
+@pytest.mark.parametrize("identity", EVERY_ID)
 def test_what_mo_gymnasium_asks_of_its_own_environments(identity: str) -> None:
     """MO-Gymnasium installs no checker of its own: this is what its tests ask of all it registers,
     besides Gymnasium's: the reward space, equal rollouts, and a copy by pickle.
@@ -245,6 +257,9 @@ def test_every_world_of_the_registry_has_an_id() -> None:
     known = set(fw.registry.names("environments")) - {"gymnasium"}
     assert {f"fairwolfe/{name.replace('_', '-')}-v0" for name in known} == set(register())
     assert set(register()) <= set(gymnasium.registry)
+    ours = set(fw.registry.KINDS["environments"]) - {"gymnasium"}
+    checked = {f"fairwolfe/{name.replace('_', '-')}-v0" for name in ours}
+    assert checked == set(IDS)
     env = gymnasium.make("fairwolfe/mehrotra-v0", n_arms=7, max_episode_steps=2)
     env.reset(seed=0)
     assert [env.step(6)[3] for _ in range(2)] == [False, True]  # by Gymnasium's own wrapper

@@ -74,7 +74,7 @@ def test_the_checks_of_river_pass() -> None:
     from river import checks
 
     asked = {check.__name__: check for check in checks.yield_checks(bandit())}
-    assert set(asked) > NOT_ASKED
+    assert len(asked.keys() - NOT_ASKED) >= 8
     for name in asked.keys() - NOT_ASKED:
         asked[name](bandit())
 
