@@ -245,7 +245,9 @@ def test_a_missing_library_is_named_with_its_extra(
     backend: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, backend, None)
-    with pytest.raises(MissingExtra, match=rf"needs {backend}: pip install 'fairwolfe\[{extra}\]'"):
+    with pytest.raises(
+        MissingExtra, match=rf"needs .*{backend}.*pip install 'fairwolfe\[{extra}\]'"
+    ):
         frame_of({"a": [1]}, backend)
 
 
@@ -253,7 +255,7 @@ def test_without_narwhals_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) ->
     frame = table("polars")
     monkeypatch.setitem(sys.modules, "narwhals", None)
     agent = fw.Agent(fw.FrankWolfe(GiniWelfare(), LinUCB()), TWO)
-    with pytest.raises(MissingExtra, match=r"needs narwhals: pip install 'fairwolfe\[frames\]'"):
+    with pytest.raises(MissingExtra, match=r"needs .*narwhals.*pip install 'fairwolfe\[frames\]'"):
         agent.act(frame)
 
 
