@@ -85,11 +85,13 @@ CAPABILITIES = {
     ),
     "cvxpy": Capability(_module("cvxpy"), "Install cvxpy (make setup)."),
     "fma-cpu": Capability(_fma, "Run on a processor with fused multiply-add (FMA3 or ARMv8)."),
+    "gymnasium": Capability(_module("gymnasium"), "Install gymnasium (make setup)."),
     "implicit": Capability(_module("implicit"), "Install implicit (make setup)."),
     "lastfm data": Capability(
         _data("lastfm"), "Set FAIRWOLFE_DATA to the folder that holds the lastfm folder."
     ),
     "matplotlib": Capability(_module("matplotlib"), "Install matplotlib (make setup)."),
+    "mo-gymnasium": Capability(_module("mo_gymnasium"), "Install mo-gymnasium (make setup)."),
     "network namespaces": Capability(
         _namespaces, "Run as root on Linux, with unshare (util-linux) and ip (iproute2)."
     ),
@@ -97,6 +99,7 @@ CAPABILITIES = {
     "openpyxl": Capability(_module("openpyxl"), "Install openpyxl (make setup)."),
     "pyarrow": Capability(_module("pyarrow"), "Install pyarrow (make setup)."),
     "ray": Capability(_module("ray"), "Install ray (make setup)."),
+    "river": Capability(_module("river"), "Install river (make setup)."),
     "scikit-learn": Capability(_module("sklearn"), "Install scikit-learn (make setup)."),
     "systemd-analyze": Capability(
         lambda: shutil.which("systemd-analyze") is not None, "Install systemd."
@@ -109,6 +112,7 @@ CAPABILITIES = {
 # Names of the registry whose examples() need something of the machine.
 _NEEDED_BY = {
     "extended": ["vowpalwabbit"],
+    "gymnasium": ["gymnasium"],
     "lastfm-2k": ["implicit", "lastfm data", "pyarrow"],
     "lastfm-50": ["implicit", "lastfm data", "pyarrow"],
     "listening": ["implicit"],

@@ -14,7 +14,10 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "fairwolfe"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
-HEAVY = ("numba", "llvmlite", "ray", "pandas", "matplotlib", "sklearn", "implicit", "pyarrow")
+HEAVY = (
+    *("numba", "llvmlite", "ray", "pandas", "matplotlib", "sklearn", "implicit", "pyarrow"),
+    *("gymnasium", "mo_gymnasium", "narwhals", "polars", "river"),
+)
 
 # Written so that the patterns do not match themselves.
 MACHINE_PATH = re.compile(r"(?<![\w.~-])/(?:home|root|Users|work|builds|mnt)/\w|[A-Z]:\\Users\\")

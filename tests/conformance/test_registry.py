@@ -104,11 +104,13 @@ NOT_ASKED: dict[str, set[str]] = {
     "draws_many_like_one": {
         "factor_model",
         "finite-ranking",
+        "gymnasium",
         "lastfm-2k",
         "lastfm-50",
         "listening",
     },
-    "draws_many_users_like_one": {"finite", "mehrotra", "nonlinear"},
+    "draws_many_users_like_one": {"finite", "gymnasium", "mehrotra", "nonlinear"},
+    "has_an_exact_support": {"gymnasium"},
     "has_prox_or_says_no": {"by-group", "custom", "mapped", "per-merit"},
     "is_lipschitz": {"within"},
     "is_smooth_if_it_says_so": {
@@ -133,7 +135,7 @@ NOT_ASKED: dict[str, set[str]] = {
         "molincb",
         "unbiased-linucb-rank",
     },
-    "shows_slot_by_slot": {"finite", "mehrotra", "nonlinear"},
+    "shows_slot_by_slot": {"finite", "gymnasium", "mehrotra", "nonlinear"},
     "tells_true_probabilities": {"thompson"},
     "treats_per_arm_contexts_as_their_flat_form": {"extended"},
 }
@@ -160,7 +162,7 @@ def test_what_is_not_asked_is_of_checks_and_names_that_exist() -> None:
 
 OTHER_PACKAGES = {
     *("agent", "bench", "checks", "cli", "core", "data", "fairness", "kernels", "lab", "paper"),
-    *("client", "offpolicy", "service", "simulation", "truth"),
+    *("client", "features", "offpolicy", "service", "simulation", "truth"),
 }
 """Those that hold no class of a kind."""
 

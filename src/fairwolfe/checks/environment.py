@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -15,7 +15,7 @@ from fairwolfe.core.contexts import Bilinear
 from fairwolfe.core.feedback import Shown, totals
 from fairwolfe.core.kinds import kind_of
 from fairwolfe.core.problem import Problem
-from fairwolfe.core.protocols import Bounded, Supports
+from fairwolfe.core.protocols import Bounded, Opaque, Supports
 from fairwolfe.core.streams import stream
 from fairwolfe.errors import ConformanceError
 
@@ -44,13 +44,22 @@ def _reward(environment: Any, action: Any, feedback: Any) -> Vector:
     return kind_of(environment.problem()).observe(action, feedback).reward
 
 
+def _opaque(environment: Any) -> bool:
+    """Whether nobody knows the expected rewards."""
+    return isinstance(environment, Opaque) and environment.opaque
+
+
 def has_a_problem(environment: Any, rng: np.random.Generator) -> None:
     """`problem()` is a Problem, the same one every time, that contexts and rewards fit."""
     problem = environment.problem()
     require(isinstance(problem, Problem), f"problem() is {problem!r}")
     require(environment.problem() == problem, "problem() changes from call to call")
     for world, context in _met(environment, rng):
-        mean = environment.mean_reward(world, context, _actions(environment, context, rng)[0])
+        action = _actions(environment, context, rng)[0]
+        if _opaque(environment):
+            _reward(environment, action, environment.feedback(world, context, action, rng))
+            continue
+        mean = environment.mean_reward(world, context, action)
         require(mean.shape == (problem.n_objectives,), f"mean_reward has shape {mean.shape}")
         require(bool(np.isfinite(mean).all()), f"mean_reward is {mean}")
 
@@ -83,8 +92,11 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def has_mean_rewards(environment: Any, rng: np.random.Generator) -> None:
-    """The mean of many feedbacks is `mean_reward`."""
+    """The mean of many feedbacks is `mean_reward`; where it is not known, it is refused."""
     problem = environment.problem()
+    if _opaque(environment):
+        _refuses_to_tell(environment, lambda *told: environment.mean_reward(*told, 0), rng)
+        return
     world = environment.init(rng)
     context = environment.context(world, 1, rng)
     for action in _actions(environment, context, rng)[:3]:
@@ -100,6 +112,15 @@ def has_mean_rewards(environment: Any, rng: np.random.Generator) -> None:
             bool((off <= _ROUNDING * (1.0 + np.abs(mean))).all()),
             f"action {action}: {_DRAWS} feedbacks have mean {drawn.mean(axis=0)}, not {mean}",
         )
+
+
+def _refuses_to_tell(
+    environment: Any, ask: Callable[[Any, Any], Any], rng: np.random.Generator
+) -> None:
+    """What an opaque environment does not know, it does not invent."""
+    world = environment.init(rng)
+    context = environment.context(world, 1, rng)
+    require(is_refused(lambda: ask(world, context)), "it is opaque, and tells expected rewards")
 
 
 def shows_slot_by_slot(environment: Any, rng: np.random.Generator) -> None:
@@ -131,8 +152,11 @@ def shows_slot_by_slot(environment: Any, rng: np.random.Generator) -> None:
 
 
 def knows_the_best_action(environment: Any, rng: np.random.Generator) -> None:
-    """No action has a larger <direction, mean reward> than `best_action`."""
+    """No action has a larger <direction, mean reward> than `best_action`; refused if unknown."""
     n = environment.problem().n_objectives
+    if _opaque(environment):
+        _refuses_to_tell(environment, lambda *told: environment.best_action(*told, np.ones(n)), rng)
+        return
     for world, context in _met(environment, rng):
         direction = rng.standard_normal(n)
         best = environment.best_action(world, context, direction)

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fairwolfe.core.frames import is_frame, numbers_of
 from fairwolfe.errors import InvalidInput, did_you_mean
 
 __all__ = [
@@ -317,14 +318,17 @@ def real_array(what: str, given: Any) -> NDArray[np.float64]:
     """Real numbers as a C-ordered float64 array of the same shape, or an error that shows the bad.
 
     Refused are masked entries, complex numbers, text, other objects, and rows of different lengths,
-    which NumPy would turn into numbers or drop without a word. NaN and infinities are for the
-    caller to judge. An array that fits is returned as it is.
+    which NumPy would turn into numbers or drop without a word. A table of pandas, polars or Arrow
+    has a row for each of its rows; columns that are not numbers are refused. NaN and infinities are
+    for the caller to judge. An array that fits is returned as it is.
 
     >>> real_array("the context", [[1, True], [0.5, 2]]).tolist()
     [[1.0, 1.0], [0.5, 2.0]]
     """
     if type(given) is np.ndarray and given.dtype == np.float64:
         return given if given.flags.c_contiguous else given.copy()
+    if is_frame(given):
+        return numbers_of(what, given)
     if _has_masked(given):
         raise InvalidInput(f"{what} has masked entries; fill them, or leave the rows out")
     try:

@@ -54,6 +54,7 @@ __all__ = [
     "Mends",
     "Mixed",
     "Objective",
+    "Opaque",
     "OpensColumns",
     "Oracle",
     "Policy",
@@ -632,6 +633,17 @@ class Bounded(Protocol):
     """An environment that says whether its rewards stay in the ranges of the problem."""
 
     bounded: bool
+
+
+@runtime_checkable
+class Opaque(Protocol):
+    """An environment that says whether its expected rewards are unknown, also to itself.
+
+    Where they are, `mean_reward` and `best_action` refuse, and a run has the rewards observed in
+    place of the expected ones.
+    """
+
+    opaque: bool
 
 
 @runtime_checkable

@@ -35,6 +35,7 @@ KINDS: dict[str, dict[str, str]] = {
         "factor_model": "fairwolfe.environments:FactorModel",
         "finite": "fairwolfe.environments:Finite",
         "finite-ranking": "fairwolfe.environments:FiniteRanking",
+        "gymnasium": "fairwolfe.bridges:Gymnasium",
         "lastfm-2k": "fairwolfe.environments:LastFM2k",
         "lastfm-50": "fairwolfe.environments:LastFM50",
         "listening": "fairwolfe.environments:Listening",

@@ -382,7 +382,9 @@ def _check_types(source: str, schema: Any, titles: list[str]) -> None:
             fits, wanted = types.is_integer(kind) or types.is_floating(kind), "numbers"
         else:
             plain = kind.value_type if types.is_dictionary(kind) else kind
-            text = types.is_string(plain) or types.is_large_string(plain)
+            # Views are what polars hands over.
+            texts = (types.is_string, types.is_large_string, types.is_string_view)
+            text = any(of_kind(plain) for of_kind in texts)
             fits, wanted = text or types.is_integer(plain), "whole numbers or texts"
         if not fits:
             raise InvalidInput(

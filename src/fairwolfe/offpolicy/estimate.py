@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.brief import Brief, Summary, few
+from fairwolfe.core.frames import table_of
 from fairwolfe.objectives.bounds import Bounds
 from fairwolfe.objectives.concave import Concave
 from fairwolfe.offpolicy.estimators import Weights
@@ -84,6 +86,10 @@ class Estimate(Brief):
         """A row for each reward: name, average, error."""
         rows = zip(self.labels, self.average.tolist(), self.errors.tolist(), strict=True)
         return [{"reward": name, "average": value, "error": error} for name, value, error in rows]
+
+    def to_frame(self, backend: str = "pandas") -> Any:
+        """The rows of `table` as a table of "pandas", "polars" or "pyarrow"."""
+        return table_of(self.table(), backend)
 
     def summary(self, most: int) -> Summary:
         """The interval, the averages, and what is doubtful."""

@@ -18,6 +18,7 @@ from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.contexts import Bilinear, PerArm
 from fairwolfe.core.decision import Decision
 from fairwolfe.core.feedback import Shown
+from fairwolfe.core.frames import is_frame, opened
 from fairwolfe.core.problem import Problem, real_array
 from fairwolfe.data.decisions import Header
 from fairwolfe.errors import InvalidInput, MissingExtra, did_you_mean
@@ -46,20 +47,12 @@ def read_table(table: Any, problem: Problem | None, source: str = "the table") -
 
 
 def _narwhals(table: Any) -> Columns:
-    try:
-        import narwhals as nw
-    except ImportError as error:
-        raise MissingExtra(
-            "reading a table in memory needs narwhals: pip install 'fairwolfe[evaluate]'; or give "
-            "a mapping of columns"
-        ) from error
-    try:
-        frame: Any = nw.from_native(table, eager_only=True)
-    except TypeError as error:
+    if not is_frame(table):
         raise InvalidInput(
             f"a log cannot be read from a {type(table).__name__}; give a path, a table, rows of "
             "decisions, or OBP's bandit_feedback"
-        ) from error
+        )
+    frame = opened(table)
     return {name: frame[name].to_list() for name in frame.columns}
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairwolfe.core.brief import Brief, Summary
+from fairwolfe.core.frames import table_of
 from fairwolfe.offpolicy.estimate import Estimate
 
 __all__ = ["Frontier", "Point"]
@@ -38,6 +39,10 @@ class Frontier(Brief):
                 row |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
             rows.append(row)
         return rows
+
+    def to_frame(self, backend: str = "pandas") -> Any:
+        """The rows of `table` as a table of "pandas", "polars" or "pyarrow"."""
+        return table_of(self.table(), backend)
 
     def summary(self, most: int) -> Summary:
         """Users and fairness by beta."""

@@ -13,7 +13,8 @@ import numpy as np
 
 from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.brief import Brief, Summary, count
-from fairwolfe.errors import InvalidInput, MissingExtra
+from fairwolfe.core.frames import frame_of
+from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import ready
 from fairwolfe.objectives import Concave
 from fairwolfe.ranking.policies import as_policy
@@ -31,7 +32,6 @@ from fairwolfe.simulation.rollout import needed, simulate
 from fairwolfe.simulation.trace import FAIRNESS, Trace
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
 
 __all__ = ["Comparison", "compare", "interval"]
@@ -107,18 +107,26 @@ class Comparison(Brief):
         title = ", ".join(count(*size) for size in sizes)
         return Summary(title, rows, columns)
 
-    def to_frame(self) -> pd.DataFrame:
-        """One row per policy, seed and checkpoint (needs pandas)."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise MissingExtra("to_frame() needs pandas: pip install 'fairwolfe[plot]'") from error
-        frames = [
-            trace.to_frame().assign(policy=name)
+    def to_frame(self, backend: str = "pandas") -> Any:
+        """One row per policy, seed and checkpoint, as a table of "pandas", "polars" or "pyarrow".
+
+        What only some of the policies have, such as a violation, is NaN for the others.
+        """
+        parts = [
+            trace.columns() | {"policy": np.full(trace.t.size, name, dtype=object)}
             for name, traces in self.traces.items()
             for trace in traces
         ]
-        return pd.concat(frames, ignore_index=True)
+        titles = dict.fromkeys(title for part in parts for title in part)
+        return frame_of(
+            {
+                title: np.concatenate(
+                    [part.get(title, np.full(part["t"].size, np.nan)) for part in parts]
+                )
+                for title in titles
+            },
+            backend,
+        )
 
     def plot(
         self,

@@ -8,7 +8,7 @@ import numpy as np
 
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.kinds import kind_of
-from fairwolfe.core.protocols import Compiled, Directs, Meets, Prepares, Reads
+from fairwolfe.core.protocols import Compiled, Directs, Meets, Opaque, Prepares, Reads
 from fairwolfe.kernels.compile import Kernel, ready
 from fairwolfe.reduction.state import Trail
 from fairwolfe.simulation.streams import Streams
@@ -34,6 +34,7 @@ class PlainRun:
         ready(self.kernels(self.policy, self.state, environment))
         self.mean_sum, self.reward_sum = np.zeros((2, problem.n_objectives))
         self.scalar = np.zeros(3)
+        self.opaque = isinstance(environment, Opaque) and environment.opaque
         self.truth = truth
         self.t = 0
 
@@ -56,7 +57,9 @@ class PlainRun:
         decision = self.policy.act(state, context, streams.policy)
         feedback = environment.feedback(world, context, decision.action, streams.noise)
         reward = self.kind.observe(decision.action, feedback).reward
-        mean = environment.mean_reward(world, context, decision.action)
+        mean = reward
+        if not self.opaque:
+            mean = environment.mean_reward(world, context, decision.action)
         g = self._direction(state, decision) if self.truth else None
         if g is not None:
             best = environment.best_action(world, context, g)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fairwolfe.core.arrays import IntVector, Vector
-from fairwolfe.core.protocols import Environment, Meets, Pursues
+from fairwolfe.core.protocols import Environment, Meets, Opaque, Pursues
 from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import Kernel, clock
@@ -53,7 +53,9 @@ def simulate(
     """Run a policy for `horizon` rounds in the world of a seed.
 
     World, contexts, feedback noise and policy draw from streams of their own: two policies with
-    one seed meet the same world, users and noise. Ctrl-C returns what was done (`complete` is
+    one seed meet the same world, users and noise. Where the environment does not know its expected
+    rewards (`Opaque`), those observed stand in their place, and scalar regrets are NaN. Ctrl-C
+    returns what was done (`complete` is
     then False).
 
     Parameters
@@ -100,7 +102,9 @@ def simulate(
     if compiled and part:
         raise InvalidInput(f"{part} has no compiled form; leave out compiled=True")
     fast = part is None if compiled is None else compiled
-    expected = replicated(lateness) or isinstance(policy, Meets)
+    opaque = isinstance(environment, Opaque) and environment.opaque
+    scalar_regret = scalar_regret and not opaque
+    expected = opaque or replicated(lateness) or isinstance(policy, Meets)
     if part and compiled is None and not expected:
         warnings.warn(f"the plain loop is used, because {part} has no compiled form", stacklevel=2)
     world = environment.init(stream(seed, "world"))

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from fairwolfe.core.arrays import IntVector, Matrix, Vector
 from fairwolfe.core.brief import Brief, Summary, count, few
+from fairwolfe.core.frames import frame_of
 from fairwolfe.core.problem import Problem, real_array
-from fairwolfe.errors import InvalidInput, MissingExtra
+from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Concave
 from fairwolfe.simulation.exposure import bottom_share, gini_index, top_share
 from fairwolfe.simulation.plots import best_value
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
 
 __all__ = ["FAIRNESS", "Trace", "checkpoint_grid"]
@@ -150,12 +150,12 @@ class Trace(Brief):
         """f* - f(average observed reward); `best` is an Optimum or a number."""
         return best_value(best) - self.observed
 
-    def to_frame(self) -> pd.DataFrame:
-        """One row per checkpoint (needs pandas)."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise MissingExtra("to_frame() needs pandas: pip install 'fairwolfe[plot]'") from error
+    def to_frame(self, backend: str = "pandas") -> Any:
+        """One row per checkpoint, as a table of "pandas", "polars" or "pyarrow"."""
+        return frame_of(self.columns(), backend)
+
+    def columns(self) -> dict[str, Any]:
+        """What `to_frame` has, an array for each column."""
         columns: dict[str, Any] = {
             "t": self.t,
             "value": self.value,
@@ -168,7 +168,7 @@ class Trace(Brief):
             columns |= {name: getattr(self, name) for name in FAIRNESS}
         for i in range(self.average.shape[1]):
             columns[f"average_{i}"] = self.average[:, i]
-        return pd.DataFrame(columns).assign(seed=self.seed)
+        return columns | {"seed": np.full(self.t.size, self.seed)}
 
     def plot(self, ax: Axes | None = None, best: Any = None, **style: Any) -> Axes:
         """f over time on a logarithmic axis, with f* if given (needs matplotlib).

@@ -10,6 +10,7 @@ import numpy as np
 
 from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.brief import Summary, count
+from fairwolfe.core.frames import table_of
 from fairwolfe.errors import InvalidInput
 from fairwolfe.fairness.tradeoff.reachable import Reachable, each
 from fairwolfe.objectives import TwoSided
@@ -107,6 +108,10 @@ class TradeOff(Reachable):
             for policy in (BEST, FAIR, FLOOR)
             for setting in self.settings(policy)
         ]
+
+    def to_frame(self, backend: str = "pandas") -> Any:
+        """The rows of `table` as a table of "pandas", "polars" or "pyarrow"."""
+        return table_of(self.table(), backend)
 
     def _row(self, policy: str, setting: float) -> dict[str, Any]:
         m, averages = self.problem.n_items, self.averages(policy, setting)
