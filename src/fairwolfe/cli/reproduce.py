@@ -102,7 +102,7 @@ def reproduce(
         )
         print_files(files[:2], summary(found))
     for failure in found.failed:
-        click.echo(f"failed: {failure}", err=True)
+        click.echo(f"failed: {failure.reason}, see {failure.file}", err=True)
     ctx.exit(_code(found))
 
 
