@@ -75,7 +75,9 @@ def run(
     rounds, and nothing was written; 130: Ctrl-C.
     """
     from fairwolfe import lab
+    from fairwolfe.lab.results import require_arrow
 
+    require_arrow(on)
     import_from_here()
     # What modules of the user's and Ray print must not mix with the table or the JSON.
     with redirect_stdout(sys.stderr):

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from fairwolfe.errors import InvalidInput, MissingExtra
+from fairwolfe.errors import InvalidInput
 from fairwolfe.lab.experiment import Run
 from fairwolfe.lab.local import ONE_THREAD, Engine, Event, cores
 from fairwolfe.lab.worker import Why
@@ -126,10 +126,8 @@ def _imported(here: bool) -> Any:
             os.environ.setdefault("RAY_AUTH_MODE", "token")
         if not {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & set(os.environ):
             os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingExtra("on='ray' needs Ray: pip install 'fairwolfe[ray]'") from error
+    import ray
+
     return ray
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -137,7 +137,7 @@ def run(
     seconds: stop after that time
     progress: called with a run and the number of its rounds played since the last call
     """
-    results.require_arrow()
+    results.require_arrow(on)
     chosen = _seeds(experiment, seeds)
     if jobs is not None:
         whole_number("jobs", jobs)

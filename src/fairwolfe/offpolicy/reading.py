@@ -20,7 +20,7 @@ from fairwolfe.core.decision import Decision
 from fairwolfe.core.feedback import Shown
 from fairwolfe.core.problem import Problem, real_array
 from fairwolfe.data.decisions import Header
-from fairwolfe.errors import InvalidInput, MissingExtra, did_you_mean
+from fairwolfe.errors import InvalidInput, did_you_mean, require_extra
 from fairwolfe.offpolicy.decisions import CHUNK, COLUMNS, Choices, Part, Rankings, padded
 
 __all__ = ["assembled", "csv_columns", "json_lines", "parquet_columns", "read_rows", "read_table"]
@@ -46,13 +46,11 @@ def read_table(table: Any, problem: Problem | None, source: str = "the table") -
 
 
 def _narwhals(table: Any) -> Columns:
-    try:
-        import narwhals as nw
-    except ImportError as error:
-        raise MissingExtra(
-            "reading a table in memory needs narwhals: pip install 'fairwolfe[evaluate]'; or give "
-            "a mapping of columns"
-        ) from error
+    require_extra(
+        "evaluate", "a table in memory", "narwhals", instead="or give a mapping of columns"
+    )
+    import narwhals as nw
+
     try:
         frame: Any = nw.from_native(table, eager_only=True)
     except TypeError as error:
@@ -64,13 +62,10 @@ def _narwhals(table: Any) -> Columns:
 
 
 def parquet_columns(path: str) -> Columns:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise MissingExtra(
-            "reading Parquet needs pyarrow: pip install 'fairwolfe[evaluate]'"
-        ) from error
+    require_extra("evaluate", "a log in Parquet", "pyarrow")
+    import pyarrow
+    from pyarrow import parquet
+
     try:
         return dict(parquet.read_table(path).to_pydict())
     except (pyarrow.ArrowException, OSError) as error:

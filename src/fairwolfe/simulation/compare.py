@@ -13,7 +13,7 @@ import numpy as np
 
 from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.brief import Brief, Summary, count
-from fairwolfe.errors import InvalidInput, MissingExtra
+from fairwolfe.errors import InvalidInput, require_extra
 from fairwolfe.kernels.compile import ready
 from fairwolfe.objectives import Concave
 from fairwolfe.ranking.policies import as_policy
@@ -109,10 +109,9 @@ class Comparison(Brief):
 
     def to_frame(self) -> pd.DataFrame:
         """One row per policy, seed and checkpoint (needs pandas)."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise MissingExtra("to_frame() needs pandas: pip install 'fairwolfe[plot]'") from error
+        require_extra("plot", "to_frame()", "pandas")
+        import pandas as pd
+
         frames = [
             trace.to_frame().assign(policy=name)
             for name, traces in self.traces.items()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fairwolfe.core.arrays import IntVector, Matrix, Vector
 from fairwolfe.core.brief import Brief, Summary, count, few
 from fairwolfe.core.problem import Problem, real_array
-from fairwolfe.errors import InvalidInput, MissingExtra
+from fairwolfe.errors import InvalidInput, require_extra
 from fairwolfe.objectives import Concave
 from fairwolfe.simulation.exposure import bottom_share, gini_index, top_share
 from fairwolfe.simulation.plots import best_value
@@ -152,10 +152,9 @@ class Trace(Brief):
 
     def to_frame(self) -> pd.DataFrame:
         """One row per checkpoint (needs pandas)."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise MissingExtra("to_frame() needs pandas: pip install 'fairwolfe[plot]'") from error
+        require_extra("plot", "to_frame()", "pandas")
+        import pandas as pd
+
         columns: dict[str, Any] = {
             "t": self.t,
             "value": self.value,
