@@ -102,7 +102,7 @@ def _interpreter(version: str) -> Capability:
 
 
 def installing(python: Path | str) -> list[str]:
-    """The command that installs packages for a Python; as in the Makefile, uv where there is one."""
+    """The command that installs packages for a Python; uv where it is found, as in make."""
     if uv := shutil.which("uv"):
         return [uv, "pip", "install", "--quiet", "--python", str(python)]
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install"]

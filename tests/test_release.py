@@ -1,9 +1,9 @@
 """What is released: the wheel and the sdist of this tree, installed where nothing else is.
 
-Each interpreter takes about 20 s of one worker, most of it for the packages and the first compilation,
-so all of them are among the quick tests: one minute, and the only place where another Python than that
-of the tests is tried. Installing the sdist is slow: it differs from the wheel only in who builds it,
-and a quick test shows that the same wheel comes out.
+Each interpreter takes about 20 s of one worker, most of it for the packages and the first
+compilation. All of them are among the quick tests, a minute together: it is the only place where
+another Python than that of the tests is tried. Installing the sdist is slow: it differs from the
+wheel only in who builds it, and a quick test shows that the same wheel comes out.
 """
 
 from __future__ import annotations

@@ -117,8 +117,8 @@ def require_extra(extra: str, what: str, *packages: str, instead: str = "") -> N
     listed = f"{', '.join(most)} and {last}, which are" if most else f"{last}, which is"
     otherwise = f"; {instead}" if instead else ""
     raise MissingExtra(
-        f"{what} needs {listed} not installed: pip install 'fairwolfe[{extra}]' adds what is missing "
-        f"to an installed fairwolfe (in a checkout: pip install '.[{extra}]'){otherwise}"
+        f"{what} needs {listed} not installed: pip install 'fairwolfe[{extra}]' adds what is "
+        f"missing to an installed fairwolfe (in a checkout: pip install '.[{extra}]'){otherwise}"
     )
 
 

@@ -17,7 +17,6 @@ from click.testing import CliRunner, Result
 
 import fairwolfe as fw
 from fairwolfe.cli import commands
-from fairwolfe.cli.tradeoff.world import in_options
 from fairwolfe.environments import Listening, dcg
 from fairwolfe.fairness.tradeoff import plan
 from fairwolfe.fairness.tradeoff.result import BEST, FAIR, FLOOR
