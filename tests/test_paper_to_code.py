@@ -1,4 +1,4 @@
-"""docs/paper-to-code.md: every name on it is there, and nothing numbered of the paper is left out."""
+"""docs/paper-to-code.md: every name on it is there, and no number of the paper is left out."""
 
 from __future__ import annotations
 
