@@ -5,11 +5,9 @@ PYTHON  ?=
 WORKERS ?= 2
 
 BIN := .venv/bin
-# Byte code is made of what is imported, when it is: as uv does, and half of what pip would make is never
+# Byte code is made of what is imported, when it is, as uv does: most of what pip would make is never
 # used.
 INSTALL := $(if $(shell command -v uv 2>/dev/null),uv pip install --python $(BIN)/python,$(BIN)/python -m pip install --disable-pip-version-check --no-compile)
-# A lock names every package with its hash, so nothing is left to resolve.
-LOCKED := $(INSTALL) --quiet --no-deps --require-hashes -r
 COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --fork-strategy fewest \
 	--generate-hashes --no-emit-index-url --no-header --quiet
 
@@ -100,12 +98,13 @@ $(BIN)/python:
 	else "$$python" -m venv --clear .venv; fi || \
 		{ rm -rf .venv; echo "The virtual environment could not be made; on Debian and Ubuntu, install python3-venv."; exit 1; }
 
+# A lock names every package with its hash: nothing is left to resolve.
 .venv/demo.stamp: requirements/demo.txt | $(BIN)/python
-	$(LOCKED) requirements/demo.txt
+	$(INSTALL) --quiet --no-deps --require-hashes -r requirements/demo.txt
 	@touch $@
 
 .venv/dev.stamp: requirements/dev.txt .venv/demo.stamp
-	$(LOCKED) requirements/dev.txt
+	$(INSTALL) --quiet --no-deps --require-hashes -r requirements/dev.txt
 	@touch $@
 
 .venv/package.stamp: pyproject.toml .venv/demo.stamp

@@ -22,7 +22,6 @@ __all__ = [
     "NumericalFailure",
     "OutsideAssumptions",
     "Unavailable",
-    "require_extra",
 ]
 
 # The packages of every extra of pyproject.toml. An extra has all that one job may need.
