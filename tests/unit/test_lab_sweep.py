@@ -370,6 +370,14 @@ def test_a_trial_and_its_runs_share_a_process_and_its_world(here: Path) -> None:
     assert len(built) == len(set(built)) == 2  # here, to check the spec, and where it is played
 
 
+def test_a_trial_that_does_not_end_in_time_leaves_nothing(here: Path) -> None:
+    Path("begun").write_text("0 waits\n")  # so that the trial is no exception
+    swept = lab.run(lab.Experiment.of(fragile("waits")), "out", jobs=1, seconds=0.5)
+    assert (swept.stopped, len(swept.missing), swept.failed) == ("time", 2, ())
+    assert [row["value"] for row in swept.table()] == [None]
+    assert not Path("out").exists()
+
+
 def test_two_rounds_of_a_shorter_run_are_all_its_rounds(here: Path) -> None:
     text = tiring(2).replace("horizon = 200", "horizon = 1")
     swept = lab.run(lab.Experiment.of(text), "out", jobs=1)
