@@ -96,12 +96,13 @@ $(BIN)/python:
 	else "$$python" -m venv --clear .venv; fi || \
 		{ rm -rf .venv; echo "The virtual environment could not be made; on Debian and Ubuntu, install python3-venv."; exit 1; }
 
+# A lock names every package with its hash: nothing is left to resolve.
 .venv/demo.stamp: requirements/demo.txt | $(BIN)/python
-	$(INSTALL) --quiet --require-hashes -r requirements/demo.txt
+	$(INSTALL) --quiet --no-deps --require-hashes -r requirements/demo.txt
 	@touch $@
 
 .venv/dev.stamp: requirements/dev.txt .venv/demo.stamp
-	$(INSTALL) --quiet --require-hashes -r requirements/dev.txt
+	$(INSTALL) --quiet --no-deps --require-hashes -r requirements/dev.txt
 	@touch $@
 
 .venv/package.stamp: pyproject.toml .venv/demo.stamp

@@ -2,7 +2,9 @@
 
 A test says ``@pytest.mark.needs("cvxpy")`` and imports cvxpy inside its body. Where the capability
 is missing the test is skipped with a sentence; where the environment variable FAIRWOLFE_REQUIRE
-names it (a comma-separated list, or ``all``) the same is a failure. A table closes the run.
+names it (a comma-separated list, or ``all``) the same is a failure. A capability that is optional
+must be named there: ``all`` does not mean it. A table closes the run, with what was found of all
+that the tests of the run asked for.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable
@@ -28,6 +31,7 @@ class Capability:
 
     found: Callable[[], bool]
     advice: str
+    optional: bool = False
 
 
 def _module(name: str) -> Callable[[], bool]:
@@ -76,6 +80,42 @@ def _namespaces() -> bool:
     return subprocess.run(own, capture_output=True, check=False).returncode == 0
 
 
+def interpreter(version: str) -> str | None:
+    """The command of a Python of that version: this one, one on the PATH, or one of pyenv's."""
+    command = f"python{version}"
+    root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    candidates = [sys.executable, shutil.which(command) or ""]
+    candidates += sorted(map(str, root.glob(f"versions/{version}.*/bin/{command}")), reverse=True)
+    # A command may be there and refuse to run, as pyenv's do where their version is not chosen.
+    answer = f"import sys, venv; sys.exit('%d.%d' % sys.version_info[:2] != {version!r})"
+    for candidate in filter(None, candidates):
+        tried = subprocess.run([candidate, "-c", answer], capture_output=True, check=False)
+        if tried.returncode == 0:
+            return candidate
+    return None
+
+
+def _interpreter(version: str) -> Capability:
+    """Optional: what the tests run on is there, the others are more than a newcomer has."""
+    advice = f"Install Python {version}, on the PATH or with pyenv."
+    return Capability(lambda: interpreter(version) is not None, advice, optional=True)
+
+
+def installing(python: Path | str) -> list[str]:
+    """The command that installs packages for a Python; uv where it is found, as in make."""
+    if uv := shutil.which("uv"):
+        return [uv, "pip", "install", "--quiet", "--python", str(python)]
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install"]
+    return [*pip, "--quiet", "--no-compile"]
+
+
+def _index() -> bool:
+    """Whether packages can be had: one that is installed anyway is asked for as if it were not."""
+    asking = [*installing(sys.executable), "--dry-run", "--no-deps", "--force-reinstall", "click"]
+    quick = os.environ | {"PIP_RETRIES": "0", "UV_HTTP_RETRIES": "0"}
+    return subprocess.run(asking, capture_output=True, env=quick, check=False).returncode == 0
+
+
 CAPABILITIES = {
     "axe": Capability(
         _module("axe_playwright_python"), "Install axe-playwright-python (make setup)."
@@ -95,8 +135,12 @@ CAPABILITIES = {
     "network namespaces": Capability(
         _namespaces, "Run as root on Linux, with unshare (util-linux) and ip (iproute2)."
     ),
+    "package index": Capability(_index, "Let pip or uv reach a package index."),
     "playwright": Capability(_module("playwright"), "Install playwright (make setup)."),
     "openpyxl": Capability(_module("openpyxl"), "Install openpyxl (make setup)."),
+    "python 3.11": _interpreter("3.11"),
+    "python 3.12": _interpreter("3.12"),
+    "python 3.13": _interpreter("3.13"),
     "pyarrow": Capability(_module("pyarrow"), "Install pyarrow (make setup)."),
     "ray": Capability(_module("ray"), "Install ray (make setup)."),
     "river": Capability(_module("river"), "Install river (make setup)."),
@@ -133,7 +177,9 @@ def present(name: str) -> bool:
 
 def required() -> set[str]:
     names = {name.strip() for name in os.environ.get("FAIRWOLFE_REQUIRE", "").split(",")} - {""}
-    return set(CAPABILITIES) if "all" in names else names
+    if "all" in names:
+        names |= {name for name, one in CAPABILITIES.items() if not one.optional}
+    return names - {"all"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -174,5 +220,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.line(f"{'':{width}}  {'found':>5} {'passed':>7} {'failed':>7} {'skipped':>7}")
     for name, count in counts.items():
         cells = " ".join(f"{count[outcome]:7}" for outcome in ("passed", "failed", "skipped"))
-        found, advice = ("yes", "") if present(name) else ("no", f"  {CAPABILITIES[name].advice}")
+        found, advice = "-", ""
+        if count:
+            found = "yes" if present(name) else "no"
+        if found == "no":
+            advice = f"  {CAPABILITIES[name].advice}" + " (optional)" * CAPABILITIES[name].optional
         terminalreporter.line(f"{name:{width}}  {found:>5} {cells}{advice}")

@@ -57,6 +57,34 @@ def test_required_is_a_failure(
     result.stdout.fnmatch_lines(["lastfm data * no * 0 * 1 * 0 *"])
 
 
+OPTIONAL = """
+    import pytest
+    from tests import capabilities
+
+    never = capabilities.Capability(lambda: False, "Wait.", optional=True)
+    capabilities.CAPABILITIES["python 3.13"] = never
+
+    @pytest.mark.needs("python 3.13")
+    def test_it():
+        pass
+"""
+
+
+def test_what_is_optional_is_required_by_its_name_only(
+    run: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in run.path.glob("test_*.py"):
+        path.unlink()
+    run.makepyfile(OPTIONAL)
+    monkeypatch.setenv("FAIRWOLFE_REQUIRE", "all")
+    result = launch(run)
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["python 3.13 * no * 0 * 0 * 1 * Wait. (optional)"])
+    result.stdout.fnmatch_lines(["cvxpy * - * 0 * 0 * 0"])  # not asked for, and not looked for
+    monkeypatch.setenv("FAIRWOLFE_REQUIRE", "all, python 3.13")
+    launch(run).assert_outcomes(errors=1)
+
+
 def test_present_runs(run: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     (run.path / "lastfm").mkdir()
     monkeypatch.setenv("FAIRWOLFE_DATA", str(run.path))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -21,6 +23,23 @@ __all__ = [
     "OutsideAssumptions",
     "Unavailable",
 ]
+
+# The packages of every extra of pyproject.toml. An extra has all that one job may need.
+EXTRAS: dict[str, tuple[str, ...]] = {
+    "plot": ("matplotlib", "pandas"),
+    "data": ("implicit", "openpyxl", "pyarrow"),
+    "tradeoff": ("implicit", "matplotlib", "openpyxl", "pandas", "pyarrow"),
+    "evaluate": ("matplotlib", "narwhals", "pyarrow"),
+    "lab": ("implicit", "matplotlib", "pandas", "pyarrow"),
+    "ray": ("implicit", "matplotlib", "pandas", "pyarrow", "ray"),
+    "client": ("aiohttp",),
+    "serve": ("apsw", "httptools", "prometheus-client", "starlette", "uvicorn", "uvloop"),
+    "sklearn": ("scikit-learn",),
+    "vw": ("vowpalwabbit",),
+    "gym": ("gymnasium", "mo-gymnasium"),
+    "frames": ("narwhals", "pandas", "polars", "pyarrow"),
+    "river": ("river",),
+}
 
 
 class FairwolfeError(Exception):
@@ -77,6 +96,42 @@ class Denied(FairwolfeError):
 
 class Unavailable(FairwolfeError):
     """A service did not answer in time, or could not make anything durable; try again later."""
+
+
+def require_extra(extra: str, what: str, *packages: str, instead: str = "") -> None:
+    """Raise MissingExtra where something that a job needs is not installed.
+
+    The message names everything of the extra that is missing, not only what is missed first, and
+    the one command that adds it.
+
+    Parameters
+    ----------
+    extra: a key of `EXTRAS`
+    what: the job, as the subject of "needs"
+    packages: those of the extra that are needed now; all where left out
+    instead: what can be done without them, as the end of a sentence
+
+    >>> require_extra("plot", "a table", "pandas")
+    """
+    if all(map(_installed, packages or EXTRAS[extra])):
+        return
+    *most, last = (package for package in EXTRAS[extra] if not _installed(package))
+    listed = f"{', '.join(most)} and {last}, which are" if most else f"{last}, which is"
+    otherwise = f"; {instead}" if instead else ""
+    raise MissingExtra(
+        f"{what} needs {listed} not installed: pip install 'fairwolfe[{extra}]' adds what is "
+        f"missing to an installed fairwolfe (in a checkout: pip install '.[{extra}]'){otherwise}"
+    )
+
+
+def _installed(package: str) -> bool:
+    if package == "uvloop" and sys.platform == "win32":  # where it does not exist
+        return True
+    module = {"scikit-learn": "sklearn"}.get(package, package.replace("-", "_"))
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def did_you_mean(word: object, known: Iterable[object]) -> str:

@@ -62,8 +62,24 @@ class Worst(Minimum):
 
 
 @dataclass(frozen=True)
+class Tiring(First):
+    """Raises in the round of that number."""
+
+    after: int = 50
+
+    def init(self, problem):
+        return 0
+
+    def update(self, state, choice, direction, feedback):
+        if state + 1 == self.after:
+            raise ArithmeticError(f"tired\\\\nafter {self.after} rounds")
+        return state + 1
+
+
+@dataclass(frozen=True)
 class Fragile(Mehrotra):
-    """Fails, kills its process or waits, until a file says that it is cured."""
+    """Fails, kills its process or waits, until a file says that it is cured; not in the first
+    world of its kind, which is that of a trial."""
 
     how: str = "well"
 
@@ -71,7 +87,8 @@ class Fragile(Mehrotra):
         print("a world that talks")
         with Path("begun").open("a") as log:
             log.write(f"{os.getpid()} {self.how}\\\\n")
-        if not Path("cured").exists():
+        trial = Path("begun").read_text().count(f" {self.how}\\\\n") == 1
+        if not trial and not Path("cured").exists():
             if self.how == "kills":
                 os.kill(os.getpid(), signal.SIGKILL)
             if self.how == "fails":
@@ -93,6 +110,13 @@ policies.any = { name = "frank-wolfe", base = { name = "uniform" } }
 
 def fragile(*how: str) -> str:
     return FRAGILE + f'grid = {{ "environment.how" = {list(how)!r} }}\n'
+
+
+def tiring(*after: int) -> str:
+    """A policy that plays, and one that raises in its rounds of these numbers."""
+    text = FRAGILE.replace("mine:Fragile", "mehrotra")
+    text += 'policies.tiring = { name = "frank-wolfe", base = { name = "mine:Tiring" } }\n'
+    return text + f'grid = {{ "policies.tiring.base.after" = {list(after)} }}\n'
 
 
 def command(*arguments: str) -> list[str]:

@@ -330,7 +330,7 @@ def test_demo_without_matplotlib_says_what_to_install(
 ) -> None:
     import importlib.util
 
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *_: None)
     result = fairwolfe("demo", "--out", str(tmp_path))
     assert result.exit_code == 2
     assert "pip install 'fairwolfe[plot]'" in result.stderr

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from fairwolfe import lab
-from tests.unit.lab_specs import MINE, command, fragile
+from tests.unit.lab_specs import MINE, command, fragile, tiring
 from tests.unit.test_lab_sweep import LIMIT, assert_same, eventually
 
 pytestmark = pytest.mark.needs("pyarrow", "ray")
@@ -62,7 +62,10 @@ def test_ray_gives_the_numbers_of_local_processes(here: Path) -> None:
     assert [row["seeds"] for row in told["policies"]] == [2, 0]
     for file in told["failed"].values():
         assert "RuntimeError: not cured yet" in Path(file).read_text()
-    assert sorted(begun()) == ["fails", "fails", "well", "well"]
+    assert set(told["reasons"].values()) == {"RuntimeError: not cured yet"}
+    # Two runs each, and a trial before them.
+    assert sorted(begun()) == ["fails"] * 3 + ["well"] * 3
+    Path("begun").unlink()
     lab.run(lab.load("spec.toml"), "local", jobs=1)
     assert_same("out", "local")
 
@@ -77,6 +80,17 @@ def test_an_address_where_nothing_answers_is_refused_before_anything_is_written(
     assert not Path("out").exists()
 
 
+def test_a_policy_that_cannot_play_is_refused_before_anything_is_written(here: Path) -> None:
+    Path("spec.toml").write_text(tiring(2))
+    arguments = ("spec.toml", "--on", "ray", "--jobs", "1", "--out", "out")
+    done = subprocess.run(command(*arguments), capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "policies.tiring fails in its first 2 rounds" in done.stderr
+    assert "ArithmeticError: tired after 2 rounds; nothing was written" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not Path("out").exists()
+
+
 @pytest.mark.slow
 def test_a_run_that_kills_its_process_is_given_up_after_some_tries(here: Path) -> None:
     Path("spec.toml").write_text(fragile("kills", "well"))
@@ -84,7 +98,7 @@ def test_a_run_that_kills_its_process_is_given_up_after_some_tries(here: Path) -
     assert [row["seeds"] for row in told["policies"]] == [0, 1]
     (reason,) = told["failed"].values()
     assert "WorkerCrashedError" in Path(reason).read_text()
-    assert (begun().count("kills"), begun().count("well")) == (4, 1)
+    assert (begun().count("kills"), begun().count("well")) == (1 + 4, 1 + 1)
 
 
 CLUSTER = """
@@ -115,8 +129,8 @@ pids = [
 
 
 def lose_a_node():
-    # Every run waits until it is cured: at this moment there is one on each node.
-    while not Path("begun").exists() or len(Path("begun").read_text().splitlines()) < 2:
+    # Every run after the trial waits until it is cured: at this moment there is one on each node.
+    while not Path("begun").exists() or len(Path("begun").read_text().splitlines()) < 3:
         time.sleep(0.05)
     cluster.remove_node(second, allow_graceful=False)
     Path("cured").touch()
@@ -140,7 +154,7 @@ def test_a_node_that_dies_costs_no_run(here: Path) -> None:
     assert done.returncode == 0, done.stderr
     told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     assert (told["missing"], told["failed"]) == (0, 0)
-    assert len(begun()) == 7  # the run that was lost was played again, and no other
+    assert len(begun()) == 1 + 7  # a trial; the run that was lost was played again, and no other
     eventually(lambda: not any(map(alive, told["pids"])))
     lab.run(lab.load("spec.toml"), "local", jobs=1)
     assert_same("out", "local")

@@ -24,7 +24,7 @@ from fairwolfe.errors import InvalidInput
 from fairwolfe.lab import results
 from fairwolfe.lab.build import build
 from fairwolfe.lab.runs import play
-from tests.unit.lab_specs import MINE, SMALL, command, fragile, started_in
+from tests.unit.lab_specs import MINE, SMALL, command, fragile, started_in, tiring
 
 pytestmark = pytest.mark.needs("pyarrow")
 
@@ -281,7 +281,7 @@ def test_failures_are_told_and_tried_again(here: Path) -> None:
     Path("spec.toml").write_text(fragile("well", "fails"))
     result = fairwolfe("run", "spec.toml", "--jobs", "1", "--out", "out")
     assert result.exit_code == 1
-    assert "failed: any, seed 1: out/failed/" in result.stderr
+    assert "failed: any, seed 1: RuntimeError: not cured yet, see out/failed/" in result.stderr
     assert "--resume" in result.stderr
     reasons = sorted(Path("out/failed").iterdir())
     assert len(reasons) == 2
@@ -293,6 +293,95 @@ def test_failures_are_told_and_tried_again(here: Path) -> None:
     assert again.exit_code == 0, again.output
     assert list(Path("out/failed").iterdir()) == []
     assert len(lab.read("out")["run"].unique()) == 4
+
+
+# --- two rounds before anything is written ---------------------------------------------------
+
+
+@pytest.mark.parametrize("after", [1, 2])
+def test_a_policy_that_cannot_play_is_refused_before_anything_is_written(
+    here: Path, after: int
+) -> None:
+    Path("spec.toml").write_text(tiring(500, after))
+    result = fairwolfe("run", "spec.toml", "--jobs", "1", "--seeds", "3-4", "--json")
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr == (
+        f"Error: policies.tiring fails in its first 2 rounds with seed 3 (in the grid, at "
+        f"policy.base.after = {after}): ArithmeticError: tired after {after} rounds; nothing was "
+        "written\n"
+    )
+    assert not Path("out").exists()
+
+
+def test_a_policy_that_kills_its_process_is_refused_too(here: Path) -> None:
+    Path("begun").write_text("0 kills\n")  # so that the trial is no exception
+    with pytest.raises(InvalidInput, match=r"policies\.any fails .* was ended by SIGKILL"):
+        lab.run(lab.Experiment.of(fragile("well", "kills")), "out", jobs=2)
+    assert not Path("out").exists()
+
+
+def test_a_failure_in_the_middle_is_told_with_its_reason(here: Path) -> None:
+    Path("spec.toml").write_text(tiring(50))
+    result = fairwolfe("run", "spec.toml", "--jobs", "1", "--out", "out")
+    assert result.exit_code == 1
+    said = "failed: tiring, seed 0: ArithmeticError: tired after 50 rounds, see out/failed/"
+    assert said in result.stderr
+    assert [run.label for run in lab.pending(lab.load("spec.toml"), "out")] == ["tiring"] * 2
+    told = fairwolfe("run", "spec.toml", "--jobs", "1", "--out", "out", "--resume", "--json")
+    assert told.exit_code == 1
+    document = json.loads(told.stdout)
+    assert document["reasons"] == dict.fromkeys(
+        document["failed"], "ArithmeticError: tired after 50 rounds"
+    )
+    assert len(document["failed"]) == 2
+    file = Path(next(iter(document["failed"].values())))
+    assert "in update" in file.read_text()  # the traceback
+
+
+def test_a_sweep_that_resumes_tries_only_what_is_missing(here: Path) -> None:
+    Path("spec.toml").write_text(fragile("well", "fails"))
+    begun = Path("begun")
+
+    def sweep() -> Result:
+        return fairwolfe("run", "spec.toml", "--jobs", "1", "--out", "out", "--resume")
+
+    assert sweep().exit_code == 1
+    assert len(begun.read_text().splitlines()) == 2 * (1 + 2)
+    Path("cured").touch()
+    begun.unlink()
+    assert sweep().exit_code == 0
+    assert [line.split()[1] for line in begun.read_text().splitlines()] == ["fails"] * (1 + 2)
+    begun.unlink()
+    assert sweep().exit_code == 0
+    assert not begun.exists()
+
+
+def test_a_trial_and_its_runs_share_a_process_and_its_world(here: Path) -> None:
+    Path("mine.py").write_text(
+        MINE + "\n\n@dataclass(frozen=True)\nclass Costly(Mehrotra):\n"
+        "    def __post_init__(self):\n"
+        "        with Path('built').open('a') as log:\n"
+        "            log.write(f'{os.getpid()}\\n')\n"
+    )
+    experiment = lab.Experiment.of(tiring(500).replace('"mehrotra"', '"mine:Costly"'))
+    lab.run(experiment, "out", jobs=1)
+    built = Path("built").read_text().split()
+    assert len(built) == len(set(built)) == 2  # here, to check the spec, and where it is played
+
+
+def test_a_trial_that_does_not_end_in_time_leaves_nothing(here: Path) -> None:
+    Path("begun").write_text("0 waits\n")  # so that the trial is no exception
+    swept = lab.run(lab.Experiment.of(fragile("waits")), "out", jobs=1, seconds=0.5)
+    assert (swept.stopped, len(swept.missing), swept.failed) == ("time", 2, ())
+    assert [row["value"] for row in swept.table()] == [None]
+    assert not Path("out").exists()
+
+
+def test_two_rounds_of_a_shorter_run_are_all_its_rounds(here: Path) -> None:
+    text = tiring(2).replace("horizon = 200", "horizon = 1")
+    swept = lab.run(lab.Experiment.of(text), "out", jobs=1)
+    assert swept.missing == ()
 
 
 # --- processes that die ----------------------------------------------------------------------

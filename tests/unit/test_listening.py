@@ -354,7 +354,7 @@ def test_options_are_made_plain() -> None:
 def test_what_is_not_installed_is_named(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "implicit.cpu.als", None)
+    monkeypatch.setitem(sys.modules, "implicit", None)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtra, match=r"implicit.*pip install 'fairwolfe\[data\]'"):
         listening().problem()

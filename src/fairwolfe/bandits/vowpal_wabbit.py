@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.problem import whole_number
-from fairwolfe.errors import IncompatibleState, InvalidInput, MissingExtra, NumericalFailure
+from fairwolfe.errors import IncompatibleState, InvalidInput, NumericalFailure, require_extra
 from fairwolfe.kernels.compile import Kernel
 from fairwolfe.kernels.selection import draw
 
@@ -100,12 +100,9 @@ class _Model:
 
 
 def _workspace(arguments: str, *more: str) -> Any:
-    try:
-        from vowpalwabbit import Workspace
-    except ImportError as error:
-        raise MissingExtra(
-            "VowpalWabbit needs the vowpalwabbit package: pip install 'fairwolfe[vw]'"
-        ) from error
+    require_extra("vw", "VowpalWabbit")
+    from vowpalwabbit import Workspace
+
     return Workspace(arg_list=[*arguments.split(), *more])
 
 

@@ -18,14 +18,13 @@ from fairwolfe.core.protocols import Bounded, Environment
 from fairwolfe.core.registry import names
 from fairwolfe.core.streams import stream
 from fairwolfe.environments import make
-from fairwolfe.errors import InvalidInput, MissingExtra
+from fairwolfe.errors import InvalidInput, require_extra
 from fairwolfe.simulation.streams import Streams
 
-try:
-    import gymnasium
-    from gymnasium import spaces
-except ImportError as error:
-    raise MissingExtra("this bridge needs Gymnasium: pip install 'fairwolfe[gym]'") from error
+require_extra("gym", "the bridge to Gymnasium", "gymnasium")
+
+import gymnasium  # noqa: E402
+from gymnasium import spaces  # noqa: E402
 
 __all__ = ["Rankings", "World", "register"]
 

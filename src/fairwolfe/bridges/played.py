@@ -13,7 +13,7 @@ import numpy as np
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.contexts import PerArm
 from fairwolfe.core.problem import Frozen, Problem, real_array
-from fairwolfe.errors import InvalidInput, MissingExtra
+from fairwolfe.errors import InvalidInput, require_extra
 
 __all__ = ["Gymnasium"]
 
@@ -87,12 +87,9 @@ class Gymnasium:
             object.__setattr__(self, "rewards", Problem.arms(1, self.rewards).rewards)
 
     def _made(self) -> Any:
-        try:
-            import gymnasium
-        except ImportError as error:
-            raise MissingExtra(
-                "an environment of Gymnasium needs Gymnasium: pip install 'fairwolfe[gym]'"
-            ) from error
+        require_extra("gym", "a world of Gymnasium", "gymnasium")
+        import gymnasium
+
         from fairwolfe.bridges.gymnasium import register
 
         register()

@@ -9,13 +9,12 @@ from fairwolfe.agent import Agent
 from fairwolfe.core.contexts import PerArm
 from fairwolfe.core.decision import Decision
 from fairwolfe.core.problem import Problem
-from fairwolfe.errors import InvalidInput, MissingExtra
+from fairwolfe.errors import InvalidInput, require_extra
 from fairwolfe.features import Encoder
 
-try:
-    from river import base
-except ImportError as error:
-    raise MissingExtra("this bridge needs river: pip install 'fairwolfe[river]'") from error
+require_extra("river", "the bridge to river")
+
+from river import base  # noqa: E402
 
 __all__ = ["Bandit"]
 

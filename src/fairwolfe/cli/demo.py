@@ -16,6 +16,7 @@ from fairwolfe.cli.printing import (
     print_rows,
     progress_bar,
 )
+from fairwolfe.errors import require_extra
 
 __all__ = ["demo"]
 
@@ -32,10 +33,8 @@ def demo(subject: str, out: Path, as_json: bool) -> None:
     paper's synthetic music world. objectives: what each objective prefers when two rewards can be
     traded against each other.
     """
-    from fairwolfe.simulation.plots import require_matplotlib
-
     # What would spoil the end is better said before the work: no matplotlib, no such folder.
-    require_matplotlib()
+    require_extra("plot", "the demo", "matplotlib")
     make_folder(out)
     shows = {"ranking": _demo_ranking, "music": _demo_music, "objectives": _demo_objectives}
     shows[subject](out, as_json)

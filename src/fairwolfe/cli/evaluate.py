@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from fairwolfe.cli.printing import as_json, make_folder, out_option, print_files, print_json
-from fairwolfe.errors import InvalidInput, MissingData, did_you_mean
+from fairwolfe.errors import InvalidInput, MissingData, did_you_mean, require_extra
 
 __all__ = ["evaluate"]
 
@@ -58,9 +58,9 @@ def evaluate(
 
     from fairwolfe.offpolicy import Log
     from fairwolfe.offpolicy.plot import intervals
-    from fairwolfe.simulation.plots import require_matplotlib, save
+    from fairwolfe.simulation.plots import save
 
-    require_matplotlib()
+    require_extra("evaluate", "fairwolfe evaluate", "matplotlib")
     data = Log.of(log)
     tables = _tables(spec)
     f = _objective(objective, tables, log)

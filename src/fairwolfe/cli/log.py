@@ -11,7 +11,7 @@ import click
 
 from fairwolfe.cli.printing import as_json, print_json
 from fairwolfe.cli.progress import bars
-from fairwolfe.errors import IncompatibleState, InvalidInput, MissingExtra, did_you_mean
+from fairwolfe.errors import IncompatibleState, InvalidInput, did_you_mean, require_extra
 
 if TYPE_CHECKING:
     from fairwolfe.service.export import Plan
@@ -36,12 +36,7 @@ def log() -> None:
     STATE is the configuration of a service, its state folder, or a backup. The service must not
     run; one that runs gives a copy with `fairwolfe log backup --from ADDRESS FILE`.
     """
-    try:
-        import apsw  # noqa: F401
-    except ImportError as error:
-        raise MissingExtra(
-            f"a log needs {error.name}; install it with: pip install 'fairwolfe[serve]'"
-        ) from error
+    require_extra("serve", "a log", "apsw")
 
 
 @log.command(epilog="Example: fairwolfe log verify config.toml --fold")

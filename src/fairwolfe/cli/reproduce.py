@@ -10,6 +10,7 @@ import click
 from fairwolfe.cli.engine import INTERRUPTED, engine_options
 from fairwolfe.cli.printing import as_json, make_folder, print_files, print_json, print_table
 from fairwolfe.cli.progress import bars
+from fairwolfe.errors import require_extra
 
 if TYPE_CHECKING:
     from fairwolfe.paper.reproduce import Reproduction
@@ -58,9 +59,8 @@ def reproduce(
     from fairwolfe.lab.sweep import pending
     from fairwolfe.paper import reproduce as of_paper
     from fairwolfe.paper.page import number, summary, write_page, write_report
-    from fairwolfe.simulation.plots import require_matplotlib
 
-    require_matplotlib()
+    require_extra("lab", "fairwolfe reproduce", "matplotlib", "pandas", "pyarrow")
     planned = of_paper.plan(figures, quick)
     folder = out or Path("out") / ("quick" if quick else "reproduce")
     make_folder(folder)
@@ -102,7 +102,7 @@ def reproduce(
         )
         print_files(files[:2], summary(found))
     for failure in found.failed:
-        click.echo(f"failed: {failure}", err=True)
+        click.echo(f"failed: {failure.reason}, see {failure.file}", err=True)
     ctx.exit(_code(found))
 
 

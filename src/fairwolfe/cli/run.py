@@ -71,10 +71,13 @@ def run(
     """Play the experiment of a TOML file, one Parquet file a run.
 
     Ctrl-C and --for leave a folder that --resume completes. Exit code 0: all runs are done, or
-    the time is up; 1: some failed; 2: the file is wrong, and nothing was written; 130: Ctrl-C.
+    the time is up; 1: some failed; 2: the file is wrong, or a policy fails in its first two
+    rounds, and nothing was written; 130: Ctrl-C.
     """
     from fairwolfe import lab
+    from fairwolfe.lab.results import require_arrow
 
+    require_arrow(on)
     import_from_here()
     # What modules of the user's and Ray print must not mix with the table or the JSON.
     with redirect_stdout(sys.stderr):
@@ -114,6 +117,7 @@ def _document(swept: Sweep) -> dict[str, Any]:
         "stopped": swept.stopped,
         "missing": len(swept.missing),
         "failed": {failed.run.id: str(failed.file) for failed in swept.failed},
+        "reasons": {failed.run.id: failed.reason for failed in swept.failed},
         "warnings": swept.warnings(),
         "policies": swept.table(),
     }
@@ -141,7 +145,8 @@ def _print_sweep(swept: Sweep, resuming: str) -> None:
     for text, count in swept.warnings().items():
         click.echo(f"{count} run{'s' * (count > 1)} warned: {text}", err=True)
     for failed in swept.failed:
-        click.echo(f"failed: {failed.run.label}, seed {failed.run.seed}: {failed.file}", err=True)
+        what = f"{failed.run.label}, seed {failed.run.seed}: {failed.reason}"
+        click.echo(f"failed: {what}, see {failed.file}", err=True)
     if swept.missing:
         why = {"interrupted": "interrupted", "time": "the time is up", None: "some runs failed"}
         click.echo(

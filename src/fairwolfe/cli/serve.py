@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from fairwolfe.cli.printing import as_json, print_json
-from fairwolfe.errors import InvalidInput, MissingExtra
+from fairwolfe.errors import InvalidInput, require_extra
 
 __all__ = ["keys", "serve"]
 
@@ -25,15 +25,7 @@ def serve(file: Path | None, listen: str | None, demo: bool) -> None:
     """
     if demo == (file is not None):
         raise InvalidInput("give the TOML file of a configuration, or --demo, and not both")
-    try:
-        import apsw  # noqa: F401
-        import prometheus_client  # noqa: F401
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise MissingExtra(
-            f"the service needs {error.name}; install it with: pip install 'fairwolfe[serve]'"
-        ) from error
+    require_extra("serve", "the service")
     if demo:
         from fairwolfe.service.demo import run_demo
 

@@ -34,7 +34,7 @@ def _method(
 class AsyncClient:
     """`Client` with the same names, to be awaited: `await client.decide(...)`.
 
-    Needs aiohttp (`pip install 'fairwolfe[client]'`). What is cancelled ends at once, and its
+    Needs aiohttp, which the extra `client` installs. What is cancelled ends at once, and its
     connection is closed; whether the service had heard it is then unknown, and it may be asked
     again with the same request_id. It belongs to one loop, and to the process that made it.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from fairwolfe.client.calls import Call
 from fairwolfe.client.endpoint import Endpoint
 from fairwolfe.client.retry import Attempts, Reply
-from fairwolfe.errors import MissingExtra
+from fairwolfe.errors import require_extra
 
 if TYPE_CHECKING:
     import aiohttp
@@ -25,12 +25,9 @@ class AsyncTransport:
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
-        try:
-            import aiohttp
-        except ImportError as error:
-            raise MissingExtra(
-                "AsyncClient needs aiohttp: pip install 'fairwolfe[client]'; Client does without"
-            ) from error
+        require_extra("client", "AsyncClient", instead="Client does without")
+        import aiohttp
+
         self.endpoint = endpoint
         self.lost: tuple[type[BaseException], ...] = (OSError, aiohttp.ClientError)
         self._session: aiohttp.ClientSession | None = None

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairwolfe.errors import InvalidInput, MissingExtra, did_you_mean
+from fairwolfe.errors import InvalidInput, did_you_mean, require_extra
 
 __all__ = ["frame_of", "is_frame", "numbers_of", "opened", "rows_of", "table_of"]
 
@@ -29,14 +29,9 @@ def frame_of(columns: Mapping[str, Any], backend: str = "pandas") -> Any:
     """
     if backend not in _MAKERS:
         raise InvalidInput(f"backend is {backend!r}; {did_you_mean(backend, _MAKERS)}")
-    try:
-        module = import_module(backend)
-    except ImportError as error:
-        extra = "plot" if backend == "pandas" else "frames"
-        raise MissingExtra(
-            f"a table of {backend} needs {backend}: pip install 'fairwolfe[{extra}]'"
-        ) from error
-    return getattr(module, _MAKERS[backend])(dict(columns))
+    extra = "plot" if backend == "pandas" else "frames"
+    require_extra(extra, f"a table of {backend}", backend)
+    return getattr(import_module(backend), _MAKERS[backend])(dict(columns))
 
 
 def table_of(rows: Iterable[Mapping[str, Any]], backend: str = "pandas") -> Any:
@@ -53,12 +48,9 @@ def is_frame(given: Any) -> bool:
 
 def opened(table: Any) -> Any:
     """A table of pandas, polars or Arrow as narwhals has it."""
-    try:
-        import narwhals
-    except ImportError as error:
-        raise MissingExtra(
-            "reading a table in memory needs narwhals: pip install 'fairwolfe[frames]'"
-        ) from error
+    require_extra("frames", "a table in memory", "narwhals")
+    import narwhals
+
     try:
         return narwhals.from_native(table, eager_only=True)
     except TypeError as error:

@@ -49,7 +49,13 @@ from numpy.typing import NDArray
 from fairwolfe.core.arrays import Matrix
 from fairwolfe.core.folders import whole_file
 from fairwolfe.core.problem import Problem
-from fairwolfe.errors import FairwolfeError, InvalidInput, MissingData, MissingExtra, did_you_mean
+from fairwolfe.errors import (
+    FairwolfeError,
+    InvalidInput,
+    MissingData,
+    did_you_mean,
+    require_extra,
+)
 
 __all__ = ["FORMAT", "VERSION", "Header", "Writer", "is_decisions", "line_of", "read", "rows_of"]
 
@@ -394,13 +400,14 @@ def _by_column(rows: Sequence[Mapping[str, Any]]) -> Columns:
 
 
 def _pyarrow() -> Any:
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise MissingExtra(
-            "Parquet needs pyarrow, which is not installed: pip install 'fairwolfe[evaluate]'; or "
-            "use JSON Lines (.jsonl), which needs nothing"
-        ) from error
+    require_extra(
+        "evaluate",
+        "Parquet",
+        "pyarrow",
+        instead="or use JSON Lines (.jsonl), which needs nothing",
+    )
+    import pyarrow
+
     return pyarrow
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from fairwolfe.core.arrays import Matrix
 from fairwolfe.core.folders import cache_folder, whole_file
-from fairwolfe.errors import InvalidInput, MissingExtra, NumericalFailure
+from fairwolfe.errors import InvalidInput, NumericalFailure, require_extra
 
 __all__ = ["Factors", "Settings", "extremes", "factorise", "scaled"]
 
@@ -99,17 +99,12 @@ def _read(file: Path, shape: tuple[int, int], n: int) -> Factors | None:
 
 
 def _als(weights: Any, settings: Settings) -> Factors:
+    require_extra("data", "a world from a table", "implicit")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of its progress bar, when it is imported
-        try:
-            from implicit.cpu.als import AlternatingLeastSquares
-            from implicit.recommender_base import ModelFitError
-            from threadpoolctl import threadpool_limits
-        except ImportError as error:
-            raise MissingExtra(
-                "factors of a table need implicit, which is not installed: "
-                "pip install 'fairwolfe[data]'"
-            ) from error
+        from implicit.cpu.als import AlternatingLeastSquares
+        from implicit.recommender_base import ModelFitError
+        from threadpoolctl import threadpool_limits
     # One thread: sums are then always added in the same order, and small ones faster.
     with threadpool_limits(1, "blas"):
         model = AlternatingLeastSquares(

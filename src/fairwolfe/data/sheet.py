@@ -9,7 +9,7 @@ from typing import Any
 
 from fairwolfe.data.columns import Columns
 from fairwolfe.data.plays import Id, count_refused, id_refused
-from fairwolfe.errors import InvalidInput, MissingExtra
+from fairwolfe.errors import InvalidInput, require_extra
 
 __all__ = ["Sheet", "is_sheet"]
 
@@ -31,16 +31,12 @@ class Sheet:
 
     @cached_property
     def _cells(self) -> list[tuple[Any, ...]]:
-        try:
-            from openpyxl import load_workbook  # type: ignore[import-untyped]
-            from openpyxl.utils.exceptions import (  # type: ignore[import-untyped]
-                InvalidFileException,
-            )
-        except ImportError as error:
-            raise MissingExtra(
-                "reading an Excel file needs openpyxl, which is not installed: "
-                "pip install 'fairwolfe[tradeoff]'"
-            ) from error
+        require_extra("data", "an Excel file", "openpyxl")
+        from openpyxl import load_workbook  # type: ignore[import-untyped]
+        from openpyxl.utils.exceptions import (  # type: ignore[import-untyped]
+            InvalidFileException,
+        )
+
         try:
             book = load_workbook(self.path, read_only=True, data_only=True)
             try:

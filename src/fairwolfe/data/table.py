@@ -15,7 +15,7 @@ from fairwolfe.core.arrays import IntVector, Vector
 from fairwolfe.data.columns import Columns, choose
 from fairwolfe.data.plays import LARGEST, Gathering, Plays, count_refused, id_refused
 from fairwolfe.data.sheet import Sheet, is_sheet
-from fairwolfe.errors import InvalidInput, MissingData, MissingExtra
+from fairwolfe.errors import InvalidInput, MissingData, require_extra
 
 __all__ = ["Names", "header_of", "kind_of", "read_file", "read_memory", "read_pairs"]
 
@@ -128,12 +128,9 @@ def _mapping(table: Mapping[str, Any], names: Names) -> Plays:
 
 
 def _arrow() -> Any:
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise MissingExtra(
-            "reading a table needs pyarrow, which is not installed: pip install 'fairwolfe[data]'"
-        ) from error
+    require_extra("data", "a world from a table", "pyarrow")
+    import pyarrow
+
     return pyarrow
 
 

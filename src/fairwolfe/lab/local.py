@@ -19,7 +19,7 @@ import msgspec
 
 from fairwolfe.errors import FairwolfeError
 from fairwolfe.lab.experiment import Run
-from fairwolfe.lab.worker import Frames
+from fairwolfe.lab.worker import Frames, Why
 
 __all__ = ["ONE_THREAD", "Engine", "Event", "cores", "play_all"]
 
@@ -38,15 +38,21 @@ _STARTS = 3  # processes in a row that may fail to start
 
 
 class Event(NamedTuple):
-    """What happened to a run: rounds were played, it is done (its file), it failed (the reason)."""
+    """What happened to a run, the very object that was given: rounds were played, it is done (its
+    file), it failed (Why).
+    """
 
     run: Run
     kind: Literal["rounds", "done", "failed"]
     content: Any
 
 
-Engine = Callable[[tuple[Run, ...], int | None, float | None], Generator[Event, None, None]]
-"""Plays runs, at most so many at once, until the clock (monotonic) has reached the deadline."""
+Engine = Callable[
+    [tuple[Run, ...], tuple[Run, ...], int | None, float | None], Generator[Event, None, None]
+]
+"""Plays trials and then runs, at most so many at once, until the clock (monotonic) has reached the
+deadline.
+"""
 
 
 def cores() -> int:
@@ -57,14 +63,14 @@ def cores() -> int:
 
 
 def play_all(
-    runs: tuple[Run, ...], jobs: int | None, deadline: float | None
+    trials: tuple[Run, ...], runs: tuple[Run, ...], jobs: int | None, deadline: float | None
 ) -> Generator[Event, None, None]:
-    """Play runs in that many processes, or in one for each core.
+    """Play in that many processes, or in one for each core.
 
     However the iteration ends, every process is ended and waited for.
     """
-    waiting = deque(runs)
-    crew = _Crew(min(jobs or cores(), len(waiting)))
+    waiting = deque((*trials, *runs))
+    crew = _Crew(min(jobs or cores(), len(runs)))
     try:
         while waiting or crew.busy:
             crew.fill(waiting)
@@ -174,7 +180,7 @@ class _Crew:
             self.workers.remove(worker)
             code = worker.wait()
             if worker.run is not None:
-                yield Event(worker.run, "failed", f"The process of this run {_death(code)}.\n")
+                yield Event(worker.run, "failed", Why(f"the process {_death(code)}", ""))
             else:
                 self.failed_starts += 1
                 if self.failed_starts >= _STARTS:
@@ -192,7 +198,7 @@ class _Crew:
             if kind != "rounds":
                 worker.run = None
                 self.fill(waiting)  # before the file is written: the core need not wait for it
-            yield Event(run, kind, content)
+            yield Event(run, kind, Why(*content) if kind == "failed" else content)
 
     def end(self) -> None:
         """End all processes and wait for them."""

@@ -11,7 +11,6 @@ import secrets
 import socket
 import sys
 import time
-import traceback
 import warnings
 from collections import deque
 from collections.abc import Generator, Iterator
@@ -20,9 +19,10 @@ from typing import Any
 
 import msgspec
 
-from fairwolfe.errors import InvalidInput, MissingExtra
+from fairwolfe.errors import InvalidInput
 from fairwolfe.lab.experiment import Run
 from fairwolfe.lab.local import ONE_THREAD, Engine, Event, cores
+from fairwolfe.lab.worker import Why
 
 __all__ = ["engine"]
 
@@ -39,7 +39,7 @@ def engine(address: str | None) -> Engine:
         _require_answer(address)
 
     def play_all(
-        runs: tuple[Run, ...], jobs: int | None, deadline: float | None
+        trials: tuple[Run, ...], runs: tuple[Run, ...], jobs: int | None, deadline: float | None
     ) -> Generator[Event, None, None]:
         with _cluster(ray, address, jobs):
             # The threads of a BLAS are counted when a process starts, so they are its environment.
@@ -48,7 +48,7 @@ def engine(address: str | None) -> Engine:
             )
             if address is None:
                 ray.get(ray.remote(_warmed).remote())
-            yield from _events(ray, task, deque(runs), jobs, deadline)
+            yield from _events(ray, task, deque((*trials, *runs)), jobs, deadline)
 
     return play_all
 
@@ -87,7 +87,7 @@ def _events(
                 try:
                     kind, content = ray.get(reference)
                 except ray.exceptions.RayError as error:
-                    kind, content = "failed", f"{type(error).__name__}: {error}\n"
+                    kind, content = "failed", Why.of(error)
                 yield Event(run, kind, content)
     finally:
         for reference in flying:
@@ -96,13 +96,13 @@ def _events(
 
 
 def _played(run: dict[str, Any]) -> tuple[str, Any]:
-    """A task: the file of a run, or the traceback."""
+    """A task: the file of a run, or why there is none."""
     from fairwolfe.lab.runs import play
 
     try:
         return "done", play(msgspec.convert(run, Run))
-    except Exception:
-        return "failed", traceback.format_exc()
+    except Exception as error:
+        return "failed", Why.of(error)
 
 
 def _warmed() -> int:
@@ -126,10 +126,8 @@ def _imported(here: bool) -> Any:
             os.environ.setdefault("RAY_AUTH_MODE", "token")
         if not {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & set(os.environ):
             os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingExtra("on='ray' needs Ray: pip install 'fairwolfe[ray]'") from error
+    import ray
+
     return ray
 
 

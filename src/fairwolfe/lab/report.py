@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from fairwolfe.core.folders import whole_file
-from fairwolfe.errors import InvalidInput
+from fairwolfe.errors import InvalidInput, require_extra
 from fairwolfe.lab import results
 from fairwolfe.lab.experiment import Experiment
 from fairwolfe.lab.figures import Drawn, Picture, pictures
 from fairwolfe.lab.groups import Group, groups_of
 from fairwolfe.lab.page import Html, bullets, figure, page, table, tag
 from fairwolfe.lab.sweep import pending
-from fairwolfe.simulation.plots import require_matplotlib
 
 __all__ = ["Report", "report"]
 
@@ -211,7 +210,7 @@ def report(
 
     Returns what it says, and the files, the page first.
     """
-    require_matplotlib()
+    require_extra("lab", "a report", "matplotlib", "pandas", "pyarrow")
     made = Report.of(folder)
     drawn = pictures(made.groups)
     beside = made.folder / "report"

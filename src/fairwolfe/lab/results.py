@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ import msgspec
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.folders import whole_file
 from fairwolfe.core.problem import Problem
-from fairwolfe.errors import FairwolfeError, InvalidInput, MissingExtra
+from fairwolfe.errors import FairwolfeError, InvalidInput, require_extra
 from fairwolfe.lab.experiment import Experiment, Run
 from fairwolfe.simulation.trace import FAIRNESS, Trace
 
@@ -45,11 +44,11 @@ _ORDER = "order of the spec"
 _MOST = 100  # coordinates of an average that is kept at every checkpoint
 
 
-def require_arrow() -> None:
+def require_arrow(on: str = "local") -> None:
     """The lab reads and writes Parquet; say so before the work, not after it."""
-    for package in ("pandas", "pyarrow"):
-        if find_spec(package) is None:
-            raise MissingExtra(f"the lab needs {package}: pip install 'fairwolfe[lab]'")
+    if on == "ray":
+        require_extra("ray", "the lab on Ray", "pandas", "pyarrow", "ray")
+    require_extra("lab", "the lab", "pandas", "pyarrow")
 
 
 def table(run: Run, trace: Trace, problem: Problem, seconds: Mapping[int, float]) -> pa.Table:

@@ -6,9 +6,10 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -20,6 +21,8 @@ from fairwolfe.errors import InvalidInput, did_you_mean
 from fairwolfe.lab import results
 from fairwolfe.lab.experiment import Experiment, Run
 from fairwolfe.lab.local import Engine, Event, play_all
+from fairwolfe.lab.trials import Trials
+from fairwolfe.lab.worker import Why
 from fairwolfe.simulation.compare import interval
 
 __all__ = ["Failure", "Sweep", "pending", "run"]
@@ -32,6 +35,12 @@ class Failure(NamedTuple):
 
     run: Run
     file: Path
+
+    @property
+    def reason(self) -> str:
+        """The type and the message of what it raised, in a line."""
+        first = self.file.read_text(encoding="utf-8").partition("\n")[0]
+        return first.removeprefix(_title(self.run)).removeprefix(": ")
 
 
 @dataclass(frozen=True)
@@ -109,6 +118,9 @@ def run(
 ) -> Sweep:
     """Play the runs of an experiment that a folder does not hold yet.
 
+    Two rounds of every policy that has something to play come first: where one cannot play them,
+    InvalidInput says why, and nothing is written.
+
     A run that fails leaves its traceback in ``out/failed`` and the others go on. Ctrl-C, the end
     of the time and even the death of this process leave a folder that `resume` completes; the
     numbers are those of a sweep that was never interrupted, bit for bit.
@@ -125,7 +137,7 @@ def run(
     seconds: stop after that time
     progress: called with a run and the number of its rounds played since the last call
     """
-    results.require_arrow()
+    results.require_arrow(on)
     chosen = _seeds(experiment, seeds)
     if jobs is not None:
         whole_number("jobs", jobs)
@@ -139,17 +151,24 @@ def run(
     experiment.check()
     folder = Path(out)
     deadline = None if seconds is None else time.monotonic() + seconds
-    _prepare(folder, experiment, resume)
+    _refuse_others(folder, experiment, resume)
     wanted = pending(experiment, folder, chosen)
     stopped: Literal["interrupted", "time"] | None = None
     if wanted:
-        events = engine(wanted, jobs, deadline)
+        trials = Trials(wanted)
+        # One call for both, so that a process plays its runs in the worlds of its trials.
+        events = engine(trials.runs, wanted, jobs, deadline)
         try:
             with closing(events):
-                ended = _keep(events, folder, progress)
-            stopped = "time" if ended < len(wanted) else None
+                held = trials.passed(events, experiment)
+                if held is not None:
+                    _prepare(folder, experiment)
+                    ended = _keep(chain(held, events), folder, progress)
+            stopped = "time" if held is None or ended < len(wanted) else None
         except KeyboardInterrupt:
             stopped = "interrupted"
+    else:
+        _prepare(folder, experiment)
     return Sweep(experiment, folder, chosen, stopped, pending(experiment, folder, chosen))
 
 
@@ -170,7 +189,7 @@ def _engine(on: str, address: str | None) -> Engine:
     return engine(address)
 
 
-def _keep(events: Iterator[Event], folder: Path, progress: Progress | None) -> int:
+def _keep(events: Iterable[Event], folder: Path, progress: Progress | None) -> int:
     """Write what comes, as it comes; how many runs are done or have failed."""
     told: Counter[str] = Counter()
     ended = 0
@@ -190,13 +209,17 @@ def _keep(events: Iterator[Event], folder: Path, progress: Progress | None) -> i
     return ended
 
 
+def _title(run: Run) -> str:
+    return f"{run.label}, seed {run.seed}"
+
+
 def _failure(folder: Path, run_id: str) -> Path:
     return folder / "failed" / f"{run_id}.txt"
 
 
-def _write_failure(folder: Path, run: Run, reason: str) -> None:
+def _write_failure(folder: Path, run: Run, why: Why) -> None:
     settings = json.dumps(msgspec.to_builtins(run.settings), indent=2)
-    text = f"{run.label}, seed {run.seed}\n\n{reason}\n{settings}\n"
+    text = f"{_title(run)}: {why.reason}\n\n{why.details}\n{settings}\n"
     with whole_file(_failure(folder, run.id)) as file:
         file.write(text.encode())
 
@@ -213,8 +236,8 @@ def _seeds(experiment: Experiment, seeds: int | Iterable[int] | None) -> tuple[i
     return chosen
 
 
-def _prepare(folder: Path, experiment: Experiment, resume: bool) -> None:
-    """Make the folder, or refuse one that holds something else."""
+def _refuse_others(folder: Path, experiment: Experiment, resume: bool) -> None:
+    """Refuse a folder that holds something else."""
     spec = folder / "spec.toml"
     kept = any(any((folder / place).glob("*")) for place in ("runs", "failed"))
     if spec.exists() and kept:
@@ -231,10 +254,14 @@ def _prepare(folder: Path, experiment: Experiment, resume: bool) -> None:
             )
     elif kept or (not spec.exists() and folder.is_dir() and any(folder.iterdir())):
         raise InvalidInput(f"{folder} holds other files; give a folder that is new or empty")
+
+
+def _prepare(folder: Path, experiment: Experiment) -> None:
+    """Make the folder, with the spec."""
     try:
         for place in ("runs", "failed"):
             (folder / place).mkdir(parents=True, exist_ok=True)
-        with whole_file(spec) as file:
+        with whole_file(folder / "spec.toml") as file:
             file.write(experiment.text.encode())
     except OSError as error:
         raise InvalidInput(f"{folder} cannot be written to: {error.strerror}") from error

@@ -15,13 +15,26 @@ import time
 import traceback
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
-__all__ = ["Frames", "main"]
+__all__ = ["Frames", "Why", "main"]
 
 _EVERY = 0.25  # seconds between two messages of progress
+
+
+class Why(NamedTuple):
+    """Why a run failed: in a line, and all that is known."""
+
+    reason: str
+    details: str
+
+    @classmethod
+    def of(cls, error: BaseException) -> Why:
+        """The type and the message of an error, and its traceback."""
+        text = "".join(traceback.format_exception(error))
+        return cls(" ".join(f"{type(error).__name__}: {error}".split()), text)
 
 
 class Frames:
@@ -71,8 +84,8 @@ def main() -> None:
             out.send(["done", play(run, _throttled(lambda n: out.send(["rounds", n])))])
         except BrokenPipeError:
             os._exit(1)
-        except BaseException:
-            out.send(["failed", traceback.format_exc()])
+        except BaseException as error:
+            out.send(["failed", Why.of(error)])
 
 
 def _listen(orders: Frames, queue: SimpleQueue[Any]) -> None:

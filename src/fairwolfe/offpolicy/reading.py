@@ -21,7 +21,7 @@ from fairwolfe.core.feedback import Shown
 from fairwolfe.core.frames import is_frame, opened
 from fairwolfe.core.problem import Problem, real_array
 from fairwolfe.data.decisions import Header
-from fairwolfe.errors import InvalidInput, MissingExtra, did_you_mean
+from fairwolfe.errors import InvalidInput, did_you_mean, require_extra
 from fairwolfe.offpolicy.decisions import CHUNK, COLUMNS, Choices, Part, Rankings, padded
 
 __all__ = ["assembled", "csv_columns", "json_lines", "parquet_columns", "read_rows", "read_table"]
@@ -57,13 +57,10 @@ def _narwhals(table: Any) -> Columns:
 
 
 def parquet_columns(path: str) -> Columns:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise MissingExtra(
-            "reading Parquet needs pyarrow: pip install 'fairwolfe[evaluate]'"
-        ) from error
+    require_extra("evaluate", "a log in Parquet", "pyarrow")
+    import pyarrow
+    from pyarrow import parquet
+
     try:
         return dict(parquet.read_table(path).to_pydict())
     except (pyarrow.ArrowException, OSError) as error:

@@ -17,7 +17,7 @@ import numpy as np
 
 from fairwolfe.core.problem import Frozen
 from fairwolfe.core.registry import import_class
-from fairwolfe.errors import InvalidInput, MissingExtra, did_you_mean
+from fairwolfe.errors import InvalidInput, did_you_mean, require_extra
 
 __all__ = ["described", "made", "releases", "with_random_state"]
 
@@ -168,10 +168,4 @@ def _class(address: str) -> type:
 
 def require_sklearn() -> None:
     """Raise MissingExtra, with what to do, where scikit-learn is not installed."""
-    from importlib.util import find_spec
-
-    if find_spec(_LIBRARY) is None:
-        raise MissingExtra(
-            "SklearnRegressor needs scikit-learn, which is not installed: "
-            "pip install 'fairwolfe[sklearn]'"
-        )
+    require_extra("sklearn", "SklearnRegressor")

@@ -22,7 +22,7 @@ from fairwolfe.lab import results
 from fairwolfe.lab.build import build
 from fairwolfe.lab.experiment import Experiment
 from fairwolfe.lab.figures import Picture
-from fairwolfe.lab.sweep import pending, run
+from fairwolfe.lab.sweep import Failure, pending, run
 from fairwolfe.paper.catalogue import Figure, Study, figures, studies_of
 from fairwolfe.paper.claims import judge
 from fairwolfe.paper.curves import Curves
@@ -65,7 +65,7 @@ class Reproduction:
     figures: tuple[Figure, ...]
     studies: Mapping[str, Played]
     stopped: Literal["interrupted", "time"] | None
-    failed: tuple[Path, ...]
+    failed: tuple[Failure, ...]
 
     @property
     def curves(self) -> dict[str, Curves]:
@@ -139,7 +139,7 @@ def reproduce(
     planned = plan(names, quick)
     deadline = None if seconds is None else time.monotonic() + seconds
     stopped: Literal["interrupted", "time"] | None = None
-    failed: list[Path] = []
+    failed: list[Failure] = []
     for name, (_, experiment, _) in planned.items():
         left = None if deadline is None else deadline - time.monotonic()
         if stopped is not None or (left is not None and left <= 0.0):
@@ -156,7 +156,7 @@ def reproduce(
             progress=None if progress is None else _named(progress, name),
         )
         stopped = swept.stopped
-        failed += [failure.file for failure in swept.failed]
+        failed += swept.failed
     studies = {name: _played(folder / name, *planned[name]) for name in planned}
     return Reproduction(folder, quick, figures(names), studies, stopped, tuple(failed))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairwolfe.errors import MissingExtra
+from fairwolfe.errors import require_extra
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +20,6 @@ __all__ = [
     "best_value",
     "lorenz_axes",
     "new_figure",
-    "require_matplotlib",
     "save",
     "value_axes",
     "violation_axes",
@@ -31,19 +30,9 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
 
 
-def require_matplotlib() -> None:
-    """Raise MissingExtra, with what to do, where matplotlib is not installed."""
-    from importlib.util import find_spec
-
-    if find_spec("matplotlib") is None:
-        raise MissingExtra(
-            "pictures need matplotlib, which is not installed: pip install 'fairwolfe[plot]'"
-        )
-
-
 def new_figure(width: float = 7.0, height: float = 4.2) -> Figure:
     """A figure outside of pyplot, so that nothing depends on a screen."""
-    require_matplotlib()
+    require_extra("plot", "a figure", "matplotlib")
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")

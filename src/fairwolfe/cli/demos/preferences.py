@@ -17,7 +17,7 @@ import numpy as np
 
 from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.problem import Problem
-from fairwolfe.errors import InvalidInput
+from fairwolfe.errors import InvalidInput, require_extra
 from fairwolfe.kernels.compile import kernel
 from fairwolfe.objectives import (
     AtLeast,
@@ -35,7 +35,6 @@ from fairwolfe.objectives import (
     Welfare,
 )
 from fairwolfe.objectives.concave import call_gradient
-from fairwolfe.simulation.plots import require_matplotlib
 from fairwolfe.smoothing import Moreau, Randomized, default_smoothing
 
 if TYPE_CHECKING:
@@ -224,7 +223,7 @@ _LINES = 9
 
 def draw(made: Sequence[Walk], folder: Path) -> list[Path]:
     """Write objectives.png and objectives.svg into a folder."""
-    require_matplotlib()
+    require_extra("plot", "a figure", "matplotlib")
     from matplotlib import rc_context
 
     style: dict[Any, Any] = {

@@ -19,7 +19,7 @@ from fairwolfe.cli.printing import (
     print_rows,
     progress_bar,
 )
-from fairwolfe.errors import FairwolfeError, InvalidInput
+from fairwolfe.errors import FairwolfeError, InvalidInput, MissingExtra, require_extra
 
 if TYPE_CHECKING:
     from fairwolfe.cli.tradeoff.page import Told
@@ -177,6 +177,9 @@ def tradeoff(
 
     try:
         _run(world, slots, group_column, out, as_json, options)
+    except MissingExtra:  # of a part, which knows its own extra only
+        require_extra("tradeoff", "fairwolfe tradeoff")
+        raise
     except FairwolfeError as error:
         raise type(error)(in_options(str(error))) from error
 
@@ -195,9 +198,8 @@ def _run(
     from fairwolfe.fairness.tradeoff import groups, plan, words
     from fairwolfe.fairness.tradeoff.result import FAIR
     from fairwolfe.objectives import GiniEquality, GiniWelfare
-    from fairwolfe.simulation.plots import require_matplotlib
 
-    require_matplotlib()
+    require_extra("tradeoff", "fairwolfe tradeoff", "matplotlib")
     if options["ask"] and options["give_up"] is not None:
         raise InvalidInput("--ask and --give-up both choose a beta; give one of them")
     save = None if options["save"] is None else handing.place(options["save"])

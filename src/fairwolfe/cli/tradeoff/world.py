@@ -26,7 +26,6 @@ _OPTIONS = {
         r"--slots is \1 and there are \2 items; \3 --slots \2 or less"
     ),
     r"\b(user|item|count)=": r"--\1-column",
-    r"'fairwolfe\[\w+\]'": "'fairwolfe[tradeoff]'",
     r"^(betas|floors|seeds|horizon|jobs|exploration|tolerance)\b": r"--\1",
     r"^beta is": "--betas: beta is",
     r"^minimum is": "--floors: the floor is",
