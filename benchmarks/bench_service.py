@@ -2,10 +2,10 @@
 
     python benchmarks/bench_service.py [--turns 5] [--seconds 2] [--case NAME] [--no-library]
 
-Needs wrk (Debian's package of that name), which asks from the same machine: rates depend on what
-else it does, so all servers of a case run side by side, are asked in turns, and medians of the
-turns and ratios of these medians are printed, with the processor time of the server a request.
-Every server is one process. `durable` is `fairwolfe serve`: a decision is synced to the disk before
+Needs FastAPI, and wrk (Debian's package of that name), which asks from the same machine: rates
+depend on what else it does, so all servers of a case run side by side, are asked in turns, and
+medians of the turns and ratios of these medians are printed, with the processor time of the server
+a request. Every server is one process. `durable` is `fairwolfe serve`: a decision is synced to the disk before
 it is answered; `asgi` the same without the lane; `memory` the same with a store that keeps nothing
 safe; `fastapi` is FastAPI with `agent.act` and no store at all. At the end the library's own rows
 are printed (bench_batch.py, bench_replay.py), unless --no-library.
@@ -25,6 +25,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -601,6 +602,8 @@ def main() -> None:
         return
     if shutil.which("wrk") is None:
         raise SystemExit("This needs wrk: apt install wrk")
+    if find_spec("fastapi") is None:
+        raise SystemExit("This needs FastAPI to compare with: pip install fastapi")
     print(about())
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
