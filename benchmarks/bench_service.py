@@ -5,10 +5,10 @@
 Needs FastAPI, and wrk (Debian's package of that name), which asks from the same machine: rates
 depend on what else it does, so all servers of a case run side by side, are asked in turns, and
 medians of the turns and ratios of these medians are printed, with the processor time of the server
-a request. Every server is one process. `durable` is `fairwolfe serve`: a decision is synced to the disk before
-it is answered; `asgi` the same without the lane; `memory` the same with a store that keeps nothing
-safe; `fastapi` is FastAPI with `agent.act` and no store at all. At the end the library's own rows
-are printed (bench_batch.py, bench_replay.py), unless --no-library.
+a request. Every server is one process. `durable` is `fairwolfe serve`: a decision is synced to the
+disk before it is answered; `asgi` the same without the lane; `memory` the same with a store that
+keeps nothing safe; `fastapi` is FastAPI with `agent.act` and no store at all. At the end the
+library's own rows are printed (bench_batch.py, bench_replay.py), unless --no-library.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ __all__ = ["pooled_gradient", "sort_kept"]
 _MOVES = 8
 _BUCKETS = 256  # a byte at a time: fewer, longer digits leave the first-level cache
 _SIGN = np.uint64(1 << 63)
+_LONG = 32  # a block for which a call of its own is worthwhile
 
 
 @kernel
@@ -118,6 +119,44 @@ def _radix_sort(
 
 
 @kernel
+def _taken_in(
+    sorted_z: Vector, step: float, prefix: Vector, stop: int, surplus: float
+) -> tuple[int, float]:
+    """Let the first block take in the numbers after it, as long as it is the only one and each of
+    them is a run by itself: where it ends then, and its surplus.
+
+    This is what `pooled_gradient` does with such a number, without what is known of it. After a
+    few rounds that is most of them.
+
+    sorted_z (n,), prefix (n + 1,).
+    """
+    distinct()
+    n, smallest = sorted_z.size, sorted_z[0]
+    while stop < n - 1:
+        value = sorted_z[stop]
+        if sorted_z[stop + 1] == value:
+            break
+        rise = value - smallest
+        target_before = surplus + step * (prefix[stop] - prefix[0])
+        if target_before < (rise + step * (prefix[stop + 1] - prefix[stop])) * stop:
+            break
+        surplus += rise
+        stop += 1
+    return stop, surplus
+
+
+@kernel
+def _spread(
+    sorted_z: Vector, order: IntVector, weight: float, mean: float, step: float, out: Vector
+) -> None:
+    """The gradient on a pooled block. sorted_z, order (size,): of the block; out (n,)."""
+    distinct()
+    smallest = sorted_z[0]
+    for j in range(sorted_z.size):
+        out[order[j]] = weight + (mean - (sorted_z[j] - smallest)) / step
+
+
+@kernel
 def pooled_gradient(
     sorted_z: Vector,
     order: IntVector,
@@ -138,6 +177,7 @@ def pooled_gradient(
 
     sorted_z, order, starts, excess, out (n,), prefix (n + 1,).
     """
+    distinct()
     n = sorted_z.size
     blocks = np.int64(0)
     stop = np.int64(0)
@@ -159,6 +199,8 @@ def pooled_gradient(
             surplus = excess[blocks - 1] + rise
             start = before
             blocks -= 1
+        if start == 0 and step > 0.0:
+            stop, surplus = _taken_in(sorted_z, step, prefix, stop, surplus)
         starts[blocks] = start
         excess[blocks] = surplus
         blocks += 1
@@ -171,7 +213,9 @@ def pooled_gradient(
             for j in range(start, stop):
                 out[order[j]] = weight
             continue
-        mean = excess[b] / size
-        smallest = sorted_z[start]
+        mean, smallest = excess[b] / size, sorted_z[start]
+        if size >= _LONG:
+            _spread(sorted_z[start:stop], order[start:stop], weight, mean, step, out)
+            continue
         for j in range(start, stop):
             out[order[j]] = weight + (mean - (sorted_z[j] - smallest)) / step
