@@ -47,6 +47,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_use_index = False
+html_domain_indices = False
 
 examples = HERE.parent / "examples"
 if any(examples.glob("[0-9]*.py")):

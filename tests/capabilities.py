@@ -93,6 +93,10 @@ CAPABILITIES = {
     "network namespaces": Capability(
         _namespaces, "Run as root on Linux, with unshare (util-linux) and ip (iproute2)."
     ),
+    "notebooks": Capability(
+        lambda: all(map(find_spec, ("ipykernel", "nbclient"))),
+        "Install ipykernel and nbclient (make setup).",
+    ),
     "playwright": Capability(_module("playwright"), "Install playwright (make setup)."),
     "openpyxl": Capability(_module("openpyxl"), "Install openpyxl (make setup)."),
     "pyarrow": Capability(_module("pyarrow"), "Install pyarrow (make setup)."),

@@ -93,10 +93,10 @@ def entry(module: str, name: str) -> Iterator[str]:
         yield f".. autofunction:: {address}"
     elif address != told:
         kind = "class" if inspect.isclass(subject) else "data"
-        yield from (f".. py:{kind}:: {address}", "")
+        yield from (f".. py:{kind}:: {name}", f"   :module: {module}", "")
         yield f"   The same as :py:obj:`{told}`."
     elif not isinstance(subject, ModuleType):
-        yield from (f".. py:data:: {address}", "")
+        yield from (f".. py:data:: {name}", f"   :module: {module}", "")
         yield from (f"   {line}" for line in contents(subject))
     yield ""
 
