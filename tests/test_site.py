@@ -158,6 +158,9 @@ def extension(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_a_formula_that_is_not_understood_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     mathml = extension("mathml", monkeypatch)["mathml"]
     assert "<msqrt>" in mathml(r"\sqrt{x}")
+    assert "<mi>𝒦</mi>" in mathml(r"\mathcal K")
+    assert "<munder><mo>max</mo>" in mathml(r"\max_x f", "block")
+    assert "<msub><mo>max</mo>" in mathml(r"\max_x f")
     with pytest.raises(ValueError, match="nosuch"):
         mathml(r"\nosuch{x}")
 

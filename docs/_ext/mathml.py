@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
+from xml.etree import ElementTree
 
 from docutils import nodes
 from latex2mathml.converter import convert
@@ -11,20 +13,39 @@ from sphinx.util import logging
 
 logger = logging.getLogger(__name__)
 
+NAMESPACE = "http://www.w3.org/1998/Math/MathML"
+LETTER = re.compile(r"\\(math[a-z]+)\s+(\w)")
+LIMITS = {"inf", "max", "min", "sup"}
+BELOW = {"msub": "munder", "msubsup": "munderover", "msup": "mover"}
+FUNCTIONS = {"det", "exp", "ln", "log"}
+TIGHT = {"|", "‖", "/"}  # browsers leave room around them, as around a plus
+VARIANTS = {"bold", "monospace", "normal"}  # which browsers or our style sheet know
+
 
 def mathml(latex: str, display: str = "inline") -> str:
-    """A formula as MathML; what is not understood is not passed on, but raised.
+    """A formula as MathML; what a browser would not understand is raised.
 
     >>> mathml("x^2").startswith("<math")
     True
     """
-    found = convert(latex, display=display).replace("\\_", "_")
-    if "\\" in found:
-        raise ValueError(f"no MathML for a part of the formula {latex!r}: {found}")
-    return found
+    found = convert(LETTER.sub(r"\\\1{\2}", latex), display=display).replace("\\_", "_")
+    tree = ElementTree.fromstring(found)
+    for part in tree.iter():
+        tag = part.tag.removeprefix(f"{{{NAMESPACE}}}")
+        if "\\" in (part.text or "") or part.get("mathvariant", "normal") not in VARIANTS:
+            raise ValueError(f"no MathML for a part of the formula {latex!r}: {found}")
+        if tag == "mo" and part.text in TIGHT:
+            part.attrib = {"stretchy": "false"} | part.attrib | {"lspace": "0", "rspace": "0"}
+        if part.text in FUNCTIONS:
+            part.tag = f"{{{NAMESPACE}}}mo"
+            part.attrib |= {"lspace": "0.167em", "rspace": "0.083em"}
+        if display == "block" and tag in BELOW and part[0].text in LIMITS:
+            part.tag = f"{{{NAMESPACE}}}{BELOW[tag]}"
+    ElementTree.register_namespace("", NAMESPACE)
+    return ElementTree.tostring(tree, encoding="unicode")
 
 
-def _html(node: Any, display: str) -> str:
+def html(node: Any, display: str) -> str:
     try:
         return mathml(node.astext(), display)
     except Exception as error:
@@ -33,12 +54,12 @@ def _html(node: Any, display: str) -> str:
 
 
 def inline(self: Any, node: nodes.math) -> None:
-    self.body.append(_html(node, "inline"))
+    self.body.append(html(node, "inline"))
     raise nodes.SkipNode
 
 
 def block(self: Any, node: nodes.math_block) -> None:
-    self.body.append(f'<div class="formula">{_html(node, "block")}</div>\n')
+    self.body.append(f'<div class="formula">{html(node, "block")}</div>\n')
     raise nodes.SkipNode
 
 
