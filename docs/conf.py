@@ -23,6 +23,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "commands",
     "docstrings",
+    "figures",
     "mathml",
     "public",
 ]
@@ -58,6 +59,7 @@ if any(examples.glob("[0-9]*.py")):
         "filename_pattern": r"[/\\]\d",
         "within_subsection_order": "FileNameSortKey",
         "abort_on_example_error": True,
+        "image_srcset": ["2x"],
         "show_memory": False,
         "write_computation_times": False,
     }

@@ -146,7 +146,7 @@ def notebook_of(example: Path) -> Any:
 
     parts = split_code_and_text_blocks(str(example))[1]
     made = jupyter_notebook(parts, deepcopy(DEFAULT_GALLERY_CONF), str(example.parent))
-    book = nbformat.reads(json.dumps(made), as_version=4)
+    book = nbformat.reads(json.dumps(made), as_version=4)  # type: ignore[no-untyped-call]
     first = next(cell for cell in book.cells if cell.cell_type == "code")
     size = SIZES.get(example.name[:2])
     if size is not None:

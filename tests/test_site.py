@@ -12,7 +12,7 @@ import runpy
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -23,6 +23,7 @@ import pytest
 
 import fairwolfe
 from fairwolfe import lab
+from tests.capabilities import browser
 from tests.site import Site, Step
 from tests.test_docs import blocks
 
@@ -145,6 +146,99 @@ def test_the_checks_of_a_site_see_what_is_broken(tmp_path: Path) -> None:
         "some.css: https://elsewhere.example/more.css",
     ]
     assert list(site.raw_formulas()) == ["one.html: $x^2$", "one.html: \\("]
+
+
+# --- in a browser, without a network ---------------------------------------------------------
+
+LOOKED_AT = [
+    "index.html",
+    "how-to-choose-f.html",
+    "own-bandit.html",
+    "bandits.html",
+    "constraints.html",
+    "reproduction.html",
+    "command.html",
+    "api/top.html",
+    "api/protocols.html",
+    "gallery/index.html",
+    "gallery/05_producers.html",
+]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        # Sphinx's search loads its index by a script, which file:// allows by this option only.
+        options = ["--no-sandbox", "--allow-file-access-from-files"]
+        one = play.chromium.launch(executable_path=browser(), args=options)
+        yield one
+        one.close()
+
+
+def too_wide(page: Any, file: Path) -> int:
+    """By how many pixels a page is wider than the screen."""
+    page.goto(file.as_uri())
+    return int(page.evaluate("document.documentElement.scrollWidth - window.innerWidth"))
+
+
+@pytest.mark.needs("browser", "playwright")
+def test_pages_fit_a_telephone_and_ask_nobody(site: Site, chromium: Any, tmp_path: Path) -> None:
+    page = chromium.new_page(viewport={"width": 360, "height": 780}, offline=True)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    assert {name: too_wide(page, site.folder / name) for name in LOOKED_AT} == dict.fromkeys(
+        LOOKED_AT, 0
+    )
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+
+    wide = tmp_path / "wide.html"
+    wide.write_text("<table><tr><td style='width: 500px; display: block'>x</td></tr></table>")
+    assert too_wide(page, wide) > 100
+    page.close()
+
+
+FILTER = "one => getComputedStyle(document.querySelector(one)).filter"
+
+
+@pytest.mark.needs("browser", "playwright")
+@pytest.mark.parametrize(
+    ("system", "chosen", "turned", "drawing_turned"),
+    [
+        ("light", "auto", False, False),
+        ("dark", "auto", True, False),
+        ("light", "dark", True, True),
+        ("dark", "light", False, True),
+    ],
+)
+def test_figures_follow_the_scheme_of_the_page(
+    site: Site, chromium: Any, system: str, chosen: str, turned: bool, drawing_turned: bool
+) -> None:
+    """Figures are white and turned in the dark; drawings know what the system wants."""
+    page = chromium.new_page(color_scheme=system, offline=True)
+    for name, image, wanted in (
+        ("which-bandit.html", "article img[src$='.png']", turned),
+        ("join.html", "article img[src$='.svg']", drawing_turned),
+    ):
+        page.goto((site.folder / name).as_uri())
+        page.evaluate("chosen => { document.body.dataset.theme = chosen }", chosen)
+        assert ("invert" in page.evaluate(FILTER, image)) == wanted, name
+    page.close()
+
+
+@pytest.mark.needs("browser", "playwright")
+def test_what_is_searched_is_found(site: Site, chromium: Any) -> None:
+    page = chromium.new_page(offline=True)
+    page.goto((site.folder / "search.html").as_uri() + "?q=propensity")
+    page.wait_for_selector("#search-results li a")
+    page.wait_for_function(
+        "document.querySelector('.search-summary').textContent.includes('found')"
+    )
+    found = page.eval_on_selector_all("#search-results li a", "all => all.map(one => one.href)")
+    assert any("propensities.html" in link for link in found)
+    assert any("glossary.html" in link for link in found)
+    page.close()
 
 
 # --- the extensions of the build -------------------------------------------------------------
