@@ -264,7 +264,9 @@ def test_docstrings_become_what_they_look_like(monkeypatch: pytest.MonkeyPatch) 
     assert rest(["A norm |x|, *not* a*b, of `z_`."]) == [r"A norm \|x\|, *not* a\*b, of `z_`.", ""]
     given = ["Parameters", "----------", "x, y: numbers", "    of any sign", "z: another"]
     assert rest(given) == ["", "- ``x``, ``y``: numbers", "  of any sign", "- ``z``: another", ""]
-    assert rest(["Drawn:", "", "    a  b"])[2:] == ["::", "", "    a  b", ""]
+    drawn = rest(["Drawn:", "", "    a  b"])
+    assert drawn == ["Drawn:", "", ".. code-block:: text", "", "    a  b", ""]
+    assert rest(["Code::", "", "    a  b"]) == ["Code::", "", "    a  b", ""]
 
 
 # --- every public name -----------------------------------------------------------------------

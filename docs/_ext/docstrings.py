@@ -73,7 +73,8 @@ def rest(lines: list[str]) -> list[str]:
         elif paragraph[0].startswith(">>>"):
             made += paragraph
         elif all(line.startswith("  ") for line in paragraph) and not listed:
-            made += ["::", "", *paragraph]
+            announced = len(made) > 1 and made[-2].endswith("::")
+            made += paragraph if announced else [".. code-block:: text", "", *paragraph]
         else:
             made += [escaped(line) for line in paragraph]
         listed = any(BULLET.match(line) for line in paragraph)

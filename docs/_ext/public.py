@@ -111,6 +111,13 @@ def contents(value: Any) -> Iterator[str]:
         yield f"``{value!r}``"
 
 
+def brief(subject: Any) -> str:
+    """A name in a line: the first sentence, or of a constant how much it holds."""
+    if callable(subject) or isinstance(subject, ModuleType):
+        return sentence(subject)
+    return f"{len(subject)} checks." if isinstance(subject, list) else "".join(contents(subject))
+
+
 class Public(SphinxDirective):
     """Every public name of a module."""
 
@@ -123,9 +130,7 @@ class Public(SphinxDirective):
         lines += [".. list-table::", "   :class: names", "   :widths: auto", ""]
         for name in found.__all__:
             lines += [f"   * - :py:obj:`{name} <{target(module, name)}>`"]
-            subject = getattr(found, name)
-            told = contents(subject) if isinstance(subject, str) else [sentence(subject)]
-            lines += [f"     - {line}" for line in told]
+            lines += [f"     - {brief(getattr(found, name))}"]
         lines += ["", *(line for name in found.__all__ for line in entry(module, name))]
         return self.parse_text_to_nodes("\n".join(lines))
 
