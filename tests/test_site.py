@@ -5,10 +5,11 @@ The site is built once, without playing its examples; a slow test builds all of 
 
 from __future__ import annotations
 
+import doctest
 import fcntl
+import json
 import os
 import re
-import runpy
 import shutil
 import subprocess
 import sys
@@ -99,13 +100,17 @@ def test_formulas_are_there_without_a_script(site: Site) -> None:
     assert formulas >= 1_000
 
 
+def leaked(names: Iterable[str]) -> list[str]:
+    return [name for name in names if any(leak in name for leak in LEAKS)]
+
+
 def test_pages_of_the_build_are_not_in_the_site(site: Site) -> None:
-    files = [site.name(file) for file in site.pages()]
-    assert [file for file in files if any(leak in file for leak in LEAKS)] == []
+    assert leaked(map(site.name, site.pages())) == []
     index = (site.folder / "searchindex.js").read_text()
-    names = index.partition('"docnames":')[2].partition("]")[0]
-    assert "how-to-choose-f" in names
-    assert [leak for leak in LEAKS if leak in names] == []
+    searched = json.loads(index.partition('"docnames":')[2].partition("]")[0] + "]")
+    assert "how-to-choose-f" in searched
+    assert leaked(searched) == []
+    assert leaked(["index", "gallery/sg_execution_times"]) == ["gallery/sg_execution_times"]
 
 
 @pytest.mark.slow
@@ -244,13 +249,22 @@ def test_what_is_searched_is_found(site: Site, chromium: Any) -> None:
 # --- the extensions of the build -------------------------------------------------------------
 
 
-def extension(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def extension(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(DOCS / "_ext"))
-    return runpy.run_path(str(DOCS / "_ext" / f"{name}.py"))
+    return import_module(name)
+
+
+@pytest.mark.parametrize("name", sorted(file.stem for file in (DOCS / "_ext").glob("*.py")))
+def test_the_docstrings_of_the_extensions_are_true(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = doctest.testmod(extension(name, monkeypatch))
+    examples = (DOCS / "_ext" / f"{name}.py").read_text().count(">>> ")
+    assert done == doctest.TestResults(0, examples)
 
 
 def test_a_formula_that_is_not_understood_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    mathml = extension("mathml", monkeypatch)["mathml"]
+    mathml = extension("mathml", monkeypatch).mathml
     assert "<msqrt>" in mathml(r"\sqrt{x}")
     assert "<mi>𝒦</mi>" in mathml(r"\mathcal K")
     assert "<munder><mo>max</mo>" in mathml(r"\max_x f", "block")
@@ -260,7 +274,7 @@ def test_a_formula_that_is_not_understood_is_refused(monkeypatch: pytest.MonkeyP
 
 
 def test_docstrings_become_what_they_look_like(monkeypatch: pytest.MonkeyPatch) -> None:
-    rest = extension("docstrings", monkeypatch)["rest"]
+    rest = extension("docstrings", monkeypatch).rest
     assert rest(["A norm |x|, *not* a*b, of `z_`."]) == [r"A norm \|x\|, *not* a\*b, of `z_`.", ""]
     given = ["Parameters", "----------", "x, y: numbers", "    of any sign", "z: another"]
     assert rest(given) == ["", "- ``x``, ``y``: numbers", "  of any sign", "- ``z``: another", ""]
