@@ -136,6 +136,10 @@ CAPABILITIES = {
         _namespaces, "Run as root on Linux, with unshare (util-linux) and ip (iproute2)."
     ),
     "package index": Capability(_index, "Let pip or uv reach a package index."),
+    "notebooks": Capability(
+        lambda: all(map(find_spec, ("ipykernel", "nbclient"))),
+        "Install ipykernel and nbclient (make setup).",
+    ),
     "playwright": Capability(_module("playwright"), "Install playwright (make setup)."),
     "openpyxl": Capability(_module("openpyxl"), "Install openpyxl (make setup)."),
     "python 3.11": _interpreter("3.11"),

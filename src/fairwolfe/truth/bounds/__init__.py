@@ -1,7 +1,7 @@
 """The paper's regret bounds as numbers, as corrected, for a problem, an objective and a horizon.
 
 `of(policy, problem, horizon)` chooses the theorem for a policy. The rest are the theorems and
-lemmas themselves: keyword arguments in, a bound on R_T out (the `..._scalar` ones: on the scalar
+lemmas themselves: keyword arguments in, a bound on R_T out (the ``..._scalar`` ones: on the scalar
 regret, not divided by T); an array of horizons gives an array. `tight=True` gives the sharpest
 constants that the same proofs allow. Where an assumption fails, OutsideAssumptions names it.
 
