@@ -257,7 +257,7 @@ async def _fed(service: Service, settings: uvicorn.Config, sent: list[bytes]) ->
         def __getattr__(self, name: str) -> Any:
             return getattr(parser, name)
 
-    lane.parser = Listening()
+    lane.parser = Listening()  # type: ignore[assignment]
     theirs.setblocking(False)
     for data in sent:
         await loop.sock_sendall(theirs, data)

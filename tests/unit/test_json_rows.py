@@ -6,6 +6,7 @@ import json
 import math
 import random
 import struct
+from collections.abc import Callable
 from decimal import Decimal
 
 import msgspec
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from fairwolfe.kernels.json_rows import rows_of
 from fairwolfe.service import wire
+from fairwolfe.service.refusal import Refused
 
 FLOATS = msgspec.json.Decoder(list[list[float]])
 
@@ -35,7 +37,7 @@ def halfway(rng: random.Random) -> str:
     return format(round(middle, rng.randrange(17, 26) - middle.adjusted() - 1), "f")
 
 
-KINDS = {
+KINDS: dict[str, Callable[[random.Random], str]] = {
     "as Python writes them": lambda rng: repr(rng.uniform(-1.0, 1.0)),
     "large and small": lambda rng: repr(rng.uniform(-1.0, 1.0) * 10.0 ** rng.randrange(-30, 30)),
     "whole": digits,
@@ -72,6 +74,7 @@ NOT_ROWS = [
     "[[NaN]]", "[[Infinity]]", "[[-]]", "[[+1]]", "[[01]]", "[[1.]]", "[[.5]]", "[[1e]]", "[[1e+]]",
     "[[--1]]", "[[1 2]]", "[[1e400]]", "[[-0]]", "[[-0.0]]", "[[0x1]]", "[[1\x00]]", "[[1_0]]",
     "[[12345678901234567890]]", "[[1e-23]]", "[[1]\x0b]",
+    "[[0." + 1240 * "0" + "1e123456]]", "[[1e9999]]", "[[1e-9999]]",
 ]  # fmt: skip
 
 
@@ -127,7 +130,7 @@ def test_a_long_question_is_read_as_a_short_one_is(body: bytes) -> None:
     ids=["text", "a bool", "null", "an unknown field", "cut short", "nan"],
 )
 def test_a_long_question_is_refused_as_any_other_request(wrong: bytes) -> None:
-    with pytest.raises(wire.Refused) as refused:
+    with pytest.raises(Refused) as refused:
         wire.decode(wrong, wire.JSON, wire.Decide)
     try:
         msgspec.json.decode(wrong, type=wire.Decide)

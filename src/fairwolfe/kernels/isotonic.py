@@ -120,8 +120,8 @@ def _radix_sort(
 
 @kernel
 def _taken_in(
-    sorted_z: Vector, step: float, prefix: Vector, stop: int, surplus: float
-) -> tuple[int, float]:
+    sorted_z: Vector, step: float, prefix: Vector, stop: np.int64, surplus: float
+) -> tuple[np.int64, float]:
     """Let the first block take in the numbers after it, as long as it is the only one and each of
     them is a run by itself: where it ends then, and its surplus.
 

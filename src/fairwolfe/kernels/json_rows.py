@@ -17,6 +17,7 @@ _DIGITS = 19  # of a whole number that fits into 64 bits
 _POWERS = 22  # 10^22 is the largest power of ten that a float is exactly
 _EXACT = 2**53  # up to here whole numbers are floats
 _MOST = 2**63 - 1024  # up to here their nearest floats are below 2^63
+_FAR = 1000  # an exponent that is not read here
 _UNSURE = 1e-9
 
 
@@ -126,13 +127,14 @@ def _number(text: NDArray[np.uint8], at: int, tens: Vector, out: Vector, place: 
         at += 1
         below = at < size and text[at] == _MINUS
         at += at < size and (text[at] == _MINUS or text[at] == _PLUS)
-        start, exponent = at, 0
+        start, exponent = at, np.int64(0)
         while at < size and 0 <= np.int64(text[at]) - _ZERO <= 9:
-            exponent = min(10 * exponent + np.int64(text[at]) - _ZERO, 1000)
+            if exponent < _FAR:
+                exponent = 10 * exponent + np.int64(text[at]) - _ZERO
             at += 1
-        if at == start:
+        if at == start or exponent >= _FAR:
             return -1
-        power += -exponent if below else exponent
+        power += -int(exponent) if below else int(exponent)
     if (whole == 0 and negative) or whole > _MOST or abs(power) > _POWERS:
         return -1  # -0 is a float, and 0 a whole number
     # The nearest float to whole, and what is left of it: less than 2^11, so a float exactly.

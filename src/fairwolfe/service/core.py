@@ -436,10 +436,10 @@ class Core:
             stage.events.append((model, event))
             stage.spans.append(Span(model.number, first, first + len(made)))
         told = _told(made, first)
-        for work, numbers in planned:
+        for work, issued in planned:
             answers = [
                 told[number - first] if number >= first else _told_again(model, number)
-                for number in numbers
+                for number in issued
             ]
             if any(ask.explain for ask in work.asks):
                 answers = [
