@@ -106,8 +106,9 @@ class Server:
         return (self.folder / "stderr.txt").read_text()
 
     def said(self) -> list[dict[str, Any]]:
-        """The lines on stderr, which are JSON all of them."""
-        return [json.loads(line) for line in self.errors().splitlines()]
+        """The lines on stderr that are JSON: all but what compiling kernels says."""
+        lines = self.errors().splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{")]
 
     def complaints(self) -> list[dict[str, Any]]:
         """Those that are more than news."""

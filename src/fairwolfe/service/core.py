@@ -437,15 +437,16 @@ class Core:
             stage.spans.append(Span(model.number, first, first + len(made)))
         told = _told(made, first)
         for work, issued in planned:
+            if len(issued) == 1 and issued[0] >= first and not work.asks[0].explain:
+                stage.answers.append((work, [told[issued[0] - first]]))
+                continue
             answers = [
                 told[number - first] if number >= first else _told_again(model, number)
                 for number in issued
             ]
-            if any(ask.explain for ask in work.asks):
-                answers = [
-                    _explained(made, first, answer) if ask.explain else answer
-                    for ask, answer in zip(work.asks, answers, strict=True)
-                ]
+            for place, ask in enumerate(work.asks):
+                if ask.explain:
+                    answers[place] = _explained(made, first, answers[place])
             stage.answers.append((work, answers))
         return None
 

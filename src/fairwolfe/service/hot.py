@@ -97,7 +97,7 @@ class Hot:
 
     def __init__(self, kind: Kind, core: Core, model: Model, sizes: Sizes) -> None:
         self.kind, self.core, self.model, self.sizes = kind, core, model, sizes
-        self.window = core.windows[model.name]
+        self.window, self.path = core.windows[model.name], kind.path
 
     def admit(self, stated: int, key: Key | None) -> int:
         """How many bytes a body may have; Refused where it has more, or too much waits already."""

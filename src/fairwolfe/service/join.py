@@ -79,7 +79,8 @@ class Joined(NamedTuple):
     def to_bytes(self) -> bytes:
         """Bits as bits, and the numbers that are there."""
         bits = (np.packbits(column) for column in (self.exposed, self.given, *self[3:]))
-        return pack((self.values.shape, *bits, self.values[self.given]))
+        there = np.flatnonzero(self.given)
+        return pack((self.values.shape, *bits, self.values.ravel()[there]))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Joined:
@@ -249,8 +250,11 @@ class Ring:
     def dump(self) -> tuple[Any, ...]:
         """For a snapshot: decisions are in the log, and only their rows are named."""
         groups = tuple((g.first, g.seq) for g in self.groups)
+        spans = list(self._spans(self.closed, self.issued))
         held = Joined.nothing(0, self.slots, self.rewards)
-        if self.issued > self.closed:
+        if len(spans) == 1:  # as it is: there may be hundreds of thousands
+            held = self._columns.take(spans[0])
+        elif spans:
             held = self.held(self.closed, self.issued)
         return self.closed, self.issued, groups, held.to_bytes()
 

@@ -18,6 +18,7 @@ import asyncio
 import logging
 import re
 import time
+from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 import httptools
@@ -39,7 +40,12 @@ _LAST_WORD = 1.0  # seconds for the answer of uvicorn's way to a request that is
 _MOST_HEADS = 8  # that a connection remembers
 _LONGEST_SIZE = 9  # digits of a content-length that is not parsed again
 _SIZE = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]+)[ \t]*(?=\r\n|$)", re.IGNORECASE)
-_OK = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\ncontent-type: %s\r\n\r\n"
+
+
+@lru_cache(maxsize=4096)  # answers have few sizes
+def _head_of(size: int, kind: str) -> bytes:
+    """The head of an answer that is as it should be, on a connection that stays."""
+    return STATUS_LINE[200] + f"content-length: {size}\r\ncontent-type: {kind}\r\n\r\n".encode()
 
 
 class Head(NamedTuple):
@@ -80,7 +86,7 @@ class Request:
         self.response_complete = False
         self.size = 0
         self.began = time.perf_counter()
-        hot.core.numbers.begin(hot.kind.path)
+        hot.core.numbers.begin(hot.path)
 
     @property
     def message_event(self) -> Request:
@@ -120,7 +126,7 @@ class Request:
     def _send(self, status: int, headers: dict[str, str], body: bytes, kind: str) -> None:
         lane = self.lane
         if status == 200 and self.keep_alive:
-            lane.transport.write(_OK % (len(body), kind.encode()) + body)
+            lane.transport.write(_head_of(len(body), kind) + body)
         else:
             self.keep_alive = self.keep_alive and "connection" not in headers
             lane.write(status, headers, body, kind, self.keep_alive)
@@ -135,7 +141,7 @@ class Request:
         core.arriving -= self.held
         self.held = 0
         self.parts, self.work = [], None
-        core.numbers.end(self.hot.kind.path, status, time.perf_counter() - self.began)
+        core.numbers.end(self.hot.path, status, time.perf_counter() - self.began)
 
     # --- its body -----------------------------------------------------------------------------
 
@@ -212,7 +218,8 @@ class Lane(HttpToolsProtocol):
         self._active = self.loop.time()
         between = not self._in_message
         line = data[: data.find(b"\r")] if between else b""
-        if line in self._heads and self._again(self._heads[line], data):
+        head = self._heads.get(line)
+        if head is not None and self._again(head, data):
             return
         self._head += len(data)
         self._entered = None
@@ -237,22 +244,22 @@ class Lane(HttpToolsProtocol):
         before, after, hot, shown, content_type, accept = head
         start = len(before)
         stop = data.find(b"\r", start, start + _LONGEST_SIZE + 1)
-        size = data[start:stop]
+        digits, body = data[start:stop], stop + len(after)
         if (
             stop < 0
-            or not size.isdigit()
+            or not digits.isdigit()
             or not data.startswith(before)
             or not data.startswith(after, stop)
-            or len(data) != stop + len(after) + int(size)
+            or len(data) - body != int(digits)
             or not self._free()
         ):
             return False
         self._unwatch()
         request = self._request
         request.content_type, request.accept = content_type, accept
-        self._enter(hot, True, shown, int(size))
+        self._enter(hot, True, shown, len(data) - body)
         if not request.response_complete:
-            request.submit(data[stop + len(after) :])
+            request.submit(data[body:])
         return True
 
     def _remember(self, line: bytes, data: bytes, said: Head) -> None:

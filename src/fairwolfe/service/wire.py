@@ -271,15 +271,10 @@ def ask_of(request: Decide, model: Model, bounds: Bounds = _USUAL) -> Ask:
         )
     context, field = _context(request, model, bounds)
     options: dict[str, Any] = {}
-    for name, given in (("candidates", request.candidates), ("blocked", request.blocked)):
-        if given is not None:
-            if len(given) > bounds.candidates:
-                raise _too_many(name, len(given), bounds.candidates)
-            wrong = [one for one in given if isinstance(one, str) != model.ranks]
-            if wrong:
-                what = "keys of items" if model.ranks else "numbers of arms"
-                raise Refused(422, "invalid", f"{name} holds {wrong[0]!r:.80}; give {what}", name)
-            options[name] = given
+    if request.candidates is not None:
+        options["candidates"] = _listed("candidates", request.candidates, model, bounds)
+    if request.blocked is not None:
+        options["blocked"] = _listed("blocked", request.blocked, model, bounds)
     if request.pinned:
         options["pinned"] = {_slot(slot): key for slot, key in request.pinned.items()}
     asked = b""
@@ -289,6 +284,17 @@ def ask_of(request: Decide, model: Model, bounds: Bounds = _USUAL) -> Ask:
         packed = msgspec.msgpack.encode(whole)
         asked = hashlib.blake2b(packed, digest_size=16).digest()
     return Ask(context, options, request.explain, id, asked, field)
+
+
+def _listed(name: str, given: list[Any], model: Model, bounds: Bounds) -> list[Any]:
+    """Arms or items that a question names."""
+    if len(given) > bounds.candidates:
+        raise _too_many(name, len(given), bounds.candidates)
+    for one in given:
+        if isinstance(one, str) != model.ranks:
+            what = "keys of items" if model.ranks else "numbers of arms"
+            raise Refused(422, "invalid", f"{name} holds {one!r:.80}; give {what}", name)
+    return given
 
 
 def asks_of(request: DecideMany, model: Model, bounds: Bounds = _USUAL) -> list[Ask]:
@@ -346,7 +352,7 @@ def _numbers(name: str, given: Any, bounds: Bounds) -> Any:
         if len(given) % 4:
             raise Refused(422, "invalid", f"{name} has {len(given)} bytes; give float32", name)
         return np.frombuffer(given, dtype="<f4").astype(np.float64)
-    return np.array(given, dtype=np.float64)
+    return np.fromiter(given, np.float64, size)
 
 
 def _matrix(request: Decide, bounds: Bounds) -> Any:
