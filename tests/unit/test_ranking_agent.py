@@ -327,6 +327,21 @@ def test_only_a_fresh_ranking_can_be_explained() -> None:
         Decision.from_bytes(decision.to_bytes()).explain()
 
 
+@pytest.mark.parametrize("policy", [POLICY, FWLinUCBRank(FAIR, exploration="pointwise")], ids=str)
+def test_what_will_not_be_explained_is_decided_alike(policy: Any) -> None:
+    one, rng = agent(policy), np.random.default_rng(0)
+    for _ in range(40):
+        answer(one, one.act(rng.random(2) / 2), rng)
+    users = rng.random((5, 2)) / 2
+    silent, talking = one.propose(users, explain=False), one.propose(users)
+    assert silent.to_bytes() == talking.to_bytes()  # type: ignore[attr-defined]
+    assert len(talking[1].explain()) == np.size(talking[1].action)
+    with pytest.raises(InvalidInput, match="nothing to explain"):
+        silent[1].explain()
+    one.issue(silent)
+    answer(one, silent[1], rng)
+
+
 # --- saving, threads --------------------------------------------------------------------------
 
 

@@ -419,11 +419,13 @@ class Agent:
         candidates: Any = None,
         blocked: Any = None,
         pinned: Any = None,
+        explain: bool = True,
     ) -> Sequence[Decision]:
         """What `act_many` would decide; nothing changes until `issue` is given it.
 
         For who must keep decisions safe before anybody sees them. A proposal that is not issued
-        leaves no trace, and its numbers are used again.
+        leaves no trace, and its numbers are used again. explain: whether the decisions can explain
+        themselves, which takes a little time where many items are ranked.
         """
         given, options = self._asked(contexts, None, candidates, blocked, pinned)
         if len(given) == 0:
@@ -431,7 +433,7 @@ class Agent:
         with self._lock:
             stack, called = self._stacked(given, options, note=False)
             self._recover()
-            return self._made(stack, called, None)
+            return self._made(stack if explain else self._kind.unexplained(stack), called, None)
 
     def issue(self, decisions: Sequence[Decision]) -> None:
         """Decisions of `propose` are made from now on: they are open, and wait for their feedback.

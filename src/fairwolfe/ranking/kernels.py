@@ -552,7 +552,8 @@ def rank_rows(
 
     Out: said (rows, ...): the probability, the parts of the scores by slot (3), what is seen along
     the slope (2) if there is a `look`, the direction if it is kept; shown (rows, 3, slots): ids,
-    rows of the candidates, ranks without fairness; looks (slots,). The others: see `COURSE`.
+    rows of the candidates, ranks without fairness; with (rows, 2, slots) neither these nor the
+    parts are found. looks (slots,). The others: see `COURSE`.
     """
     theta, inverse = cube(words, THETA), cube(words, INVERSE)
     counters, params = vector(words, ORACLE_COUNTERS), vector(words, PARAMS)
@@ -627,9 +628,10 @@ def rank_rows(
         )
         if not np.isfinite(scores[ranking[k - 1]]):
             return -1 - s
-        parts = matrix_at(data_of(row) + _NUMBER, 3, k)
-        bonus, wide = _worth(users[s], own, theta, counters, along[m:], params, width)
-        _explain(value, wide, bonus, scores, ranking, parts[0], parts[1], parts[2], shown[s, 2])
+        if shown.shape[1] > 2:
+            parts = matrix_at(data_of(row) + _NUMBER, 3, k)
+            bonus, wide = _worth(users[s], own, theta, counters, along[m:], params, width)
+            _explain(value, wide, bonus, scores, ranking, parts[0], parts[1], parts[2], shown[s, 2])
         if look:
             call_look(
                 address(rules, LOOKING),

@@ -186,8 +186,8 @@ class RankRows(NamedTuple):
         """What is reported of one of them."""
         return Info(self._reasons(i))
 
-    def _reasons(self, i: int) -> Reasons:
-        return Reasons(self.said[i], self.shown[i])
+    def _reasons(self, i: int) -> Reasons | None:
+        return Reasons(self.said[i], self.shown[i]) if self.shown.shape[1] > 2 else None
 
     def _outlook(self, i: int) -> Matrix:
         k = self.looks.size
@@ -414,13 +414,15 @@ class Ranker(Settings):
         estimate: bool = False,
         keep: int = 0,
         starts: IntVector = _NO_STARTS,
+        reasons: bool = True,
     ) -> RankRows:
         """Rank for one user, or for some in a row, (rows, p); only reads the state.
 
         words: of a frame with `arrays`; course: what gives directions, see `COURSE`; rng: a
         generator, or `Numbered` draws; keep: how many numbers of directions are kept; starts: where
-        the candidates of each row begin in `given.places`, which are then columns of its items.
-        Fewer rows than there are users come back where the direction of the next is not finite.
+        the candidates of each row begin in `given.places`, which are then columns of its items;
+        reasons: whether rankings can be explained. Fewer rows than there are users come back where
+        the direction of the next is not finite.
         """
         problem = state.problem
         users = given.user if given.user.ndim == 2 else given.user[None]
@@ -428,7 +430,7 @@ class Ranker(Settings):
         pinned = given.pinned if given.pinned.ndim == 2 else given.pinned[None]
         if len(pinned) < n_rows:
             pinned = np.empty((n_rows, 0), dtype=np.int64)
-        shown = np.empty((n_rows, 3, slots), dtype=np.int64)
+        shown = np.empty((n_rows, 3 if reasons else 2, slots), dtype=np.int64)
         parts = 1 + (_PARTS + 2 if look else _PARTS) * slots
         said, looks = np.empty((n_rows, parts + keep)), np.empty(slots)
         rank: Any = rank_rows.call

@@ -689,7 +689,8 @@ def _rehearse(copy: Model, event: Event) -> None:
 
 def _propose(model: Model, asks: Sequence[Ask]) -> Sequence[Decision]:
     """Decide for all of them in one call."""
-    return model.propose([ask.context for ask in asks], [ask.options for ask in asks])
+    explain = any(ask.explain for ask in asks)
+    return model.propose([ask.context for ask in asks], [ask.options for ask in asks], explain)
 
 
 def _sound(model: Model, works: list[Work], error: InvalidInput) -> list[Work]:

@@ -207,21 +207,23 @@ class Model:
     # --- what is known ------------------------------------------------------------------------
 
     def propose(
-        self, contexts: Sequence[Any], options: Sequence[dict[str, Any]]
+        self, contexts: Sequence[Any], options: Sequence[dict[str, Any]], explain: bool = False
     ) -> Sequence[Decision]:
-        """Decide for all of them in one call; nothing changes. options: of each, as blocked."""
+        """Decide for all of them in one call; nothing changes. options: of each, as blocked;
+        explain: whether any of them will be explained.
+        """
         given: Any = contexts
         shapes = {one.shape if isinstance(one, np.ndarray) else None for one in contexts}
         if len(shapes) == 1 and None not in shapes:
             given = np.concatenate(contexts).reshape(len(contexts), *contexts[0].shape)
         if not any(options):
-            return self._ready().propose(given)
+            return self._ready().propose(given, explain=explain)
         listed = {
             name: [one.get(name) for one in options]
             for name in ("candidates", "blocked", "pinned")
             if any(name in one for one in options)
         }
-        return self._ready().propose(given, **listed)
+        return self._ready().propose(given, explain=explain, **listed)
 
     def id(self, number: int) -> str:
         """The id of a decision."""
