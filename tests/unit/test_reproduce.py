@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from fairwolfe.checks import check
 from fairwolfe.cli import commands
+from fairwolfe.environments import LastFM50, lastfm
+from fairwolfe.errors import InvalidInput
 from fairwolfe.lab.experiment import Experiment
 from fairwolfe.paper import catalogue
 from fairwolfe.paper.catalogue import FIGURES, STUDIES, figures, studies_of
 from fairwolfe.paper.claims import CLAIMS
 from fairwolfe.paper.page import number
 from fairwolfe.paper.reproduce import reproduce
+from fairwolfe.paper.worlds import LastFM50ByListeners
 
 pytestmark = pytest.mark.needs("pyarrow", "matplotlib")
 
@@ -35,8 +41,6 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def no_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from fairwolfe.environments import lastfm
-
     monkeypatch.delenv("FAIRWOLFE_DATA", raising=False)
     monkeypatch.setattr(lastfm, "places", lambda: [tmp_path / "nowhere"])
 
@@ -61,13 +65,14 @@ SIZES = {
 def test_a_study_is_a_spec_of_its_name(name: str) -> None:
     experiment = Experiment.of(STUDIES[name].text)
     assert experiment.name == name
-    if (wanted := SIZES.get("arms" if name.startswith("arms") else name)) is not None:
+    kind = "arms" if name.startswith("arms") else STUDIES[name].spec
+    if (wanted := SIZES.get(kind)) is not None:
         assert (experiment.spec.horizon, experiment.spec.seeds) == wanted
 
 
 def test_all_specs_are_used_and_all_figures_have_theirs() -> None:
     folder = Path(catalogue.__file__).parent / "specs"
-    assert {file.stem for file in folder.glob("*.toml")} == set(STUDIES)
+    assert {file.stem for file in folder.glob("*.toml")} == {one.spec for one in STUDIES.values()}
     assert {study.name for study in studies_of(figures())} == set(STUDIES)
 
 
@@ -86,6 +91,42 @@ def test_grids_of_the_trade_offs() -> None:
     assert large.grid["policies.FairLearn.minimum"] == pytest.approx(scaled)
 
 
+def test_the_second_reading_differs_in_the_world_alone() -> None:
+    twice = [study for study in STUDIES.values() if study.reading == "second"]
+    kinds = ("", "-tradeoff", "-gini", "-equal", "-welfare")
+    assert {study.name for study in twice} == {f"lastfm-50{kind}-second" for kind in kinds}
+    for study in twice:
+        first, second = (Experiment.of(STUDIES[n].text).spec for n in (study.spec, study.name))
+        world = {"name": "fairwolfe.paper.worlds:LastFM50ByListeners", "factors": 5}
+        assert first.environment == {"name": "lastfm-50"}
+        assert second.environment == world
+        changed = msgspec.structs.replace(first, name=study.name, environment=world)
+        assert changed == second
+
+
+@pytest.mark.needs("lastfm data", "implicit")
+def test_the_second_reading_counts_listeners() -> None:
+    """The kept artists are those that most users played, counted in the file by hand."""
+    rows = [line.split() for line in lastfm.find().read_text().splitlines()[1:]]
+    for i, kept in ((0, LastFM50ByListeners().user_ids), (1, LastFM50ByListeners().item_ids)):
+        different = Counter(int(row[i]) for row in rows if float(row[2]) > 0)
+        least = min(different[one] for one in kept)
+        assert len(kept) == 50
+        assert all(count <= least for one, count in different.items() if one not in kept)
+    assert LastFM50ByListeners().problem().n_features == (5, 5)
+    assert set(LastFM50ByListeners().item_ids) != set(LastFM50().item_ids)
+
+
+@pytest.mark.needs("lastfm data", "implicit")
+def test_the_world_of_the_second_reading_keeps_the_promises_of_a_world() -> None:
+    check(LastFM50ByListeners)
+
+
+def test_a_number_of_factors_that_is_none_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="factors is 0"):
+        LastFM50ByListeners(factors=0)
+
+
 @pytest.mark.parametrize("quick", [True, False])
 @pytest.mark.usefixtures("no_data")
 def test_without_data_the_embedded_world_stands_in(quick: bool) -> None:
@@ -93,6 +134,9 @@ def test_without_data_the_embedded_world_stands_in(quick: bool) -> None:
     assert embedded
     assert experiment.spec.environment["name"] == "factor_model"
     assert not STUDIES["smoothing"].experiment(quick)[1]
+    second, embedded = STUDIES["lastfm-50-second"].experiment(quick)
+    assert embedded
+    assert second.spec.environment == experiment.spec.environment | {"n_factors": 5}
 
 
 # --- the command --------------------------------------------------------------------------------
