@@ -23,6 +23,7 @@ from fairwolfe.paper.catalogue import FIGURES, STUDIES, figures, studies_of
 from fairwolfe.paper.claims import CLAIMS
 from fairwolfe.paper.page import number
 from fairwolfe.paper.reproduce import reproduce
+from fairwolfe.paper.sections import sections
 from fairwolfe.paper.worlds import LastFM50ByListeners
 
 pytestmark = pytest.mark.needs("pyarrow", "matplotlib")
@@ -183,6 +184,60 @@ def test_the_embedded_world_is_marked(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "the embedded world stands in for it in lastfm-50" in result.stdout
     assert "(embedded world)" in (out / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("tiny", "no_data")
+def test_both_readings_stand_side_by_side(tmp_path: Path) -> None:
+    out, page = tmp_path / "out", tmp_path / "page.md"
+    names = ("lastfm-50-tradeoff", "lastfm-50-tradeoff-second")
+    arguments = ("reproduce", *names, "--quick", "--out", str(out), "--jobs", "1")
+    result = fairwolfe(*arguments, "--page", str(page))
+    assert result.exit_code == 0, result.output
+    assert "Of 3 claims judged" in result.stdout
+    assert "By the second registration: of 5 claims judged" in result.stdout
+    rows = json.loads((out / "claims.json").read_text(encoding="utf-8"))
+    assert [(row["id"], row["reading"], row["registration"]) for row in rows] == [
+        *((id, "first", "first") for id in ("R4", "R5", "R12")),
+        *((id, "second", "second") for id in ("R4", "R5", "R12")),
+        ("R12'", "first", "second"),
+        ("R12'", "second", "second"),
+    ]
+    assert {row["figure"] for row in rows if row["reading"] == "second"} == {names[1]}
+    assert {row["embedded"] for row in rows} == {True}
+    # Two readings, two worlds: the numbers are not the same.
+    assert rows[0]["estimate"] != rows[3]["estimate"]
+    html, text = ((out / "report.html").read_text("utf-8"), page.read_text("utf-8"))
+    for said in (html, text):
+        assert "Two readings of the data" in said
+        assert "chosen after the first verdicts were known" in said
+        assert "The second registration" in said
+    table = text.partition("## Two readings of the data")[2].partition("\n## ")[0]
+    lines = [line for line in table.splitlines() if line.startswith("| R")]
+    assert [line.split(" | ")[0] for line in lines] == ["| R4", "| R5", "| R12"]
+    assert all("not played" not in line for line in lines)
+    assert "second reading" in text.partition("### lastfm-50-tradeoff-second")[2]
+
+
+@pytest.mark.usefixtures("tiny", "no_data")
+def test_the_second_reading_alone_says_that_the_first_was_not_played(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    result = fairwolfe("reproduce", "lastfm-50-second", "--quick", "--out", str(out), "--jobs", "1")
+    assert result.exit_code == 0, result.output
+    assert "By the second registration: of 3 claims judged" in result.stdout
+    assert "Of 0 claims" not in result.stdout
+    assert "not played" in (out / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("tiny", "no_data")
+def test_claims_by_the_number_of_factors_are_a_table_and_a_figure(tmp_path: Path) -> None:
+    found = reproduce(("lastfm-50-factors",), tmp_path / "out", quick=True, jobs=1)
+    assert found.claims() == []
+    (section,) = (one for one in sections(found) if "factors" in one.title)
+    assert [row[:2] for row in section.rows] == [
+        (id, str(factors)) for id in ("R5", "R7", "R9") for factors in range(3, 11)
+    ]
+    (picture,) = found.pictures()
+    assert {ax.get_title(loc="left")[:2] for ax in picture.figure.axes} == {"R5", "R7", "R9"}
 
 
 @pytest.mark.usefixtures("tiny", "no_data")
