@@ -36,7 +36,7 @@ def fairwolfe(*arguments: str) -> Result:
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, study in STUDIES.items():
-        small = replace(study, quick_horizon=40, quick_seeds=2)
+        small = replace(study, quick_horizon=120, quick_seeds=2)
         monkeypatch.setitem(catalogue.STUDIES, name, small)
 
 
