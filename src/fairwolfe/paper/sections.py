@@ -19,7 +19,7 @@ class Section(NamedTuple):
     said: tuple[str, ...]
     caption: str
     head: tuple[str, ...]
-    rows: list[tuple[str, ...]]
+    rows: Sequence[tuple[str, ...]]
     text: int
 
 
