@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from fairwolfe.checks import check
 from fairwolfe.cli import commands
+from fairwolfe.environments import LastFM50, lastfm
+from fairwolfe.errors import InvalidInput
 from fairwolfe.lab.experiment import Experiment
 from fairwolfe.paper import catalogue
 from fairwolfe.paper.catalogue import FIGURES, STUDIES, figures, studies_of
 from fairwolfe.paper.claims import CLAIMS
 from fairwolfe.paper.page import number
 from fairwolfe.paper.reproduce import reproduce
+from fairwolfe.paper.sections import sections
+from fairwolfe.paper.worlds import LastFM50ByListeners
 
 pytestmark = pytest.mark.needs("pyarrow", "matplotlib")
 
@@ -29,14 +36,12 @@ def fairwolfe(*arguments: str) -> Result:
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, study in STUDIES.items():
-        small = replace(study, quick_horizon=40, quick_seeds=2)
+        small = replace(study, quick_horizon=120, quick_seeds=2)
         monkeypatch.setitem(catalogue.STUDIES, name, small)
 
 
 @pytest.fixture
 def no_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from fairwolfe.environments import lastfm
-
     monkeypatch.delenv("FAIRWOLFE_DATA", raising=False)
     monkeypatch.setattr(lastfm, "places", lambda: [tmp_path / "nowhere"])
 
@@ -61,13 +66,14 @@ SIZES = {
 def test_a_study_is_a_spec_of_its_name(name: str) -> None:
     experiment = Experiment.of(STUDIES[name].text)
     assert experiment.name == name
-    if (wanted := SIZES.get("arms" if name.startswith("arms") else name)) is not None:
+    kind = "arms" if name.startswith("arms") else STUDIES[name].spec
+    if (wanted := SIZES.get(kind)) is not None:
         assert (experiment.spec.horizon, experiment.spec.seeds) == wanted
 
 
 def test_all_specs_are_used_and_all_figures_have_theirs() -> None:
     folder = Path(catalogue.__file__).parent / "specs"
-    assert {file.stem for file in folder.glob("*.toml")} == set(STUDIES)
+    assert {file.stem for file in folder.glob("*.toml")} == {one.spec for one in STUDIES.values()}
     assert {study.name for study in studies_of(figures())} == set(STUDIES)
 
 
@@ -86,6 +92,42 @@ def test_grids_of_the_trade_offs() -> None:
     assert large.grid["policies.FairLearn.minimum"] == pytest.approx(scaled)
 
 
+def test_the_second_reading_differs_in_the_world_alone() -> None:
+    twice = [study for study in STUDIES.values() if study.reading == "second"]
+    kinds = ("", "-tradeoff", "-gini", "-equal", "-welfare")
+    assert {study.name for study in twice} == {f"lastfm-50{kind}-second" for kind in kinds}
+    for study in twice:
+        first, second = (Experiment.of(STUDIES[n].text).spec for n in (study.spec, study.name))
+        world = {"name": "fairwolfe.paper.worlds:LastFM50ByListeners", "factors": 5}
+        assert first.environment == {"name": "lastfm-50"}
+        assert second.environment == world
+        changed = msgspec.structs.replace(first, name=study.name, environment=world)
+        assert changed == second
+
+
+@pytest.mark.needs("lastfm data", "implicit")
+def test_the_second_reading_counts_listeners() -> None:
+    """The kept artists are those that most users played, counted in the file by hand."""
+    rows = [line.split() for line in lastfm.find().read_text().splitlines()[1:]]
+    for i, kept in ((0, LastFM50ByListeners().user_ids), (1, LastFM50ByListeners().item_ids)):
+        different = Counter(int(row[i]) for row in rows if float(row[2]) > 0)
+        least = min(different[one] for one in kept)
+        assert len(kept) == 50
+        assert all(count <= least for one, count in different.items() if one not in kept)
+    assert LastFM50ByListeners().problem().n_features == (5, 5)
+    assert set(LastFM50ByListeners().item_ids) != set(LastFM50().item_ids)
+
+
+@pytest.mark.needs("lastfm data", "implicit")
+def test_the_world_of_the_second_reading_keeps_the_promises_of_a_world() -> None:
+    check(LastFM50ByListeners)
+
+
+def test_a_number_of_factors_that_is_none_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="factors is 0"):
+        LastFM50ByListeners(factors=0)
+
+
 @pytest.mark.parametrize("quick", [True, False])
 @pytest.mark.usefixtures("no_data")
 def test_without_data_the_embedded_world_stands_in(quick: bool) -> None:
@@ -93,6 +135,9 @@ def test_without_data_the_embedded_world_stands_in(quick: bool) -> None:
     assert embedded
     assert experiment.spec.environment["name"] == "factor_model"
     assert not STUDIES["smoothing"].experiment(quick)[1]
+    second, embedded = STUDIES["lastfm-50-second"].experiment(quick)
+    assert embedded
+    assert second.spec.environment == experiment.spec.environment | {"n_factors": 5}
 
 
 # --- the command --------------------------------------------------------------------------------
@@ -139,6 +184,60 @@ def test_the_embedded_world_is_marked(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "the embedded world stands in for it in lastfm-50" in result.stdout
     assert "(embedded world)" in (out / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("tiny", "no_data")
+def test_both_readings_stand_side_by_side(tmp_path: Path) -> None:
+    out, page = tmp_path / "out", tmp_path / "page.md"
+    names = ("lastfm-50-tradeoff", "lastfm-50-tradeoff-second")
+    arguments = ("reproduce", *names, "--quick", "--out", str(out), "--jobs", "1")
+    result = fairwolfe(*arguments, "--page", str(page))
+    assert result.exit_code == 0, result.output
+    assert "Of 3 claims judged" in result.stdout
+    assert "By the second registration: of 5 claims judged" in result.stdout
+    rows = json.loads((out / "claims.json").read_text(encoding="utf-8"))
+    assert [(row["id"], row["reading"], row["registration"]) for row in rows] == [
+        *((id, "first", "first") for id in ("R4", "R5", "R12")),
+        *((id, "second", "second") for id in ("R4", "R5", "R12")),
+        ("R12'", "first", "second"),
+        ("R12'", "second", "second"),
+    ]
+    assert {row["figure"] for row in rows if row["reading"] == "second"} == {names[1]}
+    assert {row["embedded"] for row in rows} == {True}
+    # Two readings, two worlds: the numbers are not the same.
+    assert rows[0]["estimate"] != rows[3]["estimate"]
+    html, text = ((out / "report.html").read_text("utf-8"), page.read_text("utf-8"))
+    for said in (html, text):
+        assert "Two readings of the data" in said
+        assert "chosen after the first verdicts were known" in said
+        assert "The second registration" in said
+    table = text.partition("## Two readings of the data")[2].partition("\n## ")[0]
+    lines = [line for line in table.splitlines() if line.startswith("| R")]
+    assert [line.split(" | ")[0] for line in lines] == ["| R4", "| R5", "| R12"]
+    assert all("not played" not in line for line in lines)
+    assert "second reading" in text.partition("### lastfm-50-tradeoff-second")[2]
+
+
+@pytest.mark.usefixtures("tiny", "no_data")
+def test_the_second_reading_alone_says_that_the_first_was_not_played(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    result = fairwolfe("reproduce", "lastfm-50-second", "--quick", "--out", str(out), "--jobs", "1")
+    assert result.exit_code == 0, result.output
+    assert "By the second registration: of 3 claims judged" in result.stdout
+    assert "Of 0 claims" not in result.stdout
+    assert "not played" in (out / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("tiny", "no_data")
+def test_claims_by_the_number_of_factors_are_a_table_and_a_figure(tmp_path: Path) -> None:
+    found = reproduce(("lastfm-50-factors",), tmp_path / "out", quick=True, jobs=1)
+    assert found.claims() == []
+    (section,) = (one for one in sections(found) if "factors" in one.title)
+    assert [row[:2] for row in section.rows] == [
+        (id, str(factors)) for id in ("R5", "R7", "R9") for factors in range(3, 11)
+    ]
+    (picture,) = found.pictures()
+    assert {ax.get_title(loc="left")[:2] for ax in picture.figure.axes} == {"R5", "R7", "R9"}
 
 
 @pytest.mark.usefixtures("tiny", "no_data")

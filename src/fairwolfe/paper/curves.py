@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -81,6 +82,25 @@ class Curves:
         near = values >= values[:, -1:] - (1.0 - share) * np.abs(values[:, -1:])
         times: Vector = self.t[near.argmax(axis=1)].astype(np.float64)
         return times
+
+    def way(self, label: str, share: float = 0.9, start: float = 100.0) -> Vector:
+        """The first checkpoint with that share of the way from f(start) to the end, by seed."""
+        first = self._last(start)
+        values = self.over_time(label)[:, first:]
+        far = values[:, -1:] - values[:, :1]  # less than 0 where the curve ends lower
+        gone = np.sign(far) * (values - values[:, :1]) >= share * np.abs(far)
+        times: Vector = self.t[first:][gone.argmax(axis=1)].astype(np.float64)
+        return times
+
+    def split(self, parameter: str) -> dict[float, Curves]:
+        """The runs by the value of a parameter of the grid, which their labels lose."""
+        chosen = re.compile(rf"(?<= )\w*{parameter}=([^,]+)(?:, |$)")
+        parts: dict[float, dict[str, Mapping[str, Matrix]]] = {}
+        for label, run in self.runs.items():
+            if found := chosen.search(label):
+                mine = parts.setdefault(float(found[1]), {})
+                mine[chosen.sub("", label).rstrip(", ")] = run
+        return {value: Curves(self.t, runs) for value, runs in sorted(parts.items())}
 
     def lead(self, label: str, start: float = 1.0) -> Vector:
         """The share of checkpoints from `start` on at which a label is highest, by seed."""

@@ -12,6 +12,7 @@ from fairwolfe.fairness.tradeoff.plot import label_points
 from fairwolfe.lab.figures import MARKERS, Picture
 from fairwolfe.paper.catalogue import STUDIES, Figure
 from fairwolfe.paper.curves import Curves
+from fairwolfe.paper.factors import ByFactors, by_factors
 from fairwolfe.paper.judges import FAIR, FLOOR, points
 from fairwolfe.simulation.compare import interval
 from fairwolfe.simulation.plots import COLOURS, LINES, new_figure
@@ -38,6 +39,9 @@ def draw(figure: Figure, results: Mapping[str, Curves], best: Best) -> Picture:
             _objectives(row, name, results[name], best.get(name))
         for ax in grid[-1]:
             ax.set_xlabel("round")
+    elif figure.kind == "factors":
+        picture = new_figure(11.5, 3.8)
+        _factors(picture, by_factors(results))
     else:
         across = min(len(present), 3) if len(present) != 4 else 2
         down = -(-len(present) // across)
@@ -51,6 +55,34 @@ def draw(figure: Figure, results: Mapping[str, Curves], best: Best) -> Picture:
     _legend(picture)
     shown = "; ".join(STUDIES[name].title for name in present)
     return Picture(figure.name, figure.caption, f"Panels: {shown}. {figure.caption}", picture)
+
+
+def _factors(picture: Canvas, rows: list[ByFactors]) -> None:
+    """A panel for each claim and what was measured of it, over the number of factors."""
+    panels: dict[tuple[str, str], list[ByFactors]] = {}
+    for row in rows:
+        panels.setdefault((row.id, row.found.statistic), []).append(row)
+    axes = picture.subplots(1, len(panels), squeeze=False)[0]
+    for ax, ((id, statistic), mine) in zip(axes, panels.items(), strict=True):
+        for i, verdict in enumerate(("holds", "undecided", "does not hold")):
+            shown = [row for row in mine if row.found.verdict == verdict]
+            found = np.array([(row.found.estimate, row.found.low, row.found.high) for row in shown])
+            found = found.reshape(-1, 3)
+            ax.errorbar(
+                [row.factors for row in shown],
+                found[:, 0],
+                yerr=np.abs(found[:, 1:].T - found[:, 0]),
+                color=COLOURS[i],
+                marker=MARKERS[i],
+                linestyle="",
+                capsize=3,
+                label=verdict,
+            )
+        if statistic.startswith("time"):
+            ax.set_yscale("log")
+        ax.set_title(f"{id}: {statistic}", loc="left", fontsize=9)
+        ax.set_xlabel("factors")
+        ax.spines[["top", "right"]].set_visible(False)
 
 
 def _legend(picture: Canvas) -> None:

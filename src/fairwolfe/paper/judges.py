@@ -195,25 +195,39 @@ def equality_is_cheap(n_items: int) -> Judge:
     return found
 
 
+def falls(curves: Curves) -> Matrix:
+    """From each beta to the next larger one, the smaller of the falls of utility (relative to that
+    of the first) and of the Gini index, (seeds, betas - 1).
+    """
+    _, gini, utility = points(curves, FAIR)
+    return np.minimum(-np.diff(gini, axis=1), -np.diff(utility, axis=1) / utility[:, :1])
+
+
 def beta_controls(curves: Curves) -> Finding:
     """Utility and Gini index fall from each beta to the next larger one."""
-    _, gini, utility = points(curves, FAIR)
-    drops = np.minimum(-np.diff(gini, axis=1), -np.diff(utility, axis=1) / utility[:, :1])
     name = "smallest fall of utility (relative) or Gini index from one beta to the next"
-    return above(name, drops.min(axis=1))
+    return above(name, falls(curves).min(axis=1))
 
 
 # --- theory -------------------------------------------------------------------------------------
+
+
+def slope(curves: Curves, policy: str, over: Callable[[Vector], Vector]) -> tuple[Vector, float]:
+    """Of ln(mean scalar pseudo-regret / over(t)) against ln t, by seed; and the t it begins at."""
+    first = min(1e3, curves.t[-1] / 10.0)
+    late = curves.t >= first
+    t = curves.t[late].astype(np.float64)
+    gaps = np.maximum(curves.over_time(policy, "mean_pseudo_regret")[:, late], 1e-12)
+    found: Vector = np.polyfit(np.log(t), np.log(gaps / over(t)).T, 1)[0]
+    return found, first
 
 
 def vanishes(policy: str) -> Judge:
     """The mean scalar pseudo-regret falls at least like t^-0.45 from 10^3 on."""
 
     def found(curves: Curves) -> Finding:
-        late = curves.t >= min(1e3, curves.t[-1] / 10.0)
-        gaps = np.maximum(curves.over_time(policy, "mean_pseudo_regret")[:, late], 1e-12)
-        slope = np.polyfit(np.log(curves.t[late]), np.log(gaps).T, 1)[0]
-        return inside(f"slope of ln regret of {policy} against ln t", slope, -np.inf, -0.45)
+        slopes, _ = slope(curves, policy, np.ones_like)
+        return inside(f"slope of ln regret of {policy} against ln t", slopes, -np.inf, -0.45)
 
     return found
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,11 +13,10 @@ from fairwolfe.core.folders import whole_file
 from fairwolfe.lab.figures import Picture
 from fairwolfe.lab.page import Html, bullets, figure, page, table, tag
 from fairwolfe.paper.reproduce import Reproduction
+from fairwolfe.paper.sections import Section, number, sections
 
 __all__ = ["number", "summary", "write_page", "write_report"]
 
-_HEAD = ("claim", "verdict", "sentence", "where", "measured", "estimate", "95 % interval")
-_JUDGED = "Verdicts over seeds, paired; thresholds were fixed before any run."
 _LARGEST = 150_000  # bytes of a figure in the docs
 
 
@@ -68,13 +66,13 @@ def _small(picture: Picture) -> bytes:
 
 def summary(found: Reproduction) -> list[str]:
     """How many claims hold, what was played, and what is missing."""
-    verdicts = Counter(row["verdict"] for row in found.claims())
-    told = ", ".join(
-        f"{verdicts[verdict]} {verdict.replace('holds', 'hold').replace('does', 'do')}"
-        for verdict in ("holds", "does not hold", "undecided")
-        if verdicts[verdict]
-    )
-    said = [f"Of {sum(verdicts.values())} claims judged, {told or 'none could be'}."]
+    rows = found.claims()
+    second = [row for row in rows if row["registration"] == "second"]
+    said = []
+    if len(second) < len(rows) or not rows:
+        said.append(_counted("", [row for row in rows if row["registration"] == "first"]))
+    if second:
+        said.append(_counted("By the second registration: of ", second))
     if found.quick:
         said.append("These are quick runs: few seeds and short horizons, so verdicts are hints.")
     if stand_ins := [name for name, played in found.studies.items() if played.embedded]:
@@ -88,35 +86,19 @@ def summary(found: Reproduction) -> list[str]:
     return said
 
 
-def number(value: float) -> str:
-    """Four digits, times in full.
-
-    >>> number(0.123456), number(51234.0)
-    ('0.1235', '51,234')
-    """
-    if not math.isfinite(value):
-        return "-"
-    return f"{value:,.0f}" if abs(value) >= 1e3 else f"{value:.4g}"
+def _counted(start: str, rows: Sequence[Any]) -> str:
+    verdicts = Counter(row["verdict"] for row in rows)
+    told = ", ".join(
+        f"{verdicts[verdict]} {verdict.replace('holds', 'hold').replace('does', 'do')}"
+        for verdict in ("holds", "does not hold", "undecided")
+        if verdicts[verdict]
+    )
+    return f"{start or 'Of '}{len(rows)} claims judged, {told or 'none could be'}."
 
 
 def _command(found: Reproduction) -> str:
     out = found.out.name if found.out.is_absolute() else found.out.as_posix()
     return f"fairwolfe reproduce{' --quick' * found.quick} --out {out} --resume"
-
-
-def _rows(found: Reproduction) -> list[tuple[str, ...]]:
-    return [
-        (
-            row["id"],
-            row["verdict"],
-            row["sentence"],
-            row["where"] + " (embedded world)" * row["embedded"],
-            row["statistic"],
-            number(row["estimate"]),
-            f"{number(row['low'])} to {number(row['high'])}",
-        )
-        for row in found.claims()
-    ]
 
 
 def _study_rows(found: Reproduction) -> Iterator[tuple[str, ...]]:
@@ -163,10 +145,7 @@ def _html(found: Reproduction, pictures: Sequence[Picture]) -> str:
         tag("h1", "The paper, reproduced"),
         tag("p", "Contextual bandits with concave rewards, and fair ranking.", class_="lead"),
         bullets(summary(found)),
-        tag("h2", "Every claim"),
-        table(
-            "Verdicts over seeds, paired; thresholds fixed before any run.", _HEAD, _rows(found), 5
-        ),
+        *(part for section in sections(found) for part in _html_section(section)),
         tag("h2", "Figures"),
         tag("div", *map(figure, pictures), class_="figures wide"),
         tag("h2", "What was played"),
@@ -175,6 +154,12 @@ def _html(found: Reproduction, pictures: Sequence[Picture]) -> str:
         tag("pre", _command(found)),
     ]
     return page("The paper, reproduced", *parts)
+
+
+def _html_section(section: Section) -> Iterator[Html]:
+    yield tag("h2", section.title)
+    yield from (tag("p", sentence) for sentence in section.said)
+    yield table(section.caption, section.head, section.rows, section.text)
 
 
 _STUDY_HEAD = ("study", "rounds", "seeds", "core minutes", "us a round", "factors")
@@ -186,10 +171,13 @@ def _markdown(found: Reproduction, figures: Sequence[tuple[Picture, Path]]) -> I
     for sentence in summary(found):
         yield f"- {sentence}"
     yield "- What differs from the paper, and why: {doc}`reproduction-notes`.\n"
-    yield "## Every claim\n"
-    yield f"{_JUDGED}\n"
-    yield from _markdown_table(_HEAD, _rows(found))
-    yield "\n## Figures\n"
+    for section in sections(found):
+        yield f"## {section.title}\n"
+        for sentence in (*section.said, section.caption):
+            yield f"{sentence}\n"
+        yield from _markdown_table(section.head, section.rows)
+        yield ""
+    yield "## Figures\n"
     for picture, file in figures:
         yield f"### {picture.name}\n\n{picture.caption}\n"
         yield f"![{picture.alt}]({file.parent.name}/{file.name})\n"

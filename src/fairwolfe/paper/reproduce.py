@@ -5,29 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
-from fairwolfe.core.arrays import Matrix
-from fairwolfe.core.protocols import Pursues
-from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput
-from fairwolfe.fairness.metrics import gini_index
-from fairwolfe.fairness.tradeoff import Frontier
 from fairwolfe.lab import results
-from fairwolfe.lab.build import build
 from fairwolfe.lab.experiment import Experiment
 from fairwolfe.lab.figures import Picture
 from fairwolfe.lab.sweep import Failure, pending, run
 from fairwolfe.paper.catalogue import Figure, Study, figures, studies_of
-from fairwolfe.paper.claims import judge
+from fairwolfe.paper.claims import Claim, judge
 from fairwolfe.paper.curves import Curves
 from fairwolfe.paper.figures import draw
-from fairwolfe.truth.optimum import optimum
+from fairwolfe.paper.truth import Truth
+from fairwolfe.paper.verdicts import Finding
 
 __all__ = ["Played", "Reproduction", "plan", "reproduce"]
 
@@ -49,6 +42,11 @@ class Played:
     def seeds(self) -> int:
         """How many seeds every policy has finished."""
         return 0 if self.curves is None else len(next(iter(self.curves.runs.values()))["value"])
+
+    @cached_property
+    def truth(self) -> Truth:
+        """What any policy can reach in its world."""
+        return Truth(self.experiment, self.seeds)
 
     @property
     def seconds(self) -> float:
@@ -81,14 +79,20 @@ class Reproduction:
         return [
             {
                 "id": claim.id,
+                "reading": claim.reading,
+                "registration": claim.registration,
                 "figure": places[claim.needs[-1]],
                 "sentence": claim.sentence,
                 "where": claim.where,
                 **asdict(found),
                 "embedded": any(self.studies[name].embedded for name in claim.needs),
             }
-            for claim, found in judge(self.curves)
+            for claim, found in self._judged
         ]
+
+    @cached_property
+    def _judged(self) -> list[tuple[Claim, Finding]]:
+        return judge(self.curves, truths={name: one.truth for name, one in self.studies.items()})
 
     def pictures(self) -> Iterator[Picture]:
         """Every figure that has something to show."""
@@ -96,9 +100,9 @@ class Reproduction:
         for figure in self.figures:
             present = [name for name in figure.studies if name in curves]
             for name in present:
-                if name not in best:
-                    found = _frontier if figure.kind == "trade-off" else _highest
-                    best[name] = found(self.studies[name])
+                if name not in best and figure.kind != "factors":
+                    truth = self.studies[name].truth
+                    best[name] = truth.frontier if figure.kind == "trade-off" else truth.highest
             if present:
                 yield draw(figure, curves, best)
 
@@ -172,42 +176,3 @@ def _played(folder: Path, study: Study, experiment: Experiment, embedded: bool) 
         curves = Curves.of(experiment, results.read(folder))
         facts = tuple(results.facts(folder))
     return Played(study, experiment, embedded, curves, len(pending(experiment, folder)), facts)
-
-
-def _highest(played: Played) -> float:
-    """The value of f that any policy can reach, mean over the seeds."""
-    cell = played.experiment.cells[0]
-    parts = build(cell.settings, cell.label)
-    world, measured = parts.environment, parts.objective or parts.policy.objective
-    return float(np.mean([optimum(world, measured, seed).value for seed in _worlds(played, world)]))
-
-
-def _frontier(played: Played) -> Matrix:
-    """Points (Gini index, utility) that no policy is above; certified, see `Frontier`."""
-    objectives: dict[float, Any] = {}
-    for cell in played.experiment.cells:
-        parts = build(cell.settings, cell.label)
-        if isinstance(parts.policy, Pursues) and parts.policy.objective is not None:
-            objectives[parts.policy.objective.beta] = parts.policy.objective
-    world, f = parts.environment, next(iter(objectives.values()))
-    tried = sorted(objectives)
-    between = [(low + high) / 2.0 for low, high in pairwise(tried)]  # more corners
-    betas = sorted([*tried, *between])
-    m = world.problem().n_items
-    several, tops = [], []
-    for seed in _worlds(played, world):
-        best = [optimum(world, replace(f, beta=beta), seed) for beta in betas]
-        several.append(Frontier.of(betas, best, f.items, m))
-        tops.append(best[0].average[:m])
-    # Rankings expose the same in all, so a Gini objective is a line over the Gini index.
-    exposure = np.mean(tops, axis=0)
-    even, most = f.items.value(np.full(m, exposure.mean())), f.items.value(exposure)
-    gini = np.linspace(0.0, gini_index(exposure), 200)
-    utility = Frontier.mean(several).upper(even + (most - even) * gini / gini[-1])
-    return np.stack([gini, utility], axis=1)
-
-
-def _worlds(played: Played, world: Any) -> tuple[int, ...]:
-    """The seeds whose worlds differ: one that is the same for all seeds is made once."""
-    fixed = world.init(stream(0, "world")) is world.init(stream(1, "world"))
-    return (0,) if fixed else played.experiment.spec.numbers()[: played.seeds]
