@@ -332,12 +332,13 @@ def test_the_truth_of_two_items_and_one_slot() -> None:
     assert truth.ends.utility == pytest.approx([0.8, 0.6], abs=1e-4)
     assert truth.ends.gini == pytest.approx([0.5, 0.0], abs=1e-4)
     f = TwoSided(GiniWelfare(), beta=0.5)
-    parts = [f.value([1.0, 0.0, 0.0]), f.value([0.5, 0.5, 0.0])]
+    parts = [f.value(np.array(z)) for z in ([1.0, 0.0, 0.0], [0.5, 0.5, 0.0])]
     assert truth.ends.items == pytest.approx(parts, abs=1e-4)
     # A unit of exposure that moves costs 0.4 clicks, and 0.1 is too small to pay for it.
     assert truth.by_beta.utility == pytest.approx([0.8, 0.8, 0.6], abs=1e-4)
     assert truth.by_beta.gini == pytest.approx([0.5, 0.5, 0.0], abs=1e-4)
-    mixtures = (f.value([p, 1.0 - p, 0.4 + 0.4 * p]) for p in np.linspace(0.0, 1.0, 101))
+    shares = np.linspace(0.0, 1.0, 101)
+    mixtures = (f.value(np.array([p, 1.0 - p, 0.4 + 0.4 * p])) for p in shares)
     assert truth.highest == pytest.approx(max(mixtures), abs=1e-4)
 
 

@@ -111,7 +111,7 @@ def test_the_second_reading_counts_listeners() -> None:
     rows = [line.split() for line in lastfm.find().read_text().splitlines()[1:]]
     for i, kept in ((0, LastFM50ByListeners().user_ids), (1, LastFM50ByListeners().item_ids)):
         different = Counter(int(row[i]) for row in rows if float(row[2]) > 0)
-        least = min(different[one] for one in kept)
+        least = min(different[int(one)] for one in kept)
         assert len(kept) == 50
         assert all(count <= least for one, count in different.items() if one not in kept)
     assert LastFM50ByListeners().problem().n_features == (5, 5)

@@ -63,7 +63,8 @@ class Truth:
         penalty of `GiniEquality` is exact, so with a large weight its optimum is the one of most
         utility among all with equal exposure.
         """
-        users = replace(self._measured, beta=0.0)
+        measured: Any = self._measured
+        users = replace(measured, beta=0.0)
         return self._points([self._best(users), self._best(TwoSided(GiniEquality(), _EXACT))])
 
     @cached_property
