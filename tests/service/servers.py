@@ -106,9 +106,10 @@ class Server:
         return (self.folder / "stderr.txt").read_text()
 
     def said(self) -> list[dict[str, Any]]:
-        """The lines on stderr that are JSON: all but what compiling kernels says."""
+        """The lines on stderr, which are JSON all of them but for those about compiling."""
         lines = self.errors().splitlines()
-        return [json.loads(line) for line in lines if line.startswith("{")]
+        compiling = ("compiling kernels", "kernels ready")
+        return [json.loads(line) for line in lines if not line.startswith(compiling)]
 
     def complaints(self) -> list[dict[str, Any]]:
         """Those that are more than news."""

@@ -263,13 +263,15 @@ class Lane(HttpToolsProtocol):
         return True
 
     def _remember(self, line: bytes, data: bytes, said: Head) -> None:
-        """The head of a request that came whole, and took the lane."""
+        """The head of a request that came whole, and took the lane: the first of its path."""
+        if line in self._heads or len(self._heads) == _MOST_HEADS:
+            return
         head, _, body = data.partition(b"\r\n\r\n")
         sizes = list(_SIZE.finditer(head))
-        if len(self._heads) < _MOST_HEADS and len(sizes) == 1 and int(sizes[0][1]) == len(body):
+        if len(sizes) == 1 and int(sizes[0][1]) == len(body):
             start, stop = sizes[0].span(1)
             after = head[stop:] + b"\r\n\r\n"
-            self._heads.setdefault(line, said._replace(before=head[:start], after=after))
+            self._heads[line] = said._replace(before=head[:start], after=after)
 
     def _unset_keepalive_if_required(self) -> None:
         """Instead of a timer for every request, there is one that looks when it ends."""
