@@ -27,11 +27,11 @@ __all__ = [
 # The packages of every extra of pyproject.toml. An extra has all that one job may need.
 EXTRAS: dict[str, tuple[str, ...]] = {
     "plot": ("matplotlib", "pandas"),
-    "data": ("implicit", "openpyxl", "pyarrow"),
-    "tradeoff": ("implicit", "matplotlib", "openpyxl", "pandas", "pyarrow"),
+    "data": ("implicit", "openpyxl", "pooch", "pyarrow"),
+    "tradeoff": ("implicit", "jinja2", "matplotlib", "openpyxl", "pandas", "pyarrow"),
     "evaluate": ("matplotlib", "narwhals", "pyarrow"),
-    "lab": ("implicit", "matplotlib", "pandas", "pyarrow"),
-    "ray": ("implicit", "matplotlib", "pandas", "pyarrow", "ray"),
+    "lab": ("implicit", "jinja2", "matplotlib", "pandas", "pyarrow"),
+    "ray": ("implicit", "jinja2", "matplotlib", "pandas", "pyarrow", "ray"),
     "client": ("aiohttp",),
     "serve": ("apsw", "httptools", "prometheus-client", "starlette", "uvicorn", "uvloop"),
     "sklearn": ("scikit-learn",),
