@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from fairwolfe.cli import commands
 from fairwolfe.core.batch import Batch
 from fairwolfe.core.contexts import Bilinear, PerArm
+from fairwolfe.core.packing import pack
 from fairwolfe.errors import IncompatibleState
 from fairwolfe.service.audit import asked_as_bytes, asked_from
 from fairwolfe.service.config import parse
@@ -102,8 +103,9 @@ def test_a_decision_that_was_changed_is_found(
 
 def other(event: Decided) -> Decided:
     """The same under other questions."""
-    contexts, options = asked_from(event.asked)
-    return event._replace(asked=asked_as_bytes([-3.0 * one for one in contexts], options))
+    contexts, options, tolerance = asked_from(event.asked)
+    asked = asked_as_bytes([-3.0 * one for one in contexts], options, tolerance)
+    return event._replace(asked=asked)
 
 
 def test_a_question_that_was_changed_is_found(original: Path, tmp_path: Path) -> None:
@@ -149,12 +151,39 @@ def test_what_was_asked_is_read_as_it_was_written() -> None:
     contexts = [np.eye(2), PerArm(np.ones(3)), Bilinear(np.ones(2), np.zeros((4, 3))), np.ones(3)]
     options: list[dict[str, Any]] = [{}, {"candidates": [1, 2]}, {"pinned": {0: "a", 2: "b"}}]
     options.append({"blocked": ["a"], "candidates": ["b", "c"]})
-    back, given = asked_from(asked_as_bytes(contexts, options))
+    back, given, tolerance = asked_from(asked_as_bytes(contexts, options, 0.01))
     assert given == options
+    assert tolerance == 0.01
     assert isinstance(back[1], PerArm)
     assert isinstance(back[2], Bilinear)
     np.testing.assert_array_equal(back[2].items, np.zeros((4, 3)))
     np.testing.assert_array_equal(back[3], contexts[3])
-    for bad in (b"", b"x" * 40, asked_as_bytes([], [])[:-1]):
+    for bad in (b"", b"x" * 40, asked_as_bytes([], [], 0.0)[:-1]):
         with pytest.raises(IncompatibleState):
             asked_from(bad)
+
+
+def test_an_older_log_says_no_tolerance_and_had_none() -> None:
+    assert asked_from(pack(((), ()))).tolerance == 0.0
+
+
+def test_decisions_that_share_a_direction_are_made_again_as_they_were(tmp_path: Path) -> None:
+    """With another tolerance than that of the log they are not, so the log has to say it."""
+    text = CONFIG.replace("missing = ", "audit = true\ntolerance = 1.0\nmissing = ")
+    store = SQLiteStore(tmp_path / "state")
+    play_all(Inside(text, store))
+    store.close()
+    assert replayed(tmp_path)["wrong"] == []
+
+    def alone(events: list[Event]) -> list[Event]:
+        return [
+            event._replace(asked=asked_as_bytes(*asked_from(event.asked)._replace(tolerance=0.0)))
+            if isinstance(event, Decided)
+            else event
+            for event in events
+        ]
+
+    for seq, payload in ask(tmp_path, "SELECT seq, payload FROM log"):
+        if any(isinstance(event, Decided) for event in decode(payload)):
+            rewrite(tmp_path, seq, alone)
+    assert replayed(tmp_path, code=1)["wrong"]

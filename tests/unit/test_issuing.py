@@ -9,6 +9,7 @@ import pytest
 
 from fairwolfe import Agent, Batch, FrankWolfe, Problem
 from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB
+from fairwolfe.core.streams import Numbered
 from fairwolfe.errors import IncompatibleState, InvalidInput
 from fairwolfe.objectives import GiniWelfare, Minimum, TwoSided
 from fairwolfe.ranking import FWLinUCBRank
@@ -146,3 +147,37 @@ def test_a_token_must_be_that_of_the_saved_agent() -> None:
     with pytest.raises(InvalidInput, match="at most 64 characters"):
         Agent(FrankWolfe(Minimum(), LinUCB()), ARMS, token="")
     assert Agent.restore(kept).act(np.eye(4)).id != "a-0"
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_a_direction_serves_as_many_decisions_as_the_tolerance_allows(name: str) -> None:
+    """Groups of one direction are what would be decided without counting what they open."""
+    agent = AGENTS[name]()
+    play(agent, 10, "at once")
+    rng = np.random.default_rng(4)
+    given = contexts(agent, 12, rng)
+    own = agent.propose(given)
+    assert _actions(agent.propose(given, tolerance=1e-3)) == _actions(own)
+    youngest = agent._state.youngest
+    served = int(0.2 * youngest)
+    assert 1 < served < 12
+    shared = agent.propose(given, tolerance=0.2)
+    again = Agent.restore(agent.dump(), token="a")
+    for start in range(0, 12, served):
+        some = slice(start, start + served)
+        drawn = Numbered(again._draws.key, again._ledger.issued)
+        alike = again.policy.act_batch(again._state, given[some], drawn, advance=False)
+        assert _actions(shared[some]) == _actions(alike)
+        again.issue(shared[some])
+    agent.issue(shared)
+    assert agent.dump() == again.dump()
+
+
+def _actions(decisions: Any) -> list[Any]:
+    return [np.asarray(decision.action).tolist() for decision in decisions]
+
+
+@pytest.mark.parametrize("tolerance", [-0.1, 1.5, float("nan"), "much", None])
+def test_a_tolerance_out_of_range(tolerance: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"give a number from 0 to 1"):
+        arms().propose(np.ones((1, 2, 4)) / 4, tolerance=tolerance)

@@ -207,7 +207,7 @@ def _choose_rows(
         for i in range(n):
             g[i] = given[i]
     for s in range(steps.shape[0]):
-        anew = aiming != 0 and (s == 0 or advance or normals.shape[1] > 0)
+        anew = aiming != 0 and (s == 0 or steps[s, 2] > 0.0)
         if anew and not call_aim(aiming, s, words, work, steps, normals, waits, summed, room, g):
             return s
         told, context = row(said, s, said.shape[1]), layer(features, s)

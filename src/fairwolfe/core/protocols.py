@@ -539,8 +539,17 @@ class Counts(Protocol):
 class ActsInBatches(Protocol):
     """A policy that decides for many contexts at once, and learns from the answers."""
 
-    def act_batch(self, state: Any, contexts: Any, draws: Any, advance: bool | None = None) -> Any:
-        """A `Batch`, or a list of decisions; only reads the state."""
+    def act_batch(
+        self,
+        state: Any,
+        contexts: Any,
+        draws: Any,
+        advance: bool | None = None,
+        tolerance: float = 0.0,
+    ) -> Any:
+        """A `Batch`, or a list of decisions; only reads the state. tolerance: how much older than
+        a decision its direction may be, of `Agent.propose`; 0: not at all.
+        """
 
     def expect_batch(self, state: Any, batch: Any) -> Any:
         """The state in which they are open."""

@@ -49,6 +49,7 @@ __all__ = [
     "sum_at",
     "sum_in",
     "withdraw",
+    "youngest",
 ]
 
 OPEN, ISSUED, HEARD = 0, 1, 2
@@ -66,6 +67,18 @@ def size_without_features(n: int) -> int:
 def size(n: int, blocks: int, d: int) -> int:
     """Its length for n rewards and blocks of d features; 0 blocks: without features."""
     return size_without_features.function(n) + 3 * blocks * (d + 1)
+
+
+def youngest(clocks: Vector, waiting: Vector, keep: float) -> float:
+    """The number of decisions, open ones among them, behind the average that has the fewest.
+
+    clocks (n,): of the answered; keep: what is left of an older decision at the next.
+    """
+    if not waiting.size:
+        return float(clocks.min())
+    weights = waiting[_HEAD : _HEAD + clocks.size]
+    past = 1.0 if keep == 1.0 else keep ** waiting[OPEN]
+    return float((past * clocks + weights).min())
 
 
 def grown(waiting: Vector, n: int, place: int, count: int) -> Vector:

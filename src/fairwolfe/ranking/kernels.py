@@ -580,7 +580,7 @@ def rank_rows(
     n_left = n_seen - n_rewards
     contracted, rows = np.empty((q, d)), np.empty((k, q))
     for s in range(steps.shape[0]):
-        anew = aiming != 0 and (s == 0 or advance or normals.shape[1] > 0)
+        anew = aiming != 0 and (s == 0 or steps[s, 2] > 0.0)
         if anew and not call_aim(aiming, s, words, work, steps, normals, waits, theta, room, g):
             return s
         columns, own, candidates = picks, items, ids

@@ -29,13 +29,18 @@ _SIZE, _PLACE = Trail._fields.index("size"), Trail._fields.index("place")
 
 
 def act_batch(
-    policy: FrankWolfe, state: State, stack: Stack, draws: Any, advance: bool
+    policy: FrankWolfe,
+    state: State,
+    stack: Stack,
+    draws: Any,
+    advance: bool,
+    tolerance: float,
 ) -> Batch | list[Decision]:
     """Decisions for contexts that were read together; a list where there is no kernel for them."""
     plan = state.plan
     if not plan.in_rows or isinstance(stack.given, list):
         return _one_by_one(policy, state, stack, draws, advance)
-    made = policy._rows(state, stack.given, draws, stack.rows, advance, **stack.how)
+    made = policy._rows(state, stack.given, draws, stack.rows, advance, tolerance, **stack.how)
     if made.done < stack.rows:  # a direction has to be looked for
         return _one_by_one(policy, state, stack, draws, advance)
     expected, outlooks = made.expectations(), made.outlooks()

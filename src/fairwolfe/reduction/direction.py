@@ -34,25 +34,31 @@ class Compass:
         self.idle: list[tuple[Vector, Matrix]] = []
         self._no_normals = np.empty((1, 0, self.n + 2))
 
-    def course(self, state: Any, rng: Any, rows: int = 1, advance: bool = False) -> Course:
+    def course(
+        self, state: Any, rng: Any, rows: int = 1, advance: bool = False, tolerance: float = 0.0
+    ) -> Course:
         """What gives the directions of the next decisions; its scratch is to be given back.
 
-        rng: a generator, or `Numbered` draws.
+        rng: a generator, or `Numbered` draws; tolerance: see `FrankWolfe.act_batch`.
         """
         plan = self.plan
         smoothing, t = plan.smoothing, state.ahead
         try:
             work, steps = self.idle.pop()
         except IndexError:
-            work, steps = self.program.work(), np.empty((1, 2))
+            work, steps = self.program.work(), np.empty((1, 3))
         if rows == 1:
             steps[0, 0] = plan.step(t)
             ages, normals = [plan.age(t)], self._no_normals
         else:
-            steps = np.empty((rows, 2))
+            steps = np.zeros((rows, 3))
             times = np.arange(t, t + rows) if advance else np.full(rows, t)
             steps[:, 0] = plan.steps(times)
             ages, normals = [plan.age(one) for one in times.tolist()], np.empty((rows, 0, 0))
+            if advance or self.sampled:
+                shared = tolerance > 0.0 and not self.sampled
+                served = max(1, int(tolerance * state.youngest)) if shared else 1
+                steps[::served, 2] = 1.0
         if self.sampled:
             normals = self._normals(rng, rows)
             steps[:, 1] = [smoothing.mix(age) for age in ages]

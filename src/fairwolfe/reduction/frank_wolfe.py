@@ -200,7 +200,14 @@ class FrankWolfe:
         return self._decision(state, choice, g, choice.info.estimate, id), None
 
     def _rows(
-        self, state: State, given: Any, rng: Any, rows: int = 1, advance: bool = False, **how: Any
+        self,
+        state: State,
+        given: Any,
+        rng: Any,
+        rows: int = 1,
+        advance: bool = False,
+        tolerance: float = 0.0,
+        **how: Any,
     ) -> Any:
         """Choices in a row by one kernel, as many as it has made."""
         plan, compass = state.plan, state.plan.compass
@@ -208,7 +215,7 @@ class FrankWolfe:
         if compass is None:
             course = plan.undirected(rows)
         else:
-            course = compass.course(state, rng, rows, advance)
+            course = compass.course(state, rng, rows, advance, tolerance)
         made = plan.base.act_rows(
             state.base,
             given,
@@ -481,12 +488,19 @@ class FrankWolfe:
     # --- many at once -------------------------------------------------------------------------
 
     def act_batch(
-        self, state: State, contexts: Any, draws: Any, advance: bool | None = None
+        self,
+        state: State,
+        contexts: Any,
+        draws: Any,
+        advance: bool | None = None,
+        tolerance: float = 0.0,
     ) -> Batch | list[Decision]:
         """`act` for contexts in a row, in one kernel call; only reads the state.
 
         draws: a generator, or `Numbered` draws. advance: whether each decision counts as open for
         the next; None where open decisions count. A list comes back where there is no kernel.
+        tolerance: one direction may serve so many decisions in a row, relative to the number of
+        decisions behind the youngest average; 0: each has its own, as with `act`.
         """
         plan = state.plan
         if advance and not plan.forecasts:
@@ -495,7 +509,7 @@ class FrankWolfe:
             )
         stack = contexts if type(contexts) is Stack else plan.kind.read_many(contexts)
         ahead = plan.anticipates if advance is None else advance and plan.waits
-        return batches.act_batch(self, state, stack, draws, ahead)
+        return batches.act_batch(self, state, stack, draws, ahead, tolerance)
 
     def expect_batch(self, state: State, batch: Batch | list[Decision]) -> State:
         """`expect` for each of them."""

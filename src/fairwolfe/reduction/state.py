@@ -27,7 +27,7 @@ from fairwolfe.core.restoring import require, require_counts
 from fairwolfe.kernels.frames import Frame
 from fairwolfe.kernels.limits import row_limit
 from fairwolfe.kernels.settling import averages
-from fairwolfe.kernels.waiting import ISSUED, OPEN, size
+from fairwolfe.kernels.waiting import ISSUED, OPEN, size, youngest
 from fairwolfe.objectives import Concave
 from fairwolfe.reduction.direction import Compass, Course
 from fairwolfe.reduction.live import Watch
@@ -109,7 +109,7 @@ class Plan:
 
     def undirected(self, rows: int) -> Course:
         """A course without a direction."""
-        return np.empty(0), np.ones((rows, 2)), np.empty((rows, 0, 0)), False
+        return np.empty(0), np.ones((rows, 3)), np.empty((rows, 0, 0)), False
 
     def frame(self, state: State) -> Frame:
         """The arrays of a state, for kernels; made once for a state, whose arrays never change
@@ -340,6 +340,11 @@ class State(NamedTuple):
         """The number of rewards averaged in or to come: t of the schedules."""
         waiting = self.waiting
         return int(self.counters.item(0) + (waiting.item(OPEN) if waiting.size else 0.0))
+
+    @property
+    def youngest(self) -> float:
+        """The number of decisions, answered or open, behind the average that has the fewest."""
+        return youngest(self.clocks, self.waiting, self.plan.keep)
 
     @property
     def iterate(self) -> Vector:

@@ -19,25 +19,36 @@ from fairwolfe.service.events import Decided
 from fairwolfe.service.join import made_from
 from fairwolfe.service.model import Model
 
-__all__ = ["Remade", "asked_as_bytes", "asked_from", "remade"]
+__all__ = ["Asked", "Remade", "asked_as_bytes", "asked_from", "remade"]
 
 _NEAR = 1e-9  # probabilities, on another machine than the one that decided
 
 
-def asked_as_bytes(contexts: Sequence[Any], options: Sequence[dict[str, Any]]) -> bytes:
-    """What decisions are made from: contexts, and what each was given besides."""
-    return pack((tuple(map(_written, contexts)), tuple(map(_listed, options))))
+class Asked(NamedTuple):
+    """What decisions were made from: contexts, what each was given besides, and the tolerance."""
+
+    contexts: list[Any]
+    options: list[dict[str, Any]]
+    tolerance: float
 
 
-def asked_from(data: bytes) -> tuple[list[Any], list[dict[str, Any]]]:
-    """What `asked_as_bytes` wrote.
+def asked_as_bytes(
+    contexts: Sequence[Any], options: Sequence[dict[str, Any]], tolerance: float
+) -> bytes:
+    """What decisions are made from."""
+    return pack((tuple(map(_written, contexts)), tuple(map(_listed, options)), tolerance))
 
-    >>> asked_from(asked_as_bytes([np.ones((1, 2))], [{"blocked": ["a"]}]))
-    ([array([[1., 1.]])], [{'blocked': ['a']}])
+
+def asked_from(data: bytes) -> Asked:
+    """What `asked_as_bytes` wrote; older logs hold no tolerance, which was 0.
+
+    >>> asked_from(asked_as_bytes([np.ones((1, 2))], [{"blocked": ["a"]}], 0.001))
+    Asked(contexts=[array([[1., 1.]])], options=[{'blocked': ['a']}], tolerance=0.001)
     """
     try:
-        contexts, options = unpack(data)
-        return [_READ[kind](*parts) for kind, *parts in contexts], list(map(_given, options))
+        contexts, options, *rest = unpack(data)
+        read = [_READ[kind](*parts) for kind, *parts in contexts]
+        return Asked(read, list(map(_given, options)), *(rest or (0.0,)))
     except (InvalidInput, KeyError, TypeError, ValueError) as error:
         raise IncompatibleState(f"what was asked cannot be read: {error}") from error
 

@@ -83,6 +83,7 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     apply: Literal["window", "arrival"] = "window"
     anticipate: bool = True
     items: str | None = None
+    tolerance: float = 0.001  # how much older than a decision its direction may be: Agent.propose
     audit: bool = False  # keep what decisions were made from, so that each can be made again
 
 
@@ -254,6 +255,8 @@ def setup(config: Config, name: str) -> Setup:
         raise InvalidInput(f"{path}.policy is not what its own text says: {policy!r:.200}")
     if model.seed < 0:
         raise InvalidInput(f"{path}.seed is {model.seed}; give a whole number of at least 0")
+    if not 0.0 <= model.tolerance <= 1.0:
+        raise InvalidInput(f"{path}.tolerance is {model.tolerance}; give a number from 0 to 1")
     if model.items is not None and problem.kind != "ranking":
         raise InvalidInput(f"{path}.items is for rankings, and the problem has arms")
     if problem.kind != "ranking":  # that of a ranking depends on how many items there are

@@ -430,7 +430,9 @@ class Core:
             )
             asked = b""
             if model.audit:
-                asked = asked_as_bytes([ask.context for ask in fresh], [a.options for a in fresh])
+                asked = asked_as_bytes(
+                    [ask.context for ask in fresh], [a.options for a in fresh], model.tolerance
+                )
             owners = _owners(planned, first)
             event = Decided(model.number, len(made), data, known, owners, asked)
             stage.events.append((model, event))
@@ -690,7 +692,8 @@ def _rehearse(copy: Model, event: Event) -> None:
 def _propose(model: Model, asks: Sequence[Ask]) -> Sequence[Decision]:
     """Decide for all of them in one call."""
     explain = any(ask.explain for ask in asks)
-    return model.propose([ask.context for ask in asks], [ask.options for ask in asks], explain)
+    contexts, options = [ask.context for ask in asks], [ask.options for ask in asks]
+    return model.propose(contexts, options, model.tolerance, explain)
 
 
 def _sound(model: Model, works: list[Work], error: InvalidInput) -> list[Work]:

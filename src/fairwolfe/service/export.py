@@ -106,7 +106,7 @@ def _made(wall: float, event: Decided, items: dict[str, int]) -> Iterator[Made]:
     contexts: list[Any] = [None] * len(made)
     options: list[dict[str, Any]] = [{}] * len(made)
     if event.asked:
-        contexts, options = asked_from(event.asked)
+        contexts, options, _ = asked_from(event.asked)
     for decision, context, given in zip(made, contexts, options, strict=True):
         yield Made(wall, decision, context, given, items)
 

@@ -68,7 +68,9 @@ class Model:
         self.early: dict[str, list[float]] = {}  # items, while there are fewer than slots
         self.agent: Agent | None = None
         self.stopped = ""  # why it was, where something went wrong
-        self.audit = False  # whether what decisions are made from is kept; may change at any start
+        # Of the configuration; they may change at any start.
+        self.audit = False  # whether what decisions are made from is kept
+        self.tolerance = 0.0  # how much older than a decision its direction may be: Agent.propose
         if not self.ranks:
             self.agent = Agent(setup.make_policy(), self.problem, setup.seed, token=self.token)
 
@@ -207,23 +209,28 @@ class Model:
     # --- what is known ------------------------------------------------------------------------
 
     def propose(
-        self, contexts: Sequence[Any], options: Sequence[dict[str, Any]], explain: bool = False
+        self,
+        contexts: Sequence[Any],
+        options: Sequence[dict[str, Any]],
+        tolerance: float,
+        explain: bool = False,
     ) -> Sequence[Decision]:
         """Decide for all of them in one call; nothing changes. options: of each, as blocked;
-        explain: whether any of them will be explained.
+        tolerance: see `Agent.propose`; explain: whether any of them will be explained.
         """
         given: Any = contexts
         shapes = {one.shape if isinstance(one, np.ndarray) else None for one in contexts}
         if len(shapes) == 1 and None not in shapes:
             given = np.concatenate(contexts).reshape(len(contexts), *contexts[0].shape)
+        how: dict[str, Any] = {"explain": explain, "tolerance": tolerance}
         if not any(options):
-            return self._ready().propose(given, explain=explain)
-        listed = {
+            return self._ready().propose(given, **how)
+        how |= {
             name: [one.get(name) for one in options]
             for name in ("candidates", "blocked", "pinned")
             if any(name in one for one in options)
         }
-        return self._ready().propose(given, explain=explain, **listed)
+        return self._ready().propose(given, **how)
 
     def id(self, number: int) -> str:
         """The id of a decision."""

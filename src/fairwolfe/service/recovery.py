@@ -170,6 +170,7 @@ def begin(store: Store, config: Config, found: dict[int, Model], clock: float) -
         elif config.models[name].items is not None:
             _same_items(config, name, model)
         model.audit = config.models[name].audit
+        model.tolerance = config.models[name].tolerance
         models[name] = model
     return models
 

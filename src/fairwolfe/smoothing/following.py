@@ -156,9 +156,10 @@ COURSE = "int64[::1], float64[::1], float64[:, ::1], float64[:, :, ::1], boolean
 
 words, work, steps, normals, advance
 
-words: of the `Frame` of a state; work: scratch of the gradient; steps (rows, 2): the width of the
-smoothing and the weight of its samples, decision by decision; normals (rows, samples, n + 2);
-advance: whether each decision counts as open for the next.
+words: of the `Frame` of a state; work: scratch of the gradient; steps (rows, 3): the width of the
+smoothing, the weight of its samples, and whether the direction is found anew (the first always is),
+decision by decision; normals (rows, samples, n + 2); advance: whether each decision counts as open
+for the next.
 """
 
 
@@ -239,7 +240,7 @@ def aim_once(
     return aim(0, words, work, steps, normals, vector(words, WAITING), theta, room, g)
 
 
-ALONE = (np.empty(0), np.ones((1, 2)), np.empty((1, 0, 0)), False)
+ALONE = (np.empty(0), np.ones((1, 3)), np.empty((1, 0, 0)), False)
 """A course for one decision whose direction is given."""
 
 
