@@ -47,6 +47,15 @@ _BEYOND = (
     "Options that the paper does not have, with its own curves beside them. They are no claims of "
     "the paper. A curve A + ... is A with the changes that follow.",
 )
+_BEYOND_HEAD = (
+    "where",
+    "curve",
+    "f",
+    "95 % interval",
+    "below the best possible",
+    "more than the paper's",
+    "95 % interval",
+)
 
 
 def sections(found: Reproduction) -> Iterator[Section]:
@@ -83,23 +92,18 @@ def sections(found: Reproduction) -> Iterator[Section]:
         title = "R5, R7 and R9 by the number of factors"
         yield Section(title, (_FACTORS,), "Verdicts by the number of factors.", head, shown, 4)
     if changes := _changes(found):
-        head = (
-            "where",
-            "curve",
-            "f",
-            "95 % interval",
-            "below the best possible",
-            "more than the paper's",
-            "95 % interval",
-        )
-        said = (*_BEYOND, *(counted(name, rows) for name, rows in changes.items()))
-        shown = [
-            (name, row.label, *_estimate(row.value), number(row.below), *_estimate(row.apart))
-            for name, rows in changes.items()
-            for row in rows
-        ]
-        caption = "f at the horizon, over seeds; differences are paired."
-        yield Section("Beyond the paper's settings", said, caption, head, shown, 2)
+        yield _beyond(changes)
+
+
+def _beyond(changes: dict[str, list[Beyond]]) -> Section:
+    said = (*_BEYOND, *(counted(name, rows) for name, rows in changes.items()))
+    shown = [
+        (name, row.label, *_estimate(row.value), number(row.below), *_estimate(row.apart))
+        for name, rows in changes.items()
+        for row in rows
+    ]
+    caption = "f at the horizon, over seeds; differences are paired."
+    return Section("Beyond the paper's settings", said, caption, _BEYOND_HEAD, shown, 2)
 
 
 def _changes(found: Reproduction) -> dict[str, list[Beyond]]:
