@@ -49,11 +49,11 @@ def counted(name: str, rows: Sequence[Beyond]) -> str:
     >>> import numpy as np
     >>> rows = beyond(Curves(np.array([9]), {"A": {"value": np.array([[1.0], [2.0]])}}), np.ones(1))
     >>> counted("small", rows)
-    "small: of 0 changes, 0 end above the paper's curve, 0 below it, 0 are undecided."
+    "small, 0 changes: 0 above the paper's curve, 0 below it, 0 with 0 inside the interval."
     """
     apart = [row.apart for row in rows if row.apart is not None]
     higher, lower = sum(one.low > 0.0 for one in apart), sum(one.high < 0.0 for one in apart)
     return (
-        f"{name}: of {len(apart)} changes, {higher} end above the paper's curve, {lower} below it, "
-        f"{len(apart) - higher - lower} are undecided."
+        f"{name}, {len(apart)} changes: {higher} above the paper's curve, {lower} below it, "
+        f"{len(apart) - higher - lower} with 0 inside the interval."
     )
