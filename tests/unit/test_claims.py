@@ -328,7 +328,7 @@ objective = { name = "two-sided", items = { name = "gini-equality" }, beta = 0.0
 
 def test_the_truth_of_two_items_and_one_slot() -> None:
     """Users alone: the better item always, 0.8 clicks. Equality: each half the time, 0.6."""
-    truth = Truth(Experiment.of(TWO_ITEMS), 1)
+    truth = Truth(Experiment.of(TWO_ITEMS), (0,))
     assert truth.ends.utility == pytest.approx([0.8, 0.6], abs=1e-4)
     assert truth.ends.gini == pytest.approx([0.5, 0.0], abs=1e-4)
     f = TwoSided(GiniWelfare(), beta=0.5)

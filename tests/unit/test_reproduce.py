@@ -21,7 +21,7 @@ from fairwolfe.lab.experiment import Experiment
 from fairwolfe.paper import catalogue
 from fairwolfe.paper.catalogue import FIGURES, STUDIES, figures, studies_of
 from fairwolfe.paper.claims import CLAIMS
-from fairwolfe.paper.page import number
+from fairwolfe.paper.page import number, write_report
 from fairwolfe.paper.reproduce import reproduce
 from fairwolfe.paper.sections import sections
 from fairwolfe.paper.worlds import LastFM50ByListeners
@@ -238,6 +238,23 @@ def test_claims_by_the_number_of_factors_are_a_table_and_a_figure(tmp_path: Path
     ]
     (picture,) = found.pictures()
     assert {ax.get_title(loc="left")[:2] for ax in picture.figure.axes} == {"R5", "R7", "R9"}
+
+
+@pytest.mark.usefixtures("tiny", "no_data")
+@pytest.mark.parametrize("name", ["defaults-arms", "defaults-50", "defaults-late"])
+def test_curves_beyond_the_paper_are_a_table_and_a_figure(name: str, tmp_path: Path) -> None:
+    found = reproduce((name,), tmp_path / "out", quick=True, jobs=1)
+    assert found.claims() == []
+    (section,) = (one for one in sections(found) if "Beyond" in one.title)
+    assert [row[:2] for row in section.rows] == [
+        (study, label) for study in FIGURES[name].studies for label in found.curves[study].runs
+    ]
+    write_report(found)
+    html = (found.out / "report.html").read_text(encoding="utf-8")
+    assert "settings" in html
+    assert section.rows[1][1] in html
+    (picture,) = found.pictures()
+    assert len(picture.figure.axes) == len(FIGURES[name].studies)
 
 
 @pytest.mark.usefixtures("tiny", "no_data")

@@ -91,7 +91,7 @@ class Figure:
     """A figure: how it is drawn, of which studies, and what it shows."""
 
     name: str
-    kind: Literal["dynamics", "objectives", "trade-off", "regret", "sweep", "factors"]
+    kind: Literal["dynamics", "objectives", "trade-off", "regret", "sweep", "factors", "distance"]
     studies: tuple[str, ...]
     caption: str
     labels: tuple[str, ...] | None = None  # those drawn; None is all
@@ -130,6 +130,13 @@ _STUDIES = {
         Study("delay", "Last.fm-50, Gini", 3_000, 2, 300),
         Study("lastfm-50-factors-gini", "Last.fm-50 by listeners, Gini", 20_000, 2, 10),
         Study("lastfm-50-factors-tradeoff", "Last.fm-50 by listeners", 20_000, 2, 10),
+        Study("defaults-arms-5", "K = 50 arms, D = 5 rewards", 3_000, 5, 10),
+        Study("defaults-arms-20", "K = 50 arms, D = 20 rewards", 3_000, 5, 15),
+        Study("defaults-50", "Last.fm-50, Equation (2)", 20_000, 2, 17),
+        Study("defaults-2k", "Last.fm-2k, Gini", 5_000, 2, 85),
+        Study("defaults-late-0", "feedback at once", 10_000, 2, 20),
+        Study("defaults-late-100", "100 rounds late", 10_000, 2, 20),
+        Study("defaults-late-1000", "1,000 rounds late", 10_000, 2, 20),
     )
 }
 
@@ -211,6 +218,34 @@ _FIGURES = {
             "factors",
             ("lastfm-50-factors-gini", "lastfm-50-factors-tradeoff"),
             "Claims R5, R7 and R9 by the number of factors, in the second reading of the data.",
+        ),
+        Figure(
+            "defaults-arms",
+            "distance",
+            ("defaults-arms-5", "defaults-arms-20"),
+            "Beyond the paper, arms: its settings (black), and with pointwise exploration, the "
+            "default width of the smoothing, and Augmented smoothing.",
+        ),
+        Figure(
+            "defaults-50",
+            "distance",
+            ("defaults-50",),
+            "Beyond the paper, Last.fm-50: FW-LinUCBRank as printed (black), and with expected "
+            "exposures, pointwise exploration, and Augmented smoothing.",
+        ),
+        Figure(
+            "defaults-2k",
+            "distance",
+            ("defaults-2k",),
+            "Beyond the paper, Last.fm-2k: FW-LinUCBRank as printed (black), and with expected "
+            "exposures, pointwise exploration, and Augmented smoothing.",
+        ),
+        Figure(
+            "defaults-late",
+            "distance",
+            ("defaults-late-0", "defaults-late-100", "defaults-late-1000"),
+            "Beyond the paper, Last.fm-50 with late feedback: FW-LinUCBRank that ignores decisions "
+            "without an answer (black), and that anticipates it, without and with the other three.",
         ),
     )
 }

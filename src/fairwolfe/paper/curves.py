@@ -32,6 +32,7 @@ class Curves:
 
     t: IntVector
     runs: Mapping[str, Mapping[str, Matrix]]
+    seeds: tuple[int, ...] = ()  # of the rows, where they come from a folder
 
     @classmethod
     def of(cls, experiment: Experiment, frame: pd.DataFrame) -> Curves:
@@ -54,7 +55,7 @@ class Curves:
                 for quantity in _QUANTITIES
                 if quantity in kept and kept[quantity].notna().all()
             }
-        return cls(np.sort(frame["t"].unique()), runs)
+        return cls(np.sort(frame["t"].unique()), runs, tuple(sorted(seeds)))
 
     def over_time(self, label: str, quantity: str = "value") -> Matrix:
         """(seeds, checkpoints)."""
@@ -100,7 +101,7 @@ class Curves:
             if found := chosen.search(label):
                 mine = parts.setdefault(float(found[1]), {})
                 mine[chosen.sub("", label).rstrip(", ")] = run
-        return {value: Curves(self.t, runs) for value, runs in sorted(parts.items())}
+        return {value: Curves(self.t, runs, self.seeds) for value, runs in sorted(parts.items())}
 
     def lead(self, label: str, start: float = 1.0) -> Vector:
         """The share of checkpoints from `start` on at which a label is highest, by seed."""

@@ -10,6 +10,7 @@ import numpy as np
 from fairwolfe.core.arrays import Matrix
 from fairwolfe.fairness.tradeoff.plot import label_points
 from fairwolfe.lab.figures import MARKERS, Picture
+from fairwolfe.paper.beyond import paper_curve
 from fairwolfe.paper.catalogue import STUDIES, Figure
 from fairwolfe.paper.curves import Curves
 from fairwolfe.paper.factors import ByFactors, by_factors
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
 __all__ = ["Best", "draw"]
 
 _BANDS = 4  # more of them hide the lines
+_SETTLED = 100  # from this round on distances are more than noise
+_ADDED = tuple(colour for colour in COLOURS if colour != "#000000")
 
 Best = Mapping[str, Any]
-"""Study -> what any policy can reach there: a value of f, or points (Gini index, utility)."""
+"""Study -> what any policy can reach there: f, or f by seed, or points (Gini index, utility)."""
 
 
 def draw(figure: Figure, results: Mapping[str, Curves], best: Best) -> Picture:
@@ -45,13 +48,17 @@ def draw(figure: Figure, results: Mapping[str, Curves], best: Best) -> Picture:
     else:
         across = min(len(present), 3) if len(present) != 4 else 2
         down = -(-len(present) // across)
-        picture = new_figure(max(5.2, 4.4 * across), 0.7 + 3.1 * down)
+        alike = figure.kind == "distance"  # how far off is to be compared between panels too
+        least, high = (8.4, 3.5) if alike else (5.2, 3.1)  # inches; its legends are long
+        picture = new_figure(max(least, 4.4 * across), 0.7 + high * down)
         panel = _PANELS[figure.kind]
-        axes = picture.subplots(down, across, squeeze=False).ravel()
+        axes = picture.subplots(down, across, squeeze=False, sharey=alike).ravel()
         for ax, name in zip(axes, present, strict=True):
             panel(ax, results[name], best.get(name), figure.labels)
             ax.set_title(STUDIES[name].title, loc="left", fontsize=10)
             ax.spines[["top", "right"]].set_visible(False)
+            if alike:
+                ax.label_outer()
     _legend(picture)
     shown = "; ".join(STUDIES[name].title for name in present)
     return Picture(figure.name, figure.caption, f"Panels: {shown}. {figure.caption}", picture)
@@ -91,30 +98,30 @@ def _legend(picture: Canvas) -> None:
     for ax in picture.axes:
         handles, labels = ax.get_legend_handles_labels()
         found |= dict(zip(labels, handles, strict=True))
+    wide = max(2.2, 0.5 + 0.075 * max(map(len, found), default=0))  # inches of the longest
     picture.legend(
         list(found.values()),
         list(found),
         loc="outside lower center",
-        ncols=max(1, min(len(found), int(picture.get_figwidth() / 2.2))),
+        ncols=max(1, min(len(found), int(picture.get_figwidth() / wide))),
         frameon=False,
     )
 
 
-def _line(ax: Axes, t: Any, values: Matrix, i: int, label: str, band: bool = True) -> None:
+def _line(
+    ax: Axes, t: Any, values: Matrix, i: int, label: str, band: bool = True, **look: Any
+) -> None:
     bands = np.array([interval(column) for column in values.T])
-    colour, dashes = COLOURS[i % len(COLOURS)], LINES[i % len(LINES)]
-    ax.plot(
-        t,
-        bands[:, 0],
-        color=colour,
-        linestyle=dashes,
-        label=label,
-        marker=MARKERS[i % len(MARKERS)],
-        markevery=(2 * i, max(len(t) // 6, 1)),
-        markersize=4,
-    )
+    style = {
+        "color": COLOURS[i % len(COLOURS)],
+        "linestyle": LINES[i % len(LINES)],
+        "marker": MARKERS[i % len(MARKERS)],
+        "markevery": (2 * i, max(len(t) // 6, 1)),
+        "markersize": 4,
+    } | look
+    ax.plot(t, bands[:, 0], label=label, **style)
     if band:
-        ax.fill_between(t, bands[:, 1], bands[:, 2], color=colour, alpha=0.15, linewidth=0)
+        ax.fill_between(t, bands[:, 1], bands[:, 2], color=style["color"], alpha=0.15, linewidth=0)
 
 
 def _dynamics(ax: Axes, curves: Curves, best: Any, labels: tuple[str, ...] | None) -> None:
@@ -189,6 +196,23 @@ def _regret(ax: Axes, curves: Curves, best: Any, labels: Any) -> None:
     ax.set_ylabel("mean scalar pseudo-regret")
 
 
+def _distance(ax: Axes, curves: Curves, best: Any, labels: Any) -> None:
+    """How far below the best possible; the paper's own curves are black."""
+    late = curves.t >= _SETTLED
+    t, added = curves.t[late], 0
+    for i, label in enumerate(curves.runs):
+        look: dict[str, Any] = {"color": "black", "linestyle": "-", "linewidth": 2.0}
+        if paper_curve(label) != label:
+            look = {"color": _ADDED[added], "linestyle": LINES[1 + added]}
+            added += 1
+        gaps = np.asarray(best)[:, None] - curves.over_time(label)[:, late]
+        _line(ax, t, gaps, i, label, band=len(curves.runs) <= _BANDS, **look)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlabel("round")
+    ax.set_ylabel("f of the best possible - f")
+
+
 def _sweep(ax: Axes, curves: Curves, best: Any, labels: Any) -> None:
     """f at the horizon by the one parameter of the grid."""
     settings = {float(label.partition("=")[2]): label for label in curves.runs}
@@ -211,4 +235,10 @@ def _sweep(ax: Axes, curves: Curves, best: Any, labels: Any) -> None:
         ax.axhline(best, color="0.35", linewidth=1.0, label="best possible")
 
 
-_PANELS = {"dynamics": _dynamics, "trade-off": _trade_off, "regret": _regret, "sweep": _sweep}
+_PANELS = {
+    "dynamics": _dynamics,
+    "trade-off": _trade_off,
+    "regret": _regret,
+    "sweep": _sweep,
+    "distance": _distance,
+}

@@ -26,6 +26,8 @@ __all__ = ["Played", "Reproduction", "plan", "reproduce"]
 
 Progress = Callable[[str, int], None]
 
+_BEST = {"trade-off": "frontier", "distance": "tops"}  # of `Truth`, that a figure is given
+
 
 @dataclass(frozen=True, eq=False)
 class Played:
@@ -41,12 +43,12 @@ class Played:
     @property
     def seeds(self) -> int:
         """How many seeds every policy has finished."""
-        return 0 if self.curves is None else len(next(iter(self.curves.runs.values()))["value"])
+        return 0 if self.curves is None else len(self.curves.seeds)
 
     @cached_property
     def truth(self) -> Truth:
         """What any policy can reach in its world."""
-        return Truth(self.experiment, self.seeds)
+        return Truth(self.experiment, () if self.curves is None else self.curves.seeds)
 
     @property
     def seconds(self) -> float:
@@ -102,7 +104,7 @@ class Reproduction:
             for name in present:
                 if name not in best and figure.kind != "factors":
                     truth = self.studies[name].truth
-                    best[name] = truth.frontier if figure.kind == "trade-off" else truth.highest
+                    best[name] = getattr(truth, _BEST.get(figure.kind, "highest"))
             if present:
                 yield draw(figure, curves, best)
 

@@ -6,8 +6,10 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from fairwolfe.paper.beyond import Beyond, beyond, counted
 from fairwolfe.paper.factors import by_factors
 from fairwolfe.paper.reproduce import Reproduction
+from fairwolfe.paper.verdicts import Finding
 
 __all__ = ["Section", "number", "sections"]
 
@@ -40,6 +42,19 @@ _AGAIN = (
 _FACTORS = (
     "The second reading with 3 to 10 factors: shorter runs with fewer seeds than those above, so "
     "intervals are wide."
+)
+_BEYOND = (
+    "Options that the paper does not have, with its own curves beside them. They are no claims of "
+    "the paper. A curve A + ... is A with the changes that follow.",
+)
+_BEYOND_HEAD = (
+    "where",
+    "curve",
+    "f",
+    "95 % interval",
+    "below the best possible",
+    "more than the paper's",
+    "95 % interval",
 )
 
 
@@ -76,6 +91,36 @@ def sections(found: Reproduction) -> Iterator[Section]:
         ]
         title = "R5, R7 and R9 by the number of factors"
         yield Section(title, (_FACTORS,), "Verdicts by the number of factors.", head, shown, 4)
+    if changes := _changes(found):
+        yield _beyond(changes)
+
+
+def _beyond(changes: dict[str, list[Beyond]]) -> Section:
+    said = (*_BEYOND, *(counted(name, rows) for name, rows in changes.items()))
+    shown = [
+        (name, row.label, *_estimate(row.value), number(row.below), *_estimate(row.apart))
+        for name, rows in changes.items()
+        for row in rows
+    ]
+    caption = "f at the horizon, over seeds; differences are paired."
+    return Section("Beyond the paper's settings", said, caption, _BEYOND_HEAD, shown, 2)
+
+
+def _changes(found: Reproduction) -> dict[str, list[Beyond]]:
+    """By study, of the figures that compare curves with the paper's own."""
+    names = [n for figure in found.figures if figure.kind == "distance" for n in figure.studies]
+    return {
+        name: beyond(curves, found.studies[name].truth.tops)
+        for name in names
+        if (curves := found.studies[name].curves) is not None
+    }
+
+
+def _estimate(found: Finding | None) -> tuple[str, str]:
+    """With its interval."""
+    if found is None:
+        return "", ""
+    return number(found.estimate), f"{number(found.low)} to {number(found.high)}"
 
 
 def _side_by_side(rows: Sequence[Any]) -> list[tuple[str, ...]]:

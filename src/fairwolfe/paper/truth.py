@@ -36,10 +36,10 @@ class Points(NamedTuple):
 class Truth:
     """The optima in the world of an experiment with rankings or arms, each computed once.
 
-    seeds: how many of the experiment's have results; a world that is random is made for each
+    seeds: those that have results; a world that is random is made for each
     """
 
-    def __init__(self, experiment: Experiment, seeds: int) -> None:
+    def __init__(self, experiment: Experiment, seeds: tuple[int, ...]) -> None:
         self._experiment, self._seeds = experiment, seeds
         cell = experiment.cells[0]
         parts = build(cell.settings, cell.label)
@@ -48,7 +48,12 @@ class Truth:
     @cached_property
     def highest(self) -> float:
         """The value of f that any policy can reach."""
-        return float(np.mean([best.value for best in self._best(self._measured)]))
+        return float(np.mean(self.tops))
+
+    @cached_property
+    def tops(self) -> Vector:
+        """The same in the world of each seed; one number where all have the same world."""
+        return np.array([best.value for best in self._best(self._measured)])
 
     @cached_property
     def by_beta(self) -> Points:
@@ -114,7 +119,7 @@ class Truth:
     def _worlds(self) -> tuple[int, ...]:
         """The seeds whose worlds differ: one that is the same for all seeds is made once."""
         fixed = self._world.init(stream(0, "world")) is self._world.init(stream(1, "world"))
-        return (0,) if fixed else self._experiment.spec.numbers()[: self._seeds]
+        return (0,) if fixed else self._seeds
 
     def _points(self, optima: list[tuple[Optimum, ...]]) -> Points:
         problem = self._world.problem()
