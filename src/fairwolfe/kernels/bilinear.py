@@ -262,10 +262,10 @@ def absorb_items(
 
     M = I + rows C rows' = L L', Y = (L^-1 rows) B; then V^-1 -= Y'Y (exactly symmetric),
     ln det V += ln det M and theta_r += Y' L^-1 (reward_r - estimate_r). One pass over V^-1 whatever
-    r is. contracted, metric: B and C of the user; params: the penalty. Refreshed exactly now and then, and where
-    the kept inverse cannot take it; what cannot be taken even then is refused (by its status), and
-    nothing has changed. Without a user it is refreshed only. Without V, a gram of shape (1, 0, 0),
-    it is not refreshed, and whoever calls has V `remember` the round.
+    r is. contracted, metric: B and C of the user; params: the penalty. Refreshed exactly now and
+    then, and where the kept inverse cannot take it; what cannot be taken even then is refused (by
+    its status), and nothing has changed. Without a user it is refreshed only. Without V, a gram of
+    shape (1, 0, 0), it is not refreshed, and whoever calls has V `remember` the round.
 
     user (p,), rows (r, q), rewards (r, R), contracted (q, d), metric (q, q), gram,
     inverse (1, d, d), theta, moment (1, R, d), params (1,), counters (5,).
@@ -443,11 +443,11 @@ def _subtract_pairs(size: tuple[int, ...], spread: Matrix, upper: Matrix, lower:
     for i in range(half):
         row, other = upper[i], lower[i]
         for j in range(d):
-            total, sum_below = row[j], other[j]
+            total, below = row[j], other[j]
             for k in range(len(size)):
                 total = fma(-spread[k, i], spread[k, j], total)
-                sum_below = fma(-spread[k, behind + i], spread[k, j], sum_below)
-            row[j], other[j] = total, sum_below
+                below = fma(-spread[k, behind + i], spread[k, j], below)
+            row[j], other[j] = total, below
 
 
 @kernel
@@ -471,32 +471,56 @@ def remember(users: Matrix, squares: Cube, gram: Matrix) -> None:
 
     users (rounds, p), squares (rounds, q, q): see `square_of`; gram (p q, p q).
     """
-    wide = np.empty((ROUNDS, gram.shape[0]))
-    if users.shape[0] == ROUNDS:
-        _remember_rounds((0, 0, 0, 0), users, squares, wide, gram)
+    (n, p), q, d, start = users.shape, squares.shape[1], gram.shape[0], data_of(gram)
+    half = p // 2
+    upper, middle = matrix_at(start, half * q, d), start + _NUMBER * half * q * d
+    lower = matrix_at(start + _NUMBER * (p - half) * q * d, half * q, d)
+    rest = matrix_at(middle, (p - 2 * half) * q, d)
+    wide = np.empty((ROUNDS, d))
+    if n == ROUNDS:
+        _remember_rounds((0, 0, 0, 0), users, squares, wide, upper, rest, lower)
     else:
-        for t in range(users.shape[0]):
-            _remember_rounds((0,), users[t : t + 1], squares[t : t + 1], wide, gram)
+        for t in range(n):
+            one, square = users[t : t + 1], squares[t : t + 1]
+            _remember_rounds((0,), one, square, wide, upper, rest, lower)
 
 
 @kernel
 def _remember_rounds(
-    size: tuple[int, ...], users: Matrix, squares: Cube, wide: Matrix, gram: Matrix
+    size: tuple[int, ...],
+    users: Matrix,
+    squares: Cube,
+    wide: Matrix,
+    upper: Matrix,
+    middle: Matrix,
+    lower: Matrix,
 ) -> None:
-    """`remember`, for len(size) rounds. wide (len(size) or more, p q)."""
+    """`remember`, for len(size) rounds, a row of the first and one of the last half of V at a time:
+    what is read of the features serves both.
+
+    wide (len(size) or more, p q); upper, lower (p // 2 q, p q), middle (p % 2 q, p q): parts of V.
+    """
     distinct()
-    p, q = users.shape[1], squares.shape[1]
+    p, q, half = users.shape[1], squares.shape[1], users.shape[1] // 2
     for b in range(q):
         for t in range(len(size)):  # u (x) a row of the square: every row of V is then a long sum
             for c in range(p):
                 for e in range(q):
                     wide[t, c * q + e] = users[t, c] * squares[t, b, e]
-        for a in range(p):
-            row = gram[a * q + b]
+        for a in range(half):
+            row, other = upper[a * q + b], lower[a * q + b]
+            for j in range(row.size):
+                total, below = row[j], other[j]
+                for t in range(len(size)):
+                    total = fma(users[t, a], wide[t, j], total)
+                    below = fma(users[t, p - half + a], wide[t, j], below)
+                row[j], other[j] = total, below
+        if p % 2 > 0:
+            row = middle[b]
             for j in range(row.size):
                 total = row[j]
                 for t in range(len(size)):
-                    total = fma(users[t, a], wide[t, j], total)
+                    total = fma(users[t, half], wide[t, j], total)
                 row[j] = total
 
 

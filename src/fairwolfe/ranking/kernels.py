@@ -150,8 +150,9 @@ def rank(
     `contracted`, `metric`, `value`, `width` and `scores` are filled on the way.
 
     user (p,), items (q, candidates), theta (1, rewards, d), inverse (1, d, d), counters (5,),
-    contracted (q, d), metric (q, q); direction (candidates + rewards,), exposed, shown, value, width,
-    scores (candidates,), ranking (slots,), pinned (slots or 0,), draws (1 + slots // 2 or 0,).
+    contracted (q, d), metric (q, q); direction (candidates + rewards,), exposed, shown, value,
+    width, scores (candidates,), ranking (slots,), pinned (slots or 0,), draws (1 + slots // 2 or
+    0,).
     """
     n, n_rewards = scores.size, theta.shape[1]
     contract_user(user, inverse[0], contracted)
