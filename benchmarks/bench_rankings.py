@@ -343,7 +343,7 @@ def pieces(case: Case) -> dict[str, tuple[Side, int]]:
     rule = LinUCBRank.rule.address
     answer = (np.empty(SLOTS), np.empty((SLOTS, 1)), np.empty(SLOTS), *np.zeros((2, m + 1)))
     given = (world.turned, world.items, world.weights, world.ranges)
-    learnt = [aligned(a) for a in (gram, inverse, theta, moment, learn, counters)]
+    learnt: Any = [aligned(a) for a in (gram, inverse, theta, moment, learn, counters)]
     later = later_of(q, q)
     later[0] = 0.0 if later.size > 1 else -1.0
     absorb = absorb_items.address
@@ -442,7 +442,8 @@ def drift(rounds: int) -> None:
     """Two runs of the same rounds, of which one keeps no V and so is never refreshed: how far V^-1,
     relative to sqrt(A_ii A_jj), and theta are from those computed from the V of the other.
     """
-    kept, bare = (aged(FAIR, SIZES[1].environment, 1) for _ in range(2))
+    runs: list[Any] = [aged(FAIR, SIZES[1].environment, 1) for _ in range(2)]
+    kept, bare = runs
     base = bare.state.base
     oracle = base.oracle._replace(gram=np.empty((1, 0, 0)))
     bare.state = bare.state._replace(base=base._replace(oracle=oracle))

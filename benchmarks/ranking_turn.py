@@ -37,7 +37,7 @@ FEW = Case(FAIR, FactorModel(50, 50, dcg(SLOTS), n_factors=5), Rounds(4000, 300,
 SIZES = (FEW, CASES[2], CASES[3])
 
 TURNS = 5
-SHORT = 0.1  # seconds that the shorter horizon of a cell takes, about
+SHORT = 0.05  # seconds that the shorter horizon of a cell takes, about
 
 
 def rounds() -> dict[str, dict[str, float]]:
