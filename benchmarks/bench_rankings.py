@@ -14,8 +14,18 @@ regression for the direction:
 - vectorised: the same features, widths by a matrix product, one update of rank r for a round;
 - contracted: knows that features are products, and contracts V^-1 with the user first.
 
+Beside every piece of a round stands the least time that it can take on this machine: the
+multiplications and additions that it needs at the measured peak, or the bytes that it has to read
+and write at the measured speed of the second-level cache, whichever is more.
+
+With `--against` the compiled rounds of another source tree are timed too, in processes of their
+own, in turn; `--studies` extrapolates instead how long every study of the paper takes in both.
+
     python benchmarks/bench_rankings.py
     python benchmarks/bench_rankings.py --json
+    python benchmarks/bench_rankings.py --against ../older/src
+    python benchmarks/bench_rankings.py --against ../older/src --studies --turns 3
+    python benchmarks/bench_rankings.py --drift 5000000
 """
 
 from __future__ import annotations
@@ -28,17 +38,20 @@ for _library in ("OMP", "OPENBLAS", "MKL"):
 
 import argparse
 import json
+import subprocess
+import sys
 from itertools import islice
+from pathlib import Path
 from statistics import median
+from time import process_time
 from typing import Any
 
 import numpy as np
+from ranking_turn import FAIR, POLICIES, SIZES, SLOTS
 
 from fairwolfe.bench.numpy_loops import RankingLoop, checked
 from fairwolfe.bench.speed import (
-    CASES,
     Case,
-    Rounds,
     Side,
     about,
     aged,
@@ -47,8 +60,9 @@ from fairwolfe.bench.speed import (
     ratios,
     turns,
 )
-from fairwolfe.environments import FactorModel, dcg
+from fairwolfe.core.arrays import aligned
 from fairwolfe.environments.rankings import mean_of_ranking, observe
+from fairwolfe.kernels.bilinear import ROUNDS as TOGETHER
 from fairwolfe.kernels.bilinear import (
     absorb_items,
     call_estimates,
@@ -57,31 +71,16 @@ from fairwolfe.kernels.bilinear import (
     estimates_of,
     turn_parameters,
 )
-from fairwolfe.kernels.compile import kernel
+from fairwolfe.kernels.compile import distinct, fma, kernel
 from fairwolfe.kernels.selection import top_k
 from fairwolfe.kinds.exposures import count_exposed
 from fairwolfe.objectives.concave import call_gradient
-from fairwolfe.ranking import FairLearnRank, LinUCBRank, UnbiasedLinUCBRank
-from fairwolfe.ranking.kernels import call_rule
-from fairwolfe.ranking.policies import alone
+from fairwolfe.ranking import LinUCBRank
+from fairwolfe.ranking.kernels import absorb_exposed, call_rule, catch_up, later_of
 
-FAIR, SLOTS = CASES[2].policy, 10
+HERE = Path(__file__).parents[1] / "src"
 ROUNDS = 9
-
-SETTINGS: dict[str, Any] = {"exploration": FAIR.exploration, "ridge": FAIR.ridge}
-POLICIES: dict[str, Any] = {
-    "FW-LinUCBRank": FAIR,
-    "LinUCBRank": alone(LinUCBRank(**SETTINGS)),
-    "Unbiased": UnbiasedLinUCBRank(**SETTINGS),
-    "FairLearn": FairLearnRank(0.001, **SETTINGS),
-}
-
-# With the budgets of NumPy / compiled.
-SIZES: tuple[tuple[Case, float | None], ...] = (
-    (Case(FAIR, FactorModel(50, 50, dcg(SLOTS), n_factors=5), Rounds(4000, 300, 100)), None),
-    (CASES[2], 60.0),
-    (CASES[3], 100.0),
-)
+BUDGETS = (None, 60.0, 100.0)  # of NumPy / compiled, by size
 
 
 class Vectorised(RankingLoop):
@@ -216,28 +215,94 @@ def many_updates(
     rows: Any,
     sizes: Any,
     rewards: Any,
+    absorb: int,
     contracted: Any,
+    metric: Any,
     gram: Any,
     inverse: Any,
     theta: Any,
     moment: Any,
     params: Any,
     counters: Any,
+    later: Any,
 ) -> None:
     for s in range(n):
         r = sizes[s]
-        absorb_items(
+        absorb_exposed(
+            absorb,
             users[s],
             rows[s, :r],
             rewards[s, :r],
             contracted,
+            metric,
             gram,
             inverse,
             theta,
             moment,
             params,
             counters,
+            later,
         )
+    catch_up(later, users.shape[1], gram)
+
+
+# --- the least that it can take -------------------------------------------------------------------
+
+
+@kernel
+def many_fmas(n: int, x: Any, scale: Any) -> None:
+    distinct()
+    for _ in range(n):
+        for j in range(x.size):
+            a = x[j]
+            for k in range(16):
+                a = fma(scale[k], a, a)
+            x[j] = a
+
+
+@kernel
+def many_passes(n: int, x: Any) -> None:
+    distinct()
+    for _ in range(n):
+        for j in range(x.size):
+            x[j] = -x[j]
+
+
+def machine() -> tuple[float, float]:
+    """Multiply-adds and bytes in a microsecond: the best of a few measurements, the first in
+    registers, the second reading and writing a matrix of 100 x 100 in place.
+    """
+    x, matrix, scale, n = aligned(np.ones(1024)), aligned(np.ones(10_000)), np.full(16, 1e-12), 2000
+    most = [0.0, 0.0]
+    many_fmas(1, x, scale)
+    many_passes(1, matrix)
+    for _ in range(ROUNDS):
+        began = process_time()
+        many_fmas(n, x, scale)
+        between = process_time()
+        many_passes(n, matrix)
+        done = process_time()
+        most[0] = max(most[0], n * 16 * x.size / (1e6 * (between - began)))
+        most[1] = max(most[1], n * 16 * matrix.size / (1e6 * (done - between)))
+    return most[0], most[1]
+
+
+def least(case: Case, seen: float) -> dict[str, tuple[float, float]]:
+    """Multiply-adds and bytes that no way of computing a piece can do without, written as they are
+    here; seen: items looked at in a round.
+    """
+    m, q = case.environment.items, case.environment.n_factors
+    d, n = q * q, m + 1
+    return {
+        "contraction of V^-1 with the user": (d * d, 8 * d * d),
+        "second contraction, theta": (q * d + d, 8 * (q + 1) * d),
+        "direction": (3 * n, 8 * 3 * n),  # the point, the order that is kept, and the gradient
+        "estimates: values and widths": (m * (d + 5 * q) / 2, 8 * m * (q + 2)),
+        "rule and top k": (2 * m, 8 * 4 * m),
+        "the world's answer": (2 * SLOTS * q, 8 * n),
+        # V^-1 in every round, V with that of a few others; and what is left of the user in them
+        "update": (seen * (d * d + q * d) + d * d, 16 * d * d * (1 + 1 / TOGETHER)),
+    }
 
 
 def pieces(case: Case) -> dict[str, tuple[Side, int]]:
@@ -261,7 +326,7 @@ def pieces(case: Case) -> dict[str, tuple[Side, int]]:
             for r, e in zip(rankings, looked, strict=True)
         ]
     )
-    clicks = (noise[:, SLOTS:, None] < 0.3).astype(np.float64)
+    clicks, seen = (noise[:, SLOTS:, None] < 0.3).astype(np.float64), looked.sum(axis=1)
     m, q = world.items.shape
     contracted, metric, turned = np.empty((q, q * q)), np.empty((q, q)), np.empty((1, q))
     contract_user(users[0], inverse[0], contracted)
@@ -278,7 +343,10 @@ def pieces(case: Case) -> dict[str, tuple[Side, int]]:
     rule = LinUCBRank.rule.address
     answer = (np.empty(SLOTS), np.empty((SLOTS, 1)), np.empty(SLOTS), *np.zeros((2, m + 1)))
     given = (world.turned, world.items, world.weights, world.ranges)
-    learnt = [a.copy() for a in (gram, inverse, theta, moment, learn, counters)]
+    learnt: Any = [aligned(a) for a in (gram, inverse, theta, moment, learn, counters)]
+    later = later_of(q, q)
+    later[0] = 0.0 if later.size > 1 else -1.0
+    absorb = absorb_items.address
     z = np.array(iterates)
     parts: dict[str, Side] = {
         "contraction of V^-1 with the user": lambda n: many_contractions(
@@ -298,14 +366,15 @@ def pieces(case: Case) -> dict[str, tuple[Side, int]]:
         ),
         "the world's answer": lambda n: many_answers(n, rankings[0], tags, noise, *given, *answer),
         "update": lambda n: many_updates(
-            n, users, rows, looked.sum(axis=1), clicks, contracted, *learnt
+            n, users, rows, seen, clicks, absorb, contracted, metric, *learnt, later
         ),
     }
     return {name: (part, n) for name, part in parts.items()}
 
 
-def report(case: Case, budget: float | None) -> dict[str, Any]:
+def report(case: Case, budget: float | None, peak: tuple[float, float]) -> dict[str, Any]:
     taken, parts = measure(sides(case)), measure(pieces(case))
+    needed = least(case, float(np.sum(case.environment.position_weights)))
     rows = []
     for name in taken[0]:
         mine = [turn[name] for turn in taken]
@@ -326,19 +395,104 @@ def report(case: Case, budget: float | None) -> dict[str, Any]:
         "budget": budget,
         "rows": rows,
         "pieces": {name: median(turn[name] for turn in parts) for name in parts[0]},
+        "least": {name: max(f / peak[0], b / peak[1]) for name, (f, b) in needed.items()},
     }
+
+
+# --- another source tree --------------------------------------------------------------------------
+
+
+def turn_of(what: str, source: Path) -> dict[str, Any]:
+    """What `ranking_turn.py` measures of a source tree, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("ranking_turn.py")), what],
+        env=os.environ | {"PYTHONPATH": str(source)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def compare(what: str, there: Path, n: int) -> None:
+    """Here and there in turn: medians, and the ratio within a turn."""
+    taken = [(turn_of(what, HERE), turn_of(what, there)) for _ in range(n)]
+    flat = [tuple(flattened(side) for side in turn) for turn in taken]
+    unit = "hours, extrapolated" if what == "studies" else "us a round"
+    print(f"{unit:50}{'there':>10}{'here':>10}{'here / there':>14}")
+    for name in flat[0][0]:
+        here, over = median(a[name] for a, _ in flat), median(b[name] for _, b in flat)
+        ratio = sorted(a[name] / b[name] for a, b in flat)
+        spread = f"({ratio[0]:.2f}-{ratio[-1]:.2f})"
+        print(f"{name:50}{over:10.2f}{here:10.2f}{median(ratio):8.2f} {spread}")
+
+
+def flattened(found: dict[str, Any]) -> dict[str, float]:
+    """By one name each; of studies also all together."""
+    if any(isinstance(value, dict) for value in found.values()):
+        return {f"{size}, {name}": us for size, by in found.items() for name, us in by.items()}
+    return found | {"together": sum(found.values())}
+
+
+# --- what the exact refresh is for ----------------------------------------------------------------
+
+
+def drift(rounds: int) -> None:
+    """Two runs of the same rounds, of which one keeps no V and so is never refreshed: how far V^-1,
+    relative to sqrt(A_ii A_jj), and theta are from those computed from the V of the other.
+    """
+    runs: list[Any] = [aged(FAIR, SIZES[1].environment, 1) for _ in range(2)]
+    kept, bare = runs
+    base = bare.state.base
+    oracle = base.oracle._replace(gram=np.empty((1, 0, 0)))
+    bare.state = bare.state._replace(base=base._replace(oracle=oracle))
+    bare.later = np.full(1, -1.0)
+    played, differ, shown = 1, 0, 10_000
+    print("off by: V^-1 and theta with V kept, then without V; rankings that differ")
+    while played < rounds:
+        rankings = [run.play(min(rounds, shown) - played) for run in (kept, bare)]
+        played += len(rankings[0])
+        differ += int((rankings[0] != rankings[1]).any(axis=1).sum())
+        if played == min(rounds, shown):
+            shown *= 10
+            exact = np.linalg.inv(kept.state.base.oracle.gram[0])
+            theta = exact @ kept.state.base.oracle.moment[0, 0]
+            scale = np.sqrt(np.outer(np.diag(exact), np.diag(exact)))
+            off = [
+                f"{abs(a).max():.1e}"
+                for run in (kept, bare)
+                for a in (
+                    (run.state.base.oracle.inverse[0] - exact) / scale,
+                    run.state.base.oracle.theta[0, 0] - theta,
+                )
+            ]
+            print(f"{played:10,} rounds: {' '.join(off)}; {differ}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    as_json = parser.parse_args().json
+    parser.add_argument("--against", type=Path, help="the src folder of another source tree")
+    parser.add_argument("--studies", action="store_true", help="with it: the studies of the paper")
+    parser.add_argument("--turns", type=int, default=5, help="with it: of each tree")
+    parser.add_argument("--drift", type=int, metavar="ROUNDS", help="without V, against with it")
+    given = parser.parse_args()
+    if given.drift:
+        drift(given.drift)
+        return
     where = about()
-    found = [report(case, budget) for case, budget in SIZES]
-    if as_json:
-        print(json.dumps({"about": where, "sizes": found}, indent=2))
+    if given.against:
+        print(", ".join(f"{key} {value}" for key, value in where.items()))
+        compare("studies" if given.studies else "rounds", given.against.resolve(), given.turns)
+        return
+    peak = machine()
+    found = [report(case, budget, peak) for case, budget in zip(SIZES, BUDGETS, strict=True)]
+    if given.json:
+        print(json.dumps({"about": where, "machine": peak, "sizes": found}, indent=2))
         return
     print(", ".join(f"{key} {value}" for key, value in where.items()))
+    print(f"multiply-adds and bytes in a ns, at most: {peak[0] / 1e3:.1f}, {peak[1] / 1e3:.0f}")
     for one in found:
         budget = f" (budget: NumPy / compiled >= {one['budget']:.0f})" if one["budget"] else ""
         print(f"\n{one['size']}{budget}")
@@ -352,8 +506,9 @@ def main() -> None:
             )
         total = sum(one["pieces"].values())
         for name, time in one["pieces"].items():
-            print(f"  {name:34}{time:10.2f}")
-        print(f"  {'together':34}{total:10.2f}")
+            print(f"  {name:34}{time:10.2f}   at least {one['least'][name]:6.2f}")
+        bound = sum(one["least"].values())
+        print(f"  {'together':34}{total:10.2f}   at least {bound:6.2f}")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from fairwolfe import Problem
 from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.contexts import Bilinear
 from fairwolfe.core.streams import stream
-from fairwolfe.kernels.bilinear import absorb_items, contract_user
+from fairwolfe.kernels.bilinear import absorb_items, contract_twice, contract_user
 from fairwolfe.kernels.linalg import DRIFT, LOG_DET, REFRESH_EVERY, SINCE_REFRESH, STATUS, UPDATES
 from fairwolfe.oracles import LinearState, Ridge
 from fairwolfe.ranking import LinUCBRank
@@ -40,9 +40,11 @@ def rounds(
 def learn(user: Vector, rows: Matrix, rewards: Matrix, *state: Any) -> None:
     """One round: V^-1 contracted with the user, then the update."""
     inverse = state[1][0]
-    contracted = np.empty((rows.shape[1], len(inverse)))
+    q = rows.shape[1]
+    contracted, metric = np.empty((q, len(inverse))), np.empty((q, q))
     contract_user(user, inverse, contracted)
-    absorb_items(user, rows, rewards, contracted, *state)
+    contract_twice(user, contracted, metric)
+    absorb_items(user, rows, rewards, contracted, metric, *state)
 
 
 # --- learning ---------------------------------------------------------------------------------

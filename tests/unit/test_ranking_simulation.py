@@ -38,6 +38,8 @@ from fairwolfe.ranking import FairLearnRank, FWLinUCBRank, LinUCBRank, UnbiasedL
 from fairwolfe.ranking import ranker as ranker_module
 from fairwolfe.reduction import FrankWolfe
 from fairwolfe.simulation import compiled_rankings
+from fairwolfe.simulation.compiled_rankings import CompiledRankings
+from fairwolfe.simulation.streams import Streams
 from fairwolfe.smoothing import Identity, Moreau, Randomized
 
 MUSIC = FactorModel(12, 15, dcg(5), n_factors=3)
@@ -290,6 +292,28 @@ def test_interpreted_is_compiled_across_a_refresh(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(ranker_module.Ranker, "init", late)
     same_run(FWLinUCBRank(FAIR), MUSIC)
+
+
+@pytest.mark.parametrize("n_factors", [3, 4, 5, 6])
+def test_rounds_that_v_takes_in_together_change_no_bit(n_factors: int) -> None:
+    """Whole after every chunk, across a refresh too; with three factors nothing is put off."""
+    world = FactorModel(12, 15, dcg(5), n_factors=n_factors)
+    policy = FWLinUCBRank(FAIR)
+
+    def run(put_off: bool) -> Any:
+        made = CompiledRankings(policy, world, world.init(stream(1, "world")), Streams.of(1))
+        made.state.base.oracle.counters[SINCE_REFRESH] = REFRESH_EVERY - 20
+        assert (made.later[0] == 0.0) == (n_factors > 3)
+        if not put_off:
+            made.later[0] = -1.0
+        return made
+
+    one, other = run(True), run(False)
+    for wanted in (1, 2, 3, 4, 7, 12, 1, 30):
+        np.testing.assert_array_equal(one.play(wanted), other.play(wanted))
+        for mine, theirs in zip(one.state.base.oracle, other.state.base.oracle, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+    assert one.state.base.oracle.counters[SINCE_REFRESH] == 40.0
 
 
 def test_without_scalar_regret_the_same_is_played() -> None:

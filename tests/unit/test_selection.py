@@ -1,4 +1,4 @@
-"""Compiled choices: the projection on the simplex by its optimality conditions."""
+"""Compiled choices: the nearest point of the simplex by its conditions, the top by sorting."""
 
 from __future__ import annotations
 
@@ -6,7 +6,18 @@ import numpy as np
 import pytest
 
 from fairwolfe.core.streams import stream
-from fairwolfe.kernels.selection import project_on_simplex
+from fairwolfe.kernels.selection import project_on_simplex, top_k
+
+
+@pytest.mark.parametrize("n", [1, 31, 32, 33, 64, 65, 500])
+@pytest.mark.parametrize("k", [1, 10, 32, 40])
+def test_the_top_is_that_of_a_stable_sort(n: int, k: int) -> None:
+    rng, out = stream(n, "top", k), np.empty(min(k, n), dtype=np.int64)
+    for digits in (0, 1, 8):  # many ties, some, none
+        scores = np.round(rng.normal(size=n), digits)
+        for given in (scores, np.sort(scores), np.sort(scores)[::-1].copy(), np.full(n, -np.inf)):
+            top_k(given, out.size, out)
+            np.testing.assert_array_equal(out, np.argsort(-given, kind="stable")[: out.size])
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 50, 200])

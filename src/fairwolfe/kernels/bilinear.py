@@ -14,7 +14,15 @@ from __future__ import annotations
 import numpy as np
 
 from fairwolfe.core.arrays import Cube, Matrix, Vector
-from fairwolfe.kernels.compile import Kernel, distinct, fma, function_at, kernel
+from fairwolfe.kernels.compile import (
+    Kernel,
+    data_of,
+    distinct,
+    fma,
+    function_at,
+    kernel,
+    matrix_at,
+)
 from fairwolfe.kernels.linalg import (
     LOG_DET,
     REFRESH_EVERY,
@@ -64,9 +72,11 @@ def contract_twice(user: Vector, contracted: Matrix, out: Matrix) -> None:
     for b in range(q):
         for e in range(q):
             out[b, e] = 0.0
-        for a in range(user.size):
+    for a in range(user.size):  # outside: the sums of one b would wait for each other
+        for b in range(q):
+            part = contracted[b, a * q : (a + 1) * q]
             for e in range(q):
-                out[b, e] = fma(user[a], contracted[b, a * q + e], out[b, e])
+                out[b, e] = fma(user[a], part[e], out[b, e])
 
 
 @kernel
@@ -222,13 +232,16 @@ _SIZES = {
 }
 
 ABSORB = (
-    "void(float64[::1], float64[:, ::1], float64[:, ::1], float64[:, ::1], float64[:, :, ::1], "
-    "float64[:, :, ::1], float64[:, :, ::1], float64[:, :, ::1], float64[::1], float64[::1])"
+    "void(float64[::1], float64[:, ::1], float64[:, ::1], float64[:, ::1], float64[:, ::1], "
+    "float64[:, :, ::1], float64[:, :, ::1], float64[:, :, ::1], float64[:, :, ::1], "
+    "float64[::1], float64[::1])"
 )
 
 call_absorb = function_at(ABSORB, only=False)
 
 ROUNDS = 4  # whose features V takes in one pass
+
+_NUMBER = 8  # bytes
 
 
 @kernel(signature=ABSORB)
@@ -237,6 +250,7 @@ def absorb_items(
     rows: Matrix,
     rewards: Matrix,
     contracted: Matrix,
+    metric: Matrix,
     gram: Cube,
     inverse: Cube,
     theta: Cube,
@@ -248,20 +262,20 @@ def absorb_items(
 
     M = I + rows C rows' = L L', Y = (L^-1 rows) B; then V^-1 -= Y'Y (exactly symmetric),
     ln det V += ln det M and theta_r += Y' L^-1 (reward_r - estimate_r). One pass over V^-1 whatever
-    r is. contracted: B of the user; params: the penalty. Refreshed exactly now and then, and where
-    the kept inverse cannot take it; what cannot be taken even then is refused (by its status), and
-    nothing has changed. Without a user it is refreshed only. Without V, a gram of shape (1, 0, 0),
-    it is not refreshed, and whoever calls has V `remember` the round.
+    r is. contracted, metric: B and C of the user; params: the penalty. Refreshed exactly now and
+    then, and where the kept inverse cannot take it; what cannot be taken even then is refused (by
+    its status), and nothing has changed. Without a user it is refreshed only. Without V, a gram of
+    shape (1, 0, 0), it is not refreshed, and whoever calls has V `remember` the round.
 
-    user (p,), rows (r, q), rewards (r, R), contracted (q, d), gram, inverse (1, d, d), theta,
-    moment (1, R, d), params (1,), counters (5,).
+    user (p,), rows (r, q), rewards (r, R), contracted (q, d), metric (q, q), gram,
+    inverse (1, d, d), theta, moment (1, R, d), params (1,), counters (5,).
     """
     counters[STATUS] = 0.0
     if user.size == 0:
         refresh(gram, inverse, theta, moment, params[0], counters)
         return
     for attempt in range(2):
-        if _absorb(user, rows, rewards, contracted, gram, inverse, theta, moment, counters):
+        if _absorb(user, rows, rewards, contracted, metric, gram, inverse, theta, moment, counters):
             if counters[SINCE_REFRESH] >= REFRESH_EVERY and gram.shape[1] > 0:
                 refresh(gram, inverse, theta, moment, params[0], counters)
             return
@@ -270,6 +284,7 @@ def absorb_items(
         if attempt == 0:
             refresh(gram, inverse, theta, moment, params[0], counters)
             contract_user(user, inverse[0], contracted)
+            contract_twice(user, contracted, metric)
     counters[STATUS] = 1.0
 
 
@@ -279,6 +294,7 @@ def _absorb(
     rows: Matrix,
     rewards: Matrix,
     contracted: Matrix,
+    metric: Matrix,
     gram: Cube,
     inverse: Cube,
     theta: Cube,
@@ -287,15 +303,14 @@ def _absorb(
 ) -> bool:
     """False, and nothing is written, where the result would not be numbers.
 
-    user (p,), rows (r, q), rewards (r, R), contracted (q, d), gram, inverse (1, d, d), theta,
-    moment (1, R, d), counters (5,).
+    user (p,), rows (r, q), rewards (r, R), contracted (q, d), metric (q, q), gram,
+    inverse (1, d, d), theta, moment (1, R, d), counters (5,).
     """
     distinct()
     r, q = rows.shape
     n_rewards, d = theta.shape[1], inverse.shape[1]
     if r > 0:
-        metric, turned = np.empty((q, q)), np.empty((n_rewards, q))
-        contract_twice(user, contracted, metric)
+        turned = np.empty((n_rewards, q))
         turn_parameters(user, theta[0], turned)
         system, lower = np.empty((r, r)), np.empty((r, r))
         half, error = np.empty((r, q)), np.empty((r, n_rewards))
@@ -361,12 +376,20 @@ def _absorb(
 def _spread(half: Matrix, contracted: Matrix, out: Matrix) -> None:
     """Y = (L^-1 rows) B. half (r, q), contracted (q, d), out (r, d)."""
     distinct()
-    for k in range(out.shape[0]):
-        for j in range(out.shape[1]):
-            out[k, j] = half[k, 0] * contracted[0, j]
-        for b in range(1, half.shape[1]):
-            for j in range(out.shape[1]):
-                out[k, j] = fma(half[k, b], contracted[b, j], out[k, j])
+    (r, d), q = out.shape, half.shape[1]
+    whole = q - (q - 1) % 3
+    for k in range(r):
+        row = out[k]
+        for j in range(d):
+            row[j] = half[k, 0] * contracted[0, j]
+        for b in range(1, whole, 3):  # three at a time: Y is then read and written less often
+            x, y, z = half[k, b], half[k, b + 1], half[k, b + 2]
+            first, second, third = contracted[b], contracted[b + 1], contracted[b + 2]
+            for j in range(d):
+                row[j] = fma(z, third[j], fma(y, second[j], fma(x, first[j], row[j])))
+        for b in range(whole, q):
+            for j in range(d):
+                row[j] = fma(half[k, b], contracted[b, j], row[j])
 
 
 @kernel
@@ -392,16 +415,39 @@ def _subtract_rows(size: tuple[int, ...], spread: Matrix, inverse: Matrix) -> in
 
     spread (r, d), inverse (d, d).
     """
-    distinct()
     d = inverse.shape[0]
-    for i in range(d):
-        row = inverse[i]
+    half, start = d // 2, data_of(inverse)
+    upper = matrix_at(start, half, d)
+    lower = matrix_at(start + _NUMBER * d * (d - half), half, d)
+    _subtract_pairs(size, spread, upper, lower)
+    if d % 2 > 0:
+        row = inverse[half]
         for j in range(d):
             total = row[j]
             for k in range(len(size)):
-                total = fma(-spread[k, i], spread[k, j], total)
+                total = fma(-spread[k, half], spread[k, j], total)
             row[j] = total
     return len(size)
+
+
+@kernel
+def _subtract_pairs(size: tuple[int, ...], spread: Matrix, upper: Matrix, lower: Matrix) -> None:
+    """`_subtract_rows` for the first and the last half of V^-1, a row of each at a time: what is
+    read of Y serves both.
+
+    spread (r, d), upper, lower (d // 2, d).
+    """
+    distinct()
+    half, d = upper.shape
+    behind = d - half
+    for i in range(half):
+        row, other = upper[i], lower[i]
+        for j in range(d):
+            total, below = row[j], other[j]
+            for k in range(len(size)):
+                total = fma(-spread[k, i], spread[k, j], total)
+                below = fma(-spread[k, behind + i], spread[k, j], below)
+            row[j], other[j] = total, below
 
 
 @kernel
@@ -425,32 +471,56 @@ def remember(users: Matrix, squares: Cube, gram: Matrix) -> None:
 
     users (rounds, p), squares (rounds, q, q): see `square_of`; gram (p q, p q).
     """
-    wide = np.empty((ROUNDS, gram.shape[0]))
-    if users.shape[0] == ROUNDS:
-        _remember_rounds((0, 0, 0, 0), users, squares, wide, gram)
+    (n, p), q, d, start = users.shape, squares.shape[1], gram.shape[0], data_of(gram)
+    half = p // 2
+    upper, middle = matrix_at(start, half * q, d), start + _NUMBER * half * q * d
+    lower = matrix_at(start + _NUMBER * (p - half) * q * d, half * q, d)
+    rest = matrix_at(middle, (p - 2 * half) * q, d)
+    wide = np.empty((ROUNDS, d))
+    if n == ROUNDS:
+        _remember_rounds((0, 0, 0, 0), users, squares, wide, upper, rest, lower)
     else:
-        for t in range(users.shape[0]):
-            _remember_rounds((0,), users[t : t + 1], squares[t : t + 1], wide, gram)
+        for t in range(n):
+            one, square = users[t : t + 1], squares[t : t + 1]
+            _remember_rounds((0,), one, square, wide, upper, rest, lower)
 
 
 @kernel
 def _remember_rounds(
-    size: tuple[int, ...], users: Matrix, squares: Cube, wide: Matrix, gram: Matrix
+    size: tuple[int, ...],
+    users: Matrix,
+    squares: Cube,
+    wide: Matrix,
+    upper: Matrix,
+    middle: Matrix,
+    lower: Matrix,
 ) -> None:
-    """`remember`, for len(size) rounds. wide (len(size) or more, p q)."""
+    """`remember`, for len(size) rounds, a row of the first and one of the last half of V at a time:
+    what is read of the features serves both.
+
+    wide (len(size) or more, p q); upper, lower (p // 2 q, p q), middle (p % 2 q, p q): parts of V.
+    """
     distinct()
-    p, q = users.shape[1], squares.shape[1]
+    p, q, half = users.shape[1], squares.shape[1], users.shape[1] // 2
     for b in range(q):
         for t in range(len(size)):  # u (x) a row of the square: every row of V is then a long sum
             for c in range(p):
                 for e in range(q):
                     wide[t, c * q + e] = users[t, c] * squares[t, b, e]
-        for a in range(p):
-            row = gram[a * q + b]
+        for a in range(half):
+            row, other = upper[a * q + b], lower[a * q + b]
+            for j in range(row.size):
+                total, below = row[j], other[j]
+                for t in range(len(size)):
+                    total = fma(users[t, a], wide[t, j], total)
+                    below = fma(users[t, p - half + a], wide[t, j], below)
+                row[j], other[j] = total, below
+        if p % 2 > 0:
+            row = middle[b]
             for j in range(row.size):
                 total = row[j]
                 for t in range(len(size)):
-                    total = fma(users[t, a], wide[t, j], total)
+                    total = fma(users[t, half], wide[t, j], total)
                 row[j] = total
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from fairwolfe.core.arrays import IntVector, Vector
-from fairwolfe.kernels.compile import distinct, kernel
+from fairwolfe.kernels.compile import distinct, kernel, part
 
 __all__ = ["pooled_gradient", "sort_kept"]
 
@@ -20,6 +20,7 @@ _MOVES = 8
 _BUCKETS = 256  # a byte at a time: fewer, longer digits leave the first-level cache
 _SIGN = np.uint64(1 << 63)
 _LONG = 32  # a block for which a call of its own is worthwhile
+_BLOCK = 32  # numbers that are compared at once
 
 
 @kernel
@@ -49,22 +50,35 @@ def _insertion_sort(keys: Vector, order: IntVector) -> bool:
     distinct()
     n = keys.size
     moves = np.int64(0)
-    for j in range(1, n):
-        key = keys[j]
-        if keys[j - 1] <= key:
+    for start in range(1, n, _BLOCK):
+        size = min(_BLOCK, n - start)
+        if not _falls(part(keys, start - 1, size), part(keys, start, size)):
             continue
-        item = order[j]
-        k = j
-        while k > 0 and keys[k - 1] > key:
-            keys[k] = keys[k - 1]
-            order[k] = order[k - 1]
-            k -= 1
-        keys[k] = key
-        order[k] = item
-        moves += j - k
-        if moves > _MOVES * (n + _BUCKETS):
-            return False
+        for j in range(start, start + size):
+            key = keys[j]
+            if keys[j - 1] <= key:
+                continue
+            item = order[j]
+            k = j
+            while k > 0 and keys[k - 1] > key:
+                keys[k] = keys[k - 1]
+                order[k] = order[k - 1]
+                k -= 1
+            keys[k] = key
+            order[k] = item
+            moves += j - k
+            if moves > _MOVES * (n + _BUCKETS):
+                return False
     return True
+
+
+@kernel
+def _falls(before: Vector, keys: Vector) -> bool:
+    """Whether a key (n,) is smaller than the one before it; all are looked at, many at once."""
+    falls = np.int64(0)
+    for i in range(keys.size):
+        falls += 1 if before[i] > keys[i] else 0
+    return bool(falls > 0)
 
 
 @kernel

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from fairwolfe.core.arrays import IntVector, Vector
-from fairwolfe.kernels.compile import kernel
+from fairwolfe.kernels.compile import kernel, part
 
 __all__ = ["argmax", "draw", "project_on_simplex", "top_k"]
+
+_BLOCK = 32  # scores that are compared at once
 
 
 @kernel
@@ -24,27 +26,41 @@ def argmax(values: Vector) -> int:
 def top_k(scores: Vector, k: int, out: IntVector) -> None:
     """The places of the k largest scores, largest first, equals in their order; k <= size.
 
-    Bounded insertion: most scores fail the comparison with the k-th so far and cost nothing else.
+    Bounded insertion: most scores fail the comparison with the k-th so far, block by block, and
+    cost nothing else.
 
     scores (n,), out (k,).
     """
     bar = -np.inf
-    filled = np.int64(0)
-    for i in range(scores.size):
-        score = scores[i]
-        if filled == k and not score > bar:
+    filled, n = np.int64(0), scores.size
+    for start in range(0, n, _BLOCK):
+        size = min(_BLOCK, n - start)
+        if filled == k and not _any_above(bar, part(scores, start, size)):
             continue
-        place = filled
-        if filled == k:
-            place -= 1
-        else:
-            filled += 1
-        while place > 0 and score > scores[out[place - 1]]:
-            out[place] = out[place - 1]
-            place -= 1
-        out[place] = i
-        if filled == k:
-            bar = scores[out[k - 1]]
+        for i in range(start, start + size):
+            score = scores[i]
+            if filled == k and not score > bar:
+                continue
+            place = filled
+            if filled == k:
+                place -= 1
+            else:
+                filled += 1
+            while place > 0 and score > scores[out[place - 1]]:
+                out[place] = out[place - 1]
+                place -= 1
+            out[place] = i
+            if filled == k:
+                bar = scores[out[k - 1]]
+
+
+@kernel
+def _any_above(bar: float, scores: Vector) -> bool:
+    """Whether a score (n,) is larger than the bar; all are looked at, many at once."""
+    above = np.int64(0)
+    for i in range(scores.size):
+        above += 1 if scores[i] > bar else 0
+    return bool(above > 0)
 
 
 @kernel(signature="int64(float64[::1], float64)")

@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from fairwolfe.core.arrays import Cube, Vector
+from fairwolfe.core.arrays import Cube, Vector, aligned
 from fairwolfe.core.problem import Problem
 from fairwolfe.core.restoring import need
 from fairwolfe.errors import InvalidInput
@@ -97,8 +97,8 @@ class Ridge:
         need(blocks, d, max(d, n))
         eye = np.broadcast_to(np.eye(d), (blocks, d, d))
         return LinearState(
-            gram=np.ascontiguousarray(self.ridge * eye),
-            inverse=np.ascontiguousarray(eye / self.ridge),
+            gram=aligned(self.ridge * eye),
+            inverse=aligned(eye / self.ridge),
             theta=np.zeros((blocks, n, d)),
             moment=np.zeros((blocks, n, d)),
             params=np.array([self.ridge]),

@@ -64,7 +64,9 @@ from fairwolfe.smoothing.following import COURSE, N_ROOM, call_aim
 
 __all__ = [
     "RANK",
+    "absorb_exposed",
     "call_rule",
+    "catch_up",
     "count_ranking",
     "expect_rankings",
     "expected_features",
@@ -116,8 +118,8 @@ whether directions are kept; the address of `take_in_and_settle`."""
 @kernel(
     signature="float64(float64[::1], float64[:, ::1], float64[:, :, ::1], float64[:, :, ::1], "
     "float64[::1], float64[::1], float64[::1], float64[::1], float64, int64, int64, "
-    "float64[::1], int64[::1], float64[::1], float64[:, ::1], float64[::1], float64[::1], "
-    "float64[::1], int64[::1])"
+    "float64[::1], int64[::1], float64[::1], float64[:, ::1], float64[:, ::1], float64[::1], "
+    "float64[::1], float64[::1], int64[::1])"
 )
 def rank(
     user: Vector,
@@ -135,6 +137,7 @@ def rank(
     pinned: IntVector,
     draws: Vector,
     contracted: Matrix,
+    metric: Matrix,
     value: Vector,
     width: Vector,
     scores: Vector,
@@ -144,15 +147,17 @@ def rank(
 
     rule, estimates: addresses. params: exploration (-1: pointwise), 2 ln(1/delta_1), chance of a
     swap; R_r; sqrt(ridge) D_theta_r; the rule's; where pointwise, the lows and highs of a slot.
-    `contracted`, `value`, `width` and `scores` are filled on the way.
+    `contracted`, `metric`, `value`, `width` and `scores` are filled on the way.
 
     user (p,), items (q, candidates), theta (1, rewards, d), inverse (1, d, d), counters (5,),
-    contracted (q, d); direction (candidates + rewards,), exposed, shown, value, width,
-    scores (candidates,), ranking (slots,), pinned (slots or 0,), draws (1 + slots // 2 or 0,).
+    contracted (q, d), metric (q, q); direction (candidates + rewards,), exposed, shown, value,
+    width, scores (candidates,), ranking (slots,), pinned (slots or 0,), draws (1 + slots // 2 or
+    0,).
     """
     n, n_rewards = scores.size, theta.shape[1]
     contract_user(user, inverse[0], contracted)
-    _estimate(estimates, user, items, theta, contracted, direction[n:], value, width)
+    contract_twice(user, contracted, metric)
+    _estimate(estimates, user, items, theta, metric, direction[n:], value, width)
     bonus, wide = _worth(user, items, theta, counters, direction[n:], params, width)
     own = params[_HEAD + 2 * n_rewards :]
     call_rule(rule, value, wide, bonus, direction[:n], exposed, shown, t, ranking.size, own, scores)
@@ -169,19 +174,17 @@ def _estimate(
     user: Vector,
     items: Matrix,
     theta: Cube,
-    contracted: Matrix,
+    metric: Matrix,
     weights: Vector,
     value: Vector,
     width: Vector,
 ) -> None:
     """value_i = sum_r weights_r theta_r.x_i and width_i = |x_i|.
 
-    user (p,), items (q, candidates), theta (1, rewards, d), contracted (q, d), weights (rewards,),
+    user (p,), items (q, candidates), theta (1, rewards, d), metric (q, q), weights (rewards,),
     value, width (candidates,).
     """
-    q = items.shape[0]
-    metric, combined = np.empty((q, q)), np.empty(q)
-    contract_twice(user, contracted, metric)
+    combined = np.empty(items.shape[0])
     _combine(user, theta, weights, combined)
     call_estimates(estimates, combined, metric, items, value, width)
 
@@ -578,7 +581,7 @@ def rank_rows(
         for i in range(n_seen):
             g[i] = given[i]
     n_left = n_seen - n_rewards
-    contracted, rows = np.empty((q, d)), np.empty((k, q))
+    contracted, metric, rows = np.empty((q, d)), np.empty((q, q)), np.empty((k, q))
     for s in range(steps.shape[0]):
         anew = aiming != 0 and (s == 0 or steps[s, 2] > 0.0)
         if anew and not call_aim(aiming, s, words, work, steps, normals, waits, theta, room, g):
@@ -621,6 +624,7 @@ def rank_rows(
             pinned[s],
             draws[s],
             contracted,
+            metric,
             value,
             width,
             scores,
@@ -707,6 +711,50 @@ def catch_up(later: Vector, p: int, gram: Cube) -> None:
         later[0] = 0.0
 
 
+@kernel
+def absorb_exposed(
+    absorb: int,
+    user: Vector,
+    rows: Matrix,
+    rewards: Matrix,
+    contracted: Matrix,
+    metric: Matrix,
+    gram: Cube,
+    inverse: Cube,
+    theta: Cube,
+    moment: Cube,
+    params: Vector,
+    counters: Vector,
+    later: Vector,
+) -> None:
+    """`absorb_items`, at an address, of the items that were exposed; V takes them in later where
+    rounds are put off. later: see `later_of`; the others as there.
+    """
+    put_off = later[0] >= 0.0 and counters[SINCE_REFRESH] + 1.0 < REFRESH_EVERY
+    while True:
+        if not put_off:  # a refresh, which is due or may help, needs all of V
+            catch_up(later, user.size, gram)
+        call_absorb(
+            absorb,
+            user,
+            rows,
+            rewards,
+            contracted,
+            metric,
+            cube_at(0, 1, 0, 0) if put_off else gram,
+            inverse,
+            theta,
+            moment,
+            params,
+            counters,
+        )
+        if counters[STATUS] == 0.0 or not put_off:
+            break
+        put_off = False
+    if put_off and rows.shape[0] > 0:
+        _put_off(user, rows, later, gram)
+
+
 @kernel(signature=f"int64(int64[::1], {_I}, {_V}, {_M}, {_V}, {_M}, int64)")
 def take_in(
     words: IntVector,
@@ -731,34 +779,28 @@ def take_in(
         return WILD
     learnt, targets = np.empty(shown_rows.shape), np.empty(rewards.shape)
     r = exposed_rows(shown_rows, seen, rewards, learnt, targets)
-    contracted = np.empty((shown_rows.shape[1], inverse.shape[1]))
+    q = shown_rows.shape[1]
+    contracted, metric = np.empty((q, inverse.shape[1])), np.empty((q, q))
     if r > 0:
         contract_user(user, inverse[0], contracted)
-    gram, later = cube(words, GRAM), vector(words, LATER)
-    put_off = later[0] >= 0.0 and counters[SINCE_REFRESH] + 1.0 < REFRESH_EVERY
-    while True:
-        if not put_off:  # a refresh, which is due or may help, needs all of V
-            catch_up(later, user.size, gram)
-        call_absorb(
-            address(rules, ABSORBING),
-            user,
-            learnt[:r],
-            targets[:r],
-            contracted,
-            cube_at(0, 1, 0, 0) if put_off else gram,
-            inverse,
-            theta,
-            cube(words, MOMENT),
-            vector(words, LEARN_PARAMS),
-            counters,
-        )
-        if counters[STATUS] == 0.0:
-            break
-        if not put_off:
-            return REFUSED
-        put_off = False
-    if put_off and r > 0:
-        _put_off(user, learnt[:r], later, gram)
+        contract_twice(user, contracted, metric)
+    absorb_exposed(
+        address(rules, ABSORBING),
+        user,
+        learnt[:r],
+        targets[:r],
+        contracted,
+        metric,
+        cube(words, GRAM),
+        inverse,
+        theta,
+        cube(words, MOMENT),
+        vector(words, LEARN_PARAMS),
+        counters,
+        vector(words, LATER),
+    )
+    if counters[STATUS] != 0.0:
+        return REFUSED
     exposed, shown, slots = vector(words, EXPOSED), vector(words, SHOWN), matrix(words, SLOTS)
     count_ranking(items, seen, known, rules[OWED], exposed, shown, slots)
     return 0

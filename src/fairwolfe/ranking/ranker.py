@@ -700,7 +700,8 @@ class Ranker(Settings):
     def repair(self, state: RankState) -> float:
         """Compute the inverse and the estimates from the design afresh; how far off they were."""
         nothing, none = np.empty(0), np.empty((0, 0))
-        return repair(state.oracle, lambda: absorb_items(nothing, none, none, none, *state.oracle))
+        of = state.oracle
+        return repair(of, lambda: absorb_items(nothing, none, none, none, none, *of))
 
     def drift(self, state: RankState) -> float:
         """How far off the inverse was when it was last computed afresh."""

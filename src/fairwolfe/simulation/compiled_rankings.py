@@ -21,13 +21,20 @@ from fairwolfe.environments.rankings import (
     mean_of_ranking,
     observe,
 )
-from fairwolfe.kernels.bilinear import absorb_items, call_absorb, estimates_of
+from fairwolfe.kernels.bilinear import absorb_items, estimates_of
 from fairwolfe.kernels.compile import Kernel, kernel, ready
 from fairwolfe.kernels.linalg import STATUS
 from fairwolfe.kernels.settling import average_in, call_reprice
 from fairwolfe.kinds.exposures import EXPOSURES, count_exposed
 from fairwolfe.ranking import Ranker
-from fairwolfe.ranking.kernels import count_ranking, exposed_rows, rank
+from fairwolfe.ranking.kernels import (
+    absorb_exposed,
+    catch_up,
+    count_ranking,
+    exposed_rows,
+    later_of,
+    rank,
+)
 from fairwolfe.ranking.ranker import RankState
 from fairwolfe.reduction.frank_wolfe import FrankWolfe
 from fairwolfe.reduction.state import State
@@ -44,7 +51,7 @@ _V, _M, _C, _I = "float64[::1]", "float64[:, ::1]", "float64[:, :, ::1]", "int64
 _ADVANCE = ", ".join(
     (
         *FOLLOWING,
-        *("int64", "int64", "int64", _V, "int64", _C, _C, _C, _C, _V, _V, _V, _V, _M),  # the ranker
+        *("int64", "int64", "int64", _V, "int64", _C, _C, _C, _C, _V, _V, _V, _V, _V, _M),  # ranker
         *(_M, _C, _C, _M, _M, _M, _M, _I, _M, _M),  # the world and what was drawn
         *("int64[:, ::1]", _V, _V, _V, "boolean"),  # what comes out
     )
@@ -78,6 +85,7 @@ def advance_rankings(
     moment: Cube,
     learn_params: Vector,
     learn_counters: Vector,
+    later: Vector,
     exposed: Vector,
     shown: Vector,
     slots: Matrix,
@@ -100,14 +108,16 @@ def advance_rankings(
     """Play the rounds that the arrays hold; how many were played.
 
     All, unless a state failed or a direction is not a number: then the round is not played. scalar
-    collects sums over rounds of max <g, mu a> (if `truth`), <g, mu a_t> and <g, r_t>.
+    collects sums over rounds of max <g, mu a> (if `truth`), <g, mu a_t> and <g, r_t>. later: rounds
+    that V takes in together, and has taken in at the end.
     """
+    played = np.int64(steps.size)
     n, k = totals.size, slots.shape[1]
     n_rewards = theta.shape[1]
     m = n - n_rewards
     q, d = tables.shape[1], inverse.shape[1]
     g, scratch = np.empty(n), (np.empty(n), np.empty(n), np.empty(n), np.empty(n))
-    contracted = np.empty((q, d))
+    contracted, metric = np.empty((q, d)), np.empty((q, q))
     value, width, scores, means = np.empty(m), np.empty(m), np.empty(m), np.empty(m)
     ranking, best = np.empty(k, dtype=np.int64), np.empty(k, dtype=np.int64)
     nothing = np.empty(0, dtype=np.int64)
@@ -130,7 +140,8 @@ def advance_rankings(
             scratch,
             g,
         ):
-            return s
+            played = np.int64(s)
+            break
         rank(
             users[tag],
             table,
@@ -147,6 +158,7 @@ def advance_rankings(
             nothing,
             draws[s],
             contracted,
+            metric,
             value,
             width,
             scores,
@@ -154,7 +166,8 @@ def advance_rankings(
         )
         if not np.isfinite(scores[ranking[k - 1]]):
             learn_counters[STATUS] = 1.0  # raised as soon as Python is back
-            return s
+            played = np.int64(s)
+            break
         observe(ranking, tag, noise[s], turned, items, weights, ranges, looked, rewards)
         count_exposed(exposure, ranking, looked, rewards, seen, reward)
         mean_of_ranking(ranking, tag, turned, items, weights, ranges, mean)
@@ -174,31 +187,61 @@ def advance_rankings(
             for e in range(q):
                 rows[j, e] = table[e, ranking[j]]
         r = exposed_rows(rows, seen, rewards, learnt, targets)
-        call_absorb(
+        absorb_exposed(
             absorb,
             users[tag],
             learnt[:r],
             targets[:r],
             contracted,
+            metric,
             gram,
             inverse,
             theta,
             moment,
             learn_params,
             learn_counters,
+            later,
         )
         if learn_counters[STATUS] != 0.0:
-            return s
+            played = np.int64(s)
+            break
         count_ranking(ranking, seen, m, 0.0, exposed, shown, slots)
         if repricing != 0:
             call_reprice(repricing, words)
-        average_in(reward, reward, forget, 0, 0, totals, earned, clocks, counters)
+        if forget > 0.0:
+            average_in(reward, reward, forget, 0, 0, totals, earned, clocks, counters)
+        else:
+            _average_few(ranking, n_rewards, reward, totals, earned, clocks, counters)
         for j in range(k + n_rewards):
             reward[ranking[j] if j < k else m + j - k] = 0.0
         if normals.shape[1] > 0:
             for i in range(n):
                 running[i] = g[i]
-    return steps.size
+    catch_up(later, users.shape[1], gram)
+    return int(played)
+
+
+@kernel
+def _average_few(
+    ranking: IntVector,
+    n_rewards: int,
+    reward: Vector,
+    totals: Vector,
+    earned: Vector,
+    clocks: Vector,
+    counters: Vector,
+) -> None:
+    """`average_in` without memory: sums change only where a reward (n,) is not 0, in the places of
+    the ranking and of the rewards.
+    """
+    n, k = totals.size, ranking.size
+    for j in range(k + n_rewards):
+        i = ranking[j] if j < k else n - n_rewards + j - k
+        totals[i] += reward[i]
+        earned[i] += reward[i]
+    for i in range(n):
+        clocks[i] += 1.0
+    counters[0] += 1.0
 
 
 class CompiledRankings:
@@ -224,6 +267,9 @@ class CompiledRankings:
         self.users, self.tables = environment.features(world)
         self.mean_sum, self.reward_sum = np.zeros((2, problem.n_objectives))
         self.scalar = np.zeros(3)
+        self.later = later_of(*sizes(problem))
+        if self.later.size > 1:
+            self.later[0] = 0.0
         work = problem.dimension**2 + (problem.n_items or 0) * self.tables.shape[1] ** 2
         self.most = max(16, min(_CHUNK, _CHUNK_MULTIPLIES // work))
 
@@ -272,6 +318,7 @@ class CompiledRankings:
             base.params,
             EXPOSURES.index(self.ranker.exposure),
             *base.oracle,
+            self.later,
             base.exposed,
             base.shown,
             base.slots,
