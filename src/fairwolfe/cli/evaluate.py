@@ -58,7 +58,7 @@ def evaluate(
 
     from fairwolfe.offpolicy import Log
     from fairwolfe.offpolicy.plot import intervals
-    from fairwolfe.simulation.plots import save
+    from fairwolfe.plots.picture import save
 
     require_extra("evaluate", "fairwolfe evaluate", "matplotlib")
     data = Log.of(log)

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairwolfe.core.arrays import Matrix
+from fairwolfe.core.intervals import bands, interval
 from fairwolfe.fairness.tradeoff.plot import label_points
-from fairwolfe.lab.figures import MARKERS, Picture
 from fairwolfe.paper.catalogue import STUDIES, Figure
 from fairwolfe.paper.curves import Curves
 from fairwolfe.paper.factors import ByFactors, by_factors
 from fairwolfe.paper.judges import FAIR, FLOOR, points
-from fairwolfe.simulation.compare import interval
-from fairwolfe.simulation.plots import COLOURS, LINES, new_figure
+from fairwolfe.plots.axes import best_line, mean_line, open_frame
+from fairwolfe.plots.picture import Picture, new_figure
+from fairwolfe.plots.style import COLOURS, MARKERS, look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +52,7 @@ def draw(figure: Figure, results: Mapping[str, Curves], best: Best) -> Picture:
         for ax, name in zip(axes, present, strict=True):
             panel(ax, results[name], best.get(name), figure.labels)
             ax.set_title(STUDIES[name].title, loc="left", fontsize=10)
-            ax.spines[["top", "right"]].set_visible(False)
+            open_frame(ax)
     _legend(picture)
     shown = "; ".join(STUDIES[name].title for name in present)
     return Picture(figure.name, figure.caption, f"Panels: {shown}. {figure.caption}", picture)
@@ -82,7 +83,7 @@ def _factors(picture: Canvas, rows: list[ByFactors]) -> None:
             ax.set_yscale("log")
         ax.set_title(f"{id}: {statistic}", loc="left", fontsize=9)
         ax.set_xlabel("factors")
-        ax.spines[["top", "right"]].set_visible(False)
+        open_frame(ax)
 
 
 def _legend(picture: Canvas) -> None:
@@ -101,20 +102,8 @@ def _legend(picture: Canvas) -> None:
 
 
 def _line(ax: Axes, t: Any, values: Matrix, i: int, label: str, band: bool = True) -> None:
-    bands = np.array([interval(column) for column in values.T])
-    colour, dashes = COLOURS[i % len(COLOURS)], LINES[i % len(LINES)]
-    ax.plot(
-        t,
-        bands[:, 0],
-        color=colour,
-        linestyle=dashes,
-        label=label,
-        marker=MARKERS[i % len(MARKERS)],
-        markevery=(2 * i, max(len(t) // 6, 1)),
-        markersize=4,
-    )
-    if band:
-        ax.fill_between(t, bands[:, 1], bands[:, 2], color=colour, alpha=0.15, linewidth=0)
+    every = {"label": label, "markevery": (2 * i, max(len(t) // 6, 1))}
+    mean_line(ax, t, bands(values), look(i, marker=4) | every, alpha=0.15 if band else 0.0)
 
 
 def _dynamics(ax: Axes, curves: Curves, best: Any, labels: tuple[str, ...] | None) -> None:
@@ -122,7 +111,7 @@ def _dynamics(ax: Axes, curves: Curves, best: Any, labels: tuple[str, ...] | Non
     for i, label in enumerate(drawn):
         _line(ax, curves.t, curves.over_time(label), i, label, band=len(drawn) <= _BANDS)
     if best is not None:
-        ax.axhline(best, color="0.35", linewidth=1.0, label="best possible")
+        best_line(ax, best)
     _time(ax, curves)
     ax.set_xlabel("round")
     ax.set_ylabel("f of the average expected reward")
@@ -153,9 +142,9 @@ def _objectives(row: Any, name: str, curves: Curves, best: Any) -> None:
             _line(ax, curves.t, of(label), i, label)
         _time(ax, curves)
         ax.set_title(f"{STUDIES[name].title}: {title}", loc="left", fontsize=10)
-        ax.spines[["top", "right"]].set_visible(False)
+        open_frame(ax)
     if best is not None:
-        row[-1].axhline(best, color="0.35", linewidth=1.0, label="best possible")
+        best_line(row[-1], best)
 
 
 def _trade_off(ax: Axes, curves: Curves, best: Any, labels: Any) -> None:
@@ -163,8 +152,7 @@ def _trade_off(ax: Axes, curves: Curves, best: Any, labels: Any) -> None:
     for i, policy in enumerate((FAIR, FLOOR)):
         settings, gini, utility = points(curves, policy)
         means = np.stack([gini.mean(axis=0), utility.mean(axis=0)], axis=1)
-        look: dict[str, Any] = {"color": COLOURS[i], "linestyle": LINES[i], "marker": MARKERS[i]}
-        ax.plot(*means.T, label=policy, **look)
+        ax.plot(*means.T, label=policy, **look(i, marker=6))
         drawn.append((means, tuple(settings), COLOURS[i], ((5, 5), (6, -6))[i]))
     if best is not None:
         ax.plot(*np.asarray(best).T, color="0.35", linewidth=1.0, label="best possible")
@@ -194,11 +182,11 @@ def _sweep(ax: Axes, curves: Curves, best: Any, labels: Any) -> None:
     settings = {float(label.partition("=")[2]): label for label in curves.runs}
     order = sorted(settings)
     name = next(iter(curves.runs)).rpartition(" ")[2].partition("=")[0]
-    bands = np.array([interval(curves.at(settings[value])) for value in order])
+    ends = np.array([interval(curves.at(settings[value])) for value in order])
     ax.errorbar(
         order,
-        bands[:, 0],
-        yerr=np.abs(bands[:, 1:].T - bands[:, 0]),
+        ends[:, 0],
+        yerr=np.abs(ends[:, 1:].T - ends[:, 0]),
         color=COLOURS[0],
         marker=MARKERS[0],
         capsize=3,
@@ -208,7 +196,7 @@ def _sweep(ax: Axes, curves: Curves, best: Any, labels: Any) -> None:
     ax.set_xlabel(name)
     ax.set_ylabel("f at the horizon")
     if best is not None:
-        ax.axhline(best, color="0.35", linewidth=1.0, label="best possible")
+        best_line(ax, best)
 
 
 _PANELS = {"dynamics": _dynamics, "trade-off": _trade_off, "regret": _regret, "sweep": _sweep}

@@ -199,7 +199,7 @@ def _run(
     from fairwolfe.fairness.tradeoff.result import FAIR
     from fairwolfe.objectives import GiniEquality, GiniWelfare
 
-    require_extra("tradeoff", "fairwolfe tradeoff", "matplotlib")
+    require_extra("tradeoff", "fairwolfe tradeoff", "jinja2", "matplotlib")
     if options["ask"] and options["give_up"] is not None:
         raise InvalidInput("--ask and --give-up both choose a beta; give one of them")
     save = None if options["save"] is None else handing.place(options["save"])
