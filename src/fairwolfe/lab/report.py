@@ -43,9 +43,8 @@ class Report:
             file.stem: file.read_text(encoding="utf-8", errors="replace")
             for file in sorted((place / "failed").glob("*.txt"))
         }
-        found = results.tables(place)
-        groups = groups_of(experiment, found)
-        if not groups and (found or not failed):  # not even reasons to show
+        groups = groups_of(experiment, results.tables(place, experiment))
+        if not groups and (not failed or results.finished(place)):  # not even reasons to show
             raise results.nothing(place)
         missing = len(pending(experiment, place))
         return cls(place, experiment, groups, tuple(results.facts(place)), failed, missing)
@@ -141,13 +140,12 @@ class Report:
         where = ["software", "system", "machine"]
         played = [
             {
-                "software": ", ".join(f"{name} {number}" for name, number in versions.items()),
+                "software": ", ".join(f"{name} {x}" for name, x in one["versions"].items()),
                 "system": one["os"],
                 "machine": f"{one['machine']['processor']}, {one['machine']['cores']} cores",
                 "date": one["date"],
             }
             for one in self.facts
-            for versions in [one["versions"]]
         ]
         grouped = pa.Table.from_pylist(played).group_by(where, use_threads=False)
         rows = [

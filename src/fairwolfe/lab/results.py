@@ -159,12 +159,12 @@ def completed(rows: pa.Table) -> pa.Table:
 
     if "settings" in rows.column_names:
         return rows
-    n_items = _items_of(rows)
     run, seed = (str(rows[name][0]) for name in ("run", "seed"))
+    ranking = "utility" in rows.column_names
     missing: dict[str, Any] = {
         "settings": run.removesuffix(f"-{seed}"),
-        "kind": "ranking" if n_items else "arms",
-        "n_items": n_items,
+        "kind": "ranking" if ranking else "arms",
+        "n_items": _items_of(rows) if ranking else 0,
     }
     for i, (name, value) in enumerate(missing.items(), 1):
         rows = rows.add_column(i, name, pa.array([value] * len(rows)))
@@ -172,30 +172,29 @@ def completed(rows: pa.Table) -> pa.Table:
 
 
 def _items_of(rows: pa.Table) -> int:
-    """How many items were ranked, 0 with arms: by the measures of fairness at the last checkpoint,
-    which are those of exactly one way to part the average into items and users.
+    """How many items were ranked: one way alone to part the last average into items and users has
+    the measures of fairness that the run has.
     """
-    if "utility" not in rows.column_names:
-        return 0
     average = np.array([rows["average"][-1].as_py()])
-    kept = [rows[name][-1].as_py() for name in FAIRNESS]
-    sizes = range(1, average.shape[1])
-    fits = (np.allclose([x[0] for x in fairness_of(average, m).values()], kept) for m in sizes)
-    return next(m for m, fit in zip(sizes, fits, strict=True) if fit)
+    kept = {name: rows[name][-1].as_py() for name in FAIRNESS if name in rows.column_names}
+    for m in range(1, average.shape[1]):
+        found = fairness_of(average, m, kept)
+        if np.allclose([found[name][0] for name in kept], list(kept.values())):
+            return m
+    raise InvalidInput(f"the measures of run {rows['run'][0]} are not those of its average")
 
 
-def tables(out: Path) -> dict[str, pa.Table]:
-    """The rows of all runs in a folder by the id of their settings, ordered by seed and time."""
+def tables(out: Path, experiment: Experiment) -> dict[str, pa.Table]:
+    """The finished runs of an experiment by the id of their settings: rows by seed and time."""
     import pyarrow as pa
 
-    runs: dict[str, dict[int, pa.Table]] = {}
-    for file in _files(out):
-        rows = completed(_opened(file))
-        runs.setdefault(str(rows["settings"][0]), {})[rows["seed"][0].as_py()] = rows
-    return {
-        settings: pa.concat_tables([rows for _, rows in sorted(seeds.items())])
-        for settings, seeds in runs.items()
-    }
+    found = {}
+    for settings in dict.fromkeys(cell.settings.id for cell in experiment.cells):
+        runs = [completed(_opened(file)) for file in _files(out, f"{settings}-*")]
+        if runs:
+            runs.sort(key=lambda rows: int(rows["seed"][0].as_py()))
+            found[settings] = pa.concat_tables(runs)
+    return found
 
 
 def line_of(rows: pa.Table, name: str) -> Line:
@@ -232,7 +231,8 @@ def read(out: str | os.PathLike[str]) -> pd.DataFrame:
     import pandas as pd
 
     folder = Path(out)
-    experiment, found = experiment_of(folder), tables(folder)
+    experiment = experiment_of(folder)
+    found = tables(folder, experiment)
     places = dict.fromkeys((cell.settings.id, cell.label) for cell in experiment.cells)
     frames = [
         found[settings].to_pandas().assign(label=label)
@@ -285,9 +285,10 @@ def warned(facts: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     return dict(Counter(text for one in facts for text in one["warnings"]))
 
 
-def _files(out: Path) -> Iterator[Path]:
+def _files(out: Path, name: str = "*") -> Iterator[Path]:
     """Without those that are being written, whose names begin with a dot."""
-    yield from sorted(f for f in (out / "runs").glob("*.parquet") if not f.name.startswith("."))
+    files = (out / "runs").glob(f"{name}.parquet")
+    yield from sorted(file for file in files if not file.name.startswith("."))
 
 
 def _opened(file: Path, schema: bool = False) -> Any:

@@ -64,11 +64,11 @@ class Sweep:
         return tuple(one for one in found if one.file.exists())
 
     def table(self) -> list[dict[str, Any]]:
-        """A row for each policy and point of the grid, that of its `Line`; None: nothing is done."""
+        """A row for each policy and point of the grid, that of its `Line`; None: nothing done."""
         results.require_arrow()
         import pyarrow.compute as pc
 
-        found, mine = results.tables(self.out), pc.field("seed").isin(self.seeds)
+        found, mine = results.tables(self.out, self.experiment), pc.field("seed").isin(self.seeds)
         rows: list[dict[str, Any]] = []
         for cell in self.experiment.cells:
             row: dict[str, Any] = {"label": cell.label, **cell.chosen, "seeds": 0}
