@@ -130,6 +130,7 @@ CAPABILITIES = {
     "lastfm data": Capability(
         _data("lastfm"), "Set FAIRWOLFE_DATA to the folder that holds the lastfm folder."
     ),
+    "jinja2": Capability(_module("jinja2"), "Install jinja2 (make setup)."),
     "matplotlib": Capability(_module("matplotlib"), "Install matplotlib (make setup)."),
     "mo-gymnasium": Capability(_module("mo_gymnasium"), "Install mo-gymnasium (make setup)."),
     "network namespaces": Capability(

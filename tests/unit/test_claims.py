@@ -423,7 +423,7 @@ def frame_of(experiment: Experiment, seeds: Mapping[str, tuple[int, ...]]) -> An
 
     rows = [
         {
-            "run": f"{cell.settings.id}-{seed}",
+            "settings": cell.settings.id,
             "label": cell.label,
             "seed": seed,
             "t": t,

@@ -23,13 +23,15 @@ from fairwolfe.cli import commands
 from fairwolfe.environments import Mehrotra
 from fairwolfe.errors import InvalidInput
 from fairwolfe.fairness.metrics import gini_index
-from fairwolfe.lab.figures import look, pictures
-from fairwolfe.lab.groups import Group, Line
+from fairwolfe.lab.figures import pictures
+from fairwolfe.lab.groups import Group
 from fairwolfe.lab.report import Report, report
 from fairwolfe.objectives import GiniWelfare
+from fairwolfe.plots.style import look
+from fairwolfe.simulation.line import Line
 from tests.capabilities import browser
 
-pytestmark = pytest.mark.needs("pyarrow", "matplotlib")
+pytestmark = pytest.mark.needs("pyarrow", "matplotlib", "jinja2")
 
 NASTY = """<script>alert("1")</script> & $5_$ 'q'"""
 
@@ -114,15 +116,13 @@ def test_what_cannot_be_compared_stands_apart(folders: dict[str, Path]) -> None:
     exposures = plain[0].exposures
     assert exposures is not None
     assert exposures.shape == (2, 12)
-    assert plain[0].fairness["gini"][0] == pytest.approx(
-        np.mean([gini_index(e) for e in exposures])
-    )
-    assert plain[0].fairness["utility"][0] == pytest.approx(plain[0].averages[:, 12].mean())
+    assert plain[0].fairness["gini"] == pytest.approx([gini_index(e) for e in exposures])
+    assert plain[0].fairness["utility"] == pytest.approx(plain[0].averages[:, 12])
 
 
 def line(name: str, seeds: tuple[int, ...], finals: list[float]) -> Line:
     values = np.array([[0.0, final] for final in finals])
-    return Line(name, name, seeds, np.array([1, 100]), values, np.zeros((len(seeds), 2)), 1.0)
+    return Line(name, seeds, np.array([1, 100]), values, np.zeros((len(seeds), 2)), 1.0)
 
 
 def test_only_common_seeds_are_paired() -> None:

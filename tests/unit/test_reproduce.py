@@ -26,7 +26,7 @@ from fairwolfe.paper.reproduce import reproduce
 from fairwolfe.paper.sections import sections
 from fairwolfe.paper.worlds import LastFM50ByListeners
 
-pytestmark = pytest.mark.needs("pyarrow", "matplotlib")
+pytestmark = pytest.mark.needs("pyarrow", "matplotlib", "jinja2")
 
 
 def fairwolfe(*arguments: str) -> Result:

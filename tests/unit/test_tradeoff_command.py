@@ -46,7 +46,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.needs("matplotlib")
+@pytest.mark.needs("matplotlib", "jinja2")
 def test_the_command_prints_a_table_sentences_and_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,7 +60,7 @@ def test_the_command_prints_a_table_sentences_and_files(
     assert "A click here is one of the world 'factor_model'" in result.stderr
 
 
-@pytest.mark.needs("matplotlib", "pyarrow", "implicit")
+@pytest.mark.needs("matplotlib", "jinja2", "pyarrow", "implicit")
 def test_the_command_takes_a_table_of_ones_own(table: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     asked = ("--items", "12", "--item-column", "song", "--out", str(out), "--json")
@@ -78,7 +78,7 @@ def test_the_command_takes_a_table_of_ones_own(table: Path, tmp_path: Path) -> N
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.needs("matplotlib", "pyarrow", "implicit", "openpyxl")
+@pytest.mark.needs("matplotlib", "jinja2", "pyarrow", "implicit", "openpyxl")
 def test_a_table_may_be_packed_or_a_sheet(table: Path, tmp_path: Path) -> None:
     from openpyxl import Workbook  # type: ignore[import-untyped]
 
@@ -97,7 +97,7 @@ def test_a_table_may_be_packed_or_a_sheet(table: Path, tmp_path: Path) -> None:
     assert said[0] == said[1] == said[2]
 
 
-@pytest.mark.needs("matplotlib", "pyarrow", "implicit")
+@pytest.mark.needs("matplotlib", "jinja2", "pyarrow", "implicit")
 def test_slots_and_groups(table: Path, tmp_path: Path) -> None:
     arguments = ("--group-column", "artist", "--slots", "4", "--json", "--out", str(tmp_path))
     result = fairwolfe("tradeoff", str(table), *arguments, *QUICK)
@@ -128,7 +128,7 @@ def test_slots_and_groups(table: Path, tmp_path: Path) -> None:
     assert np.abs(np.diff(gini)).max() < 0.2
 
 
-@pytest.mark.needs("matplotlib", "pyarrow", "implicit")
+@pytest.mark.needs("matplotlib", "jinja2", "pyarrow", "implicit")
 def test_a_budget_and_the_agent_for_the_engineer(table: Path, tmp_path: Path) -> None:
     file = tmp_path / "agent.fw"
     result = fairwolfe(
@@ -156,7 +156,7 @@ def test_a_budget_and_the_agent_for_the_engineer(table: Path, tmp_path: Path) ->
     assert agent.t == 1
 
 
-@pytest.mark.needs("matplotlib")
+@pytest.mark.needs("matplotlib", "jinja2")
 @pytest.mark.parametrize(
     ("typed", "answers"),
     [
@@ -184,7 +184,7 @@ def test_questions_from_a_pipe(typed: str, answers: list[str], tmp_path: Path) -
     assert said["sentences"][0].startswith(f"After {len(answers)} answer")
 
 
-@pytest.mark.needs("matplotlib")
+@pytest.mark.needs("matplotlib", "jinja2")
 def test_what_todays_numbers_imply(tmp_path: Path) -> None:
     small = ("tradeoff", "factor_model", "--users", "12", "--items", "9", "--slots", "3", *QUICK)
     more = ("--json", "--out", str(tmp_path), "--implied")
@@ -222,7 +222,7 @@ class Seen(HTMLParser):
         assert self.open.pop() == tag
 
 
-@pytest.mark.needs("matplotlib", "pyarrow", "implicit")
+@pytest.mark.needs("matplotlib", "jinja2", "pyarrow", "implicit")
 def test_the_page_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
     table = tmp_path / "<b>plays.csv"
     lines = [f"{who},{song},{count},<i>{producer(song)}</i>" for who, song, count in ROWS]
@@ -255,7 +255,7 @@ def _look(chromium: Any, page: str, width: int, scheme: str) -> None:
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
 
 
-@pytest.mark.needs("matplotlib", "browser")
+@pytest.mark.needs("matplotlib", "jinja2", "browser")
 @pytest.mark.slow
 def test_the_page_in_a_browser(tmp_path: Path) -> None:
     from playwright.sync_api import sync_playwright
@@ -274,7 +274,7 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
         chromium.close()
 
 
-@pytest.mark.needs("matplotlib")
+@pytest.mark.needs("matplotlib", "jinja2")
 def test_the_command_as_json(tmp_path: Path) -> None:
     out = tmp_path / "new" / "folder"
     result = fairwolfe(
@@ -290,7 +290,7 @@ def test_the_command_as_json(tmp_path: Path) -> None:
     assert said["table"][0]["item_objective"] is None
 
 
-@pytest.mark.needs("matplotlib")
+@pytest.mark.needs("matplotlib", "jinja2")
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -332,7 +332,7 @@ def test_bad_input_is_one_sentence_and_nothing_is_written(
     assert not out.exists()
 
 
-@pytest.mark.needs("matplotlib", "pyarrow", "implicit")
+@pytest.mark.needs("matplotlib", "jinja2", "pyarrow", "implicit")
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

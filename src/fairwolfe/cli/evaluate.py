@@ -7,7 +7,14 @@ from typing import Any
 
 import click
 
-from fairwolfe.cli.printing import as_json, make_folder, out_option, print_files, print_json
+from fairwolfe.cli.printing import (
+    as_json,
+    finite,
+    make_folder,
+    out_option,
+    print_files,
+    print_json,
+)
 from fairwolfe.errors import InvalidInput, MissingData, did_you_mean, require_extra
 
 __all__ = ["evaluate"]
@@ -58,7 +65,7 @@ def evaluate(
 
     from fairwolfe.offpolicy import Log
     from fairwolfe.offpolicy.plot import intervals
-    from fairwolfe.simulation.plots import save
+    from fairwolfe.plots.picture import save
 
     require_extra("evaluate", "fairwolfe evaluate", "matplotlib")
     data = Log.of(log)
@@ -205,12 +212,9 @@ def _policy(name: str, table: dict[str, Any], train: Any, f: Any, spec: Path | N
 
 
 def _row(name: str, one: Any) -> dict[str, Any]:
-    from math import isfinite
-
-    numbers = {"value": one.value, "low": one.low, "high": one.high, "ess": one.ess}
     return {
         "policy": name,
-        **{key: value if isfinite(value) else None for key, value in numbers.items()},
+        **finite({"value": one.value, "low": one.low, "high": one.high, "ess": one.ess}),
         "average": dict(zip(one.labels, one.average.tolist(), strict=True)),
         "constraints": [str(level) for level in one.constraints],
         "warnings": list(one.warnings),

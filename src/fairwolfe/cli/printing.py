@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "as_json",
     "console",
+    "finite",
     "import_from_here",
     "make_folder",
     "out_option",
@@ -111,3 +113,16 @@ def print_json(value: object) -> None:
     import json
 
     click.echo(json.dumps(value, indent=2))
+
+
+def finite(value: Any) -> Any:
+    """A value for JSON, which has no infinities: they are None, at any depth.
+
+    >>> finite({"low": float("-inf"), "ends": (0.5, 1)})
+    {'low': None, 'ends': [0.5, 1]}
+    """
+    if isinstance(value, Mapping):
+        return {key: finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from fairwolfe.cli.printing import as_json, import_from_here, print_json
+from fairwolfe.cli.printing import as_json, print_json
 
 __all__ = ["report"]
 
@@ -28,7 +28,6 @@ def report(folder: Path, out: Path | None, as_json: bool) -> None:
     """
     from fairwolfe.lab.report import report as write
 
-    import_from_here()
     made, files = write(folder, out)
     if as_json:
         print_json(made.document() | {"files": [str(file) for file in files]})

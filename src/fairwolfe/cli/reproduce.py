@@ -62,7 +62,7 @@ def reproduce(
     from fairwolfe.paper import reproduce as of_paper
     from fairwolfe.paper.page import number, summary, write_page, write_report
 
-    require_extra("lab", "fairwolfe reproduce", "matplotlib", "pandas", "pyarrow")
+    require_extra("lab", "fairwolfe reproduce", "jinja2", "matplotlib", "pandas", "pyarrow")
     planned = of_paper.plan(figures, quick)
     folder = out or Path("out") / ("quick" if quick else "reproduce")
     make_folder(folder)

@@ -6,79 +6,29 @@ they can be told apart in grey and without colour vision.
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fairwolfe.core.arrays import Matrix
+from fairwolfe.core.intervals import bands, interval
 from fairwolfe.fairness.metrics import lorenz
-from fairwolfe.lab.groups import Group, Line
-from fairwolfe.simulation.compare import interval
-from fairwolfe.simulation.plots import COLOURS, LINES, new_figure, value_axes
+from fairwolfe.lab.groups import Group
+from fairwolfe.plots.axes import lorenz_line, mean_line, open_frame, value_axes
+from fairwolfe.plots.picture import Picture, new_figure
+from fairwolfe.plots.style import look
+from fairwolfe.simulation.line import Line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-__all__ = ["MARKERS", "Drawn", "Picture", "look", "pictures"]
+__all__ = ["Drawn", "pictures"]
 
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 _FEW = 3  # lines whose bands can be told apart
-_PLAIN = 7  # so many lines are told apart by colour and dashes alone
 _WIDTH, _HEIGHT = 4.3, 3.2  # inches: text stays readable on a telephone
 _CHARACTERS = 44  # of a name in a legend, in one line
-
-
-@dataclass(frozen=True, eq=False)
-class Picture:
-    """A figure, a file name for it, and what it shows in words for those who cannot see it."""
-
-    name: str
-    caption: str
-    alt: str
-    figure: Figure
-
-    def save(self, folder: Path) -> list[Path]:
-        """As PNG and as SVG."""
-        png, svg = (folder / f"{self.name}.{kind}" for kind in ("png", "svg"))
-        self.figure.savefig(png, dpi=160)
-        svg.write_text(self.svg, encoding="utf-8")
-        return [png, svg]
-
-    @cached_property
-    def svg(self) -> str:
-        """Text stays text, and two runs give the same bytes."""
-        import matplotlib as mpl
-
-        text = io.StringIO()
-        with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": self.name}):
-            self.figure.savefig(text, format="svg", metadata={"Date": None}, transparent=True)
-        return text.getvalue()
-
-    def inline(self) -> str:
-        """The SVG element alone, for a page: its ids are its own, its black is the page's ink."""
-        svg = self.svg[self.svg.index("<svg") :]
-        svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-        svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{self.name}-", svg)
-        return svg.replace("#000000", "currentColor")
-
-
-def look(i: int, n: int) -> dict[str, Any]:
-    """Colour, dashes and, of more than 7 lines, the marker of line i of n."""
-    style: dict[str, Any] = {
-        "color": COLOURS[i % len(COLOURS)],
-        "linestyle": LINES[i % len(LINES)],
-    }
-    if n > _PLAIN:
-        style |= {"marker": MARKERS[i % len(MARKERS)], "markersize": 4.5}
-    return style
 
 
 class Drawn(NamedTuple):
@@ -114,7 +64,7 @@ def pictures(groups: Sequence[Group]) -> Drawn:
 def _values(group: Group, name: str) -> Picture:
     figure = new_figure(_WIDTH, _height(line.name for line in group.lines))
     ax = value_axes(figure.add_subplot())
-    _curves(ax, group, ((line, line.bands()) for line in group.lines))
+    _curves(ax, group, [(line, line.bands()) for line in group.lines])
     final = ", ".join(f"{line.name} {line.final.mean():.4g}" for line in group.lines)
     ax.set_ylabel("f")
     return Picture(
@@ -129,14 +79,8 @@ def _values(group: Group, name: str) -> Picture:
 def _behind(group: Group, name: str) -> Picture:
     figure = new_figure(_WIDTH, _height(line.name for line in group.lines))
     ax = value_axes(figure.add_subplot())
-
-    def gaps() -> Iterable[tuple[Line, Matrix]]:
-        for line in group.lines:
-            rows = group.behind(line)
-            if len(rows):
-                yield line, np.array([interval(column) for column in rows.T])
-
-    _curves(ax, group, gaps())
+    gaps = [(line, group.behind(line)) for line in group.lines]
+    _curves(ax, group, [(line, bands(rows)) for line, rows in gaps if len(rows)])
     ax.set_ylabel("f of the best, less f")
     return Picture(
         name,
@@ -147,19 +91,15 @@ def _behind(group: Group, name: str) -> Picture:
     )
 
 
-def _curves(ax: Axes, group: Group, bands: Iterable[tuple[Line, Matrix]]) -> None:
+def _curves(ax: Axes, group: Group, drawn: Sequence[tuple[Line, Matrix]]) -> None:
     """Means and bands. The first rounds, which are luck, are left out or do not set the scale."""
     n, shown = len(group.lines), []
     start = 10.0 ** max(0, round(np.log10(group.horizon / 1000.0)))
     alpha = 0.15 if n <= _FEW else 0.08  # many bands hide the lines
     handles = []
-    for line, band in bands:
-        style = look(group.lines.index(line), n)
-        (handle,) = ax.plot(line.t, band[:, 0], markevery=max(1, len(line.t) // 8), **style)
-        handles.append((handle, line.name))
-        ax.fill_between(
-            line.t, band[:, 1], band[:, 2], color=style["color"], alpha=alpha, linewidth=0
-        )
+    for line, band in drawn:
+        style = look(group.lines.index(line), n) | {"markevery": max(1, len(line.t) // 8)}
+        handles.append((mean_line(ax, line.t, band, style, alpha), line.name))
         shown += [band[line.t >= min(10.0 * start, line.t[-1]), 0], band[-1]]
     whole = np.concatenate(shown)
     low, high = float(np.nanmin(whole)), float(np.nanmax(whole))
@@ -179,18 +119,16 @@ def _lorenz(group: Group, name: str) -> Picture:
     for i, line in enumerate(group.lines):
         if line.exposures is None:
             continue
-        curves = [lorenz(row) for row in line.exposures]
-        items, below = curves[0][0], np.mean([curve[1] for curve in curves], axis=0)
-        style = look(i, len(group.lines)) | {"markevery": max(1, len(items) // 8)}
-        (handle,) = ax.plot(100 * items, 100 * below, **style)
+        style = look(i, len(group.lines)) | {"markevery": max(1, (group.n_items or 0) // 8)}
+        handle = lorenz_line(ax, [lorenz(row) for row in line.exposures], **style)
         handles.append((handle, line.name))
     ax.plot([0, 100], [0, 100], color="0.5", linewidth=0.8)
     ax.set_xlabel("items, least exposed first, in percent")
     ax.set_ylabel("share of exposure, in percent")
-    ax.spines[["top", "right"]].set_visible(False)
+    open_frame(ax)
     _legend(ax, handles)
     halves = ", ".join(
-        f"{line.name} {100 * line.fairness['bottom_half'][0]:.0f} %" for line in group.lines
+        f"{line.name} {100 * line.fairness['bottom_half'].mean():.0f} %" for line in group.lines
     )
     return Picture(
         name,
@@ -209,9 +147,9 @@ def _trade_off(groups: Sequence[Group], name: str) -> Picture:
     handles, told = [], []
     for i, one in enumerate(names):
         points = [line.fairness for group in groups for line in group.lines if line.name == one]
-        points.sort(key=lambda point: point["gini"][0])
-        style = look(i, len(names)) | {"marker": MARKERS[i % len(MARKERS)], "markersize": 5.0}
-        x, y = (np.array([point[key] for point in points]) for key in ("gini", "utility"))
+        points.sort(key=lambda point: float(point["gini"].mean()))
+        style = look(i, marker=5.0)
+        x, y = (np.array([interval(point[key]) for point in points]) for key in ("gini", "utility"))
         handles.append((ax.plot(x[:, 0], y[:, 0], **style)[0], one))
         spread = {"color": style["color"], "linewidth": 0.8, "alpha": 0.7}
         ax.hlines(y[:, 0], x[:, 1], x[:, 2], **spread)
@@ -221,7 +159,7 @@ def _trade_off(groups: Sequence[Group], name: str) -> Picture:
     ax.invert_xaxis()
     ax.set_xlabel("inequality (Gini index), fairer to the right")
     ax.set_ylabel("user-side reward")
-    ax.spines[["top", "right"]].set_visible(False)
+    open_frame(ax)
     _legend(ax, handles)
     return Picture(
         name,

@@ -7,69 +7,25 @@ feedback comes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairwolfe.core.arrays import IntVector, Matrix, Vector
-from fairwolfe.errors import FairwolfeError
-from fairwolfe.fairness.metrics import bottom_share, gini_index
+from fairwolfe.core.arrays import Matrix
+from fairwolfe.core.intervals import interval
 from fairwolfe.lab.experiment import Experiment
 from fairwolfe.lab.grid import Cell, flat
-from fairwolfe.lab.results import violations
+from fairwolfe.lab.results import line_of
 from fairwolfe.lab.spec import canonical
-from fairwolfe.simulation.compare import interval
+from fairwolfe.simulation.line import Line
 
 if TYPE_CHECKING:
-    import pandas as pd
+    import pyarrow as pa
 
-__all__ = ["Group", "Line", "groups_of"]
-
-Interval = tuple[float, float, float]
-
-
-@dataclass(frozen=True, eq=False)
-class Line:
-    """One policy at one point of the grid: f over time, a row for each seed."""
-
-    name: str
-    label: str
-    seeds: tuple[int, ...]
-    t: IntVector
-    values: Matrix  # (seeds, times)
-    averages: Matrix  # (seeds, rewards), at the horizon
-    us_per_round: float
-    n_items: int | None = None
-    violation: float | None = None  # of hard constraints at the horizon, the mean over seeds
-
-    @property
-    def final(self) -> Vector:
-        """f at the horizon, by seed."""
-        return self.values[:, -1]
-
-    def bands(self) -> Matrix:
-        """Mean over seeds and its 95 % interval, a row for each time."""
-        return np.array([interval(column) for column in self.values.T])
-
-    @cached_property
-    def exposures(self) -> Matrix | None:
-        """Of a ranking: of the items, a row for each seed."""
-        return None if self.n_items is None else self.averages[:, : self.n_items]
-
-    @cached_property
-    def fairness(self) -> dict[str, Interval]:
-        """Of a ranking, at the horizon: what users get, and how exposure is shared."""
-        if self.n_items is None or self.exposures is None:
-            return {}
-        users = self.averages[:, self.n_items :].sum(axis=1)
-        return {
-            "utility": interval(users),
-            "gini": interval(np.array([gini_index(row) for row in self.exposures])),
-            "bottom_half": interval(np.array([bottom_share(row) for row in self.exposures])),
-        }
+__all__ = ["Group", "groups_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,18 +61,36 @@ class Group:
         """A row for each line, the best first: what stands in the table of a report."""
         found = []
         for line in sorted(self.lines, key=lambda line: -float(line.final.mean())):
-            mean, low, high = interval(line.final)
-            row: dict[str, Any] = {"policy": line.name, "value": mean, "low": low, "high": high}
             gaps = self.behind(line)
             behind: tuple[float | None, ...] = (None, None, None)
             if line is not self.best and len(gaps):
                 behind = interval(gaps[:, -1]) if len(gaps) > 1 else (gaps[0, -1], None, None)
-            row |= dict(zip(("behind", "behind_low", "behind_high"), behind, strict=True))
-            if line.violation is not None:
-                row["violation"] = line.violation
-            row |= {name: numbers[0] for name, numbers in line.fairness.items()}
-            found.append(row | {"seeds": len(line.seeds), "us_per_round": line.us_per_round})
+            names = ("behind", "behind_low", "behind_high")
+            found.append(line.row() | dict(zip(names, behind, strict=True)))
         return found
+
+    def table(self) -> tuple[str, list[str], list[list[str]]]:
+        """The rows as text: a caption, a head and cells."""
+        fair, rows = self.n_items is not None, self.rows()
+        limited = any("violation" in row for row in rows)
+        head = ["policy", "f", "95 % interval", "behind the best", "95 % interval"]
+        head += ["violation"] if limited else []
+        head += ["user side", "Gini index", "bottom half"] if fair else []
+        body = []
+        for row in rows:
+            cells = [row["policy"], self.number(row["value"])]
+            cells.append(self.span(row["low"], row["high"]) if row["seeds"] > 1 else "")
+            cells.append("" if row["behind"] is None else self.number(row["behind"]))
+            ends = (row["behind_low"], row["behind_high"])
+            cells.append("" if None in ends else self.span(*ends))
+            if limited:
+                cells.append(f"{row.get('violation', 0.0):.2g}")
+            if fair:
+                cells += [f"{row['utility']:.4g}", f"{row['gini']:.3f}"]
+                cells.append(f"{100 * row['bottom_half']:.0f} %")
+            body.append([*cells, str(row["seeds"]), f"{row['us_per_round']:.1f}"])
+        caption = f"At round {self.horizon:,}; differences to the best are paired by seed."
+        return caption, [*head, "seeds", "\N{MICRO SIGN}s a round"], body
 
     @cached_property
     def digits(self) -> int:
@@ -191,28 +165,23 @@ def _listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def groups_of(experiment: Experiment, frame: pd.DataFrame) -> tuple[Group, ...]:
-    """The finished runs of `read`, in the order of the spec."""
-    parts = {
-        (str(label), str(settings)): part
-        for (label, settings), part in frame.groupby(
-            ["label", frame["run"].str.rpartition("-")[0]], sort=False
-        )
-    }
+def groups_of(experiment: Experiment, tables: Mapping[str, pa.Table]) -> tuple[Group, ...]:
+    """The finished runs of `results.tables`, in the order of the spec."""
     # A grid may say the same twice under one label: then it is one line.
     together: dict[str, dict[tuple[str, str], Cell]] = {}
     for cell in experiment.cells:
-        key = (cell.label, cell.settings.id)
-        if key in parts:
-            together.setdefault(canonical(_shared(cell)), {}).setdefault(key, cell)
-    titles = _titles([next(iter(cells.values())) for cells in together.values()])
-    made = []
-    for title, cells in zip(titles, together.values(), strict=True):
-        first = next(iter(cells.values()))
-        n_items = _items(first)
-        lines = tuple(_line(cell, parts[key], n_items) for key, cell in cells.items())
-        made.append(Group(title, canonical(first.settings.environment), lines))
-    return tuple(made)
+        if cell.settings.id in tables:
+            mine = together.setdefault(canonical(_shared(cell)), {})
+            mine.setdefault((cell.label, cell.settings.id), cell)
+    several = [list(cells.values()) for cells in together.values()]
+    return tuple(
+        Group(
+            title,
+            canonical(cells[0].settings.environment),
+            tuple(line_of(tables[cell.settings.id], _name(cell)) for cell in cells),
+        )
+        for title, cells in zip(_titles([cells[0] for cells in several]), several, strict=True)
+    )
 
 
 def _shared(cell: Cell) -> dict[str, Any]:
@@ -255,42 +224,12 @@ def _told(value: Any) -> str:
     return canonical(value).strip('"')
 
 
-def _line(cell: Cell, rows: pd.DataFrame, n_items: int | None) -> Line:
+def _name(cell: Cell) -> str:
+    """The label, and what the grid chose for this policy alone."""
     own = {
         path: value
         for path, value in cell.chosen.items()
         if path.startswith(("policy.", "options."))
     }
     short = _short(list(own))
-    told = [f"{short[path]} = {_told(value)}" for path, value in own.items()]
-    table = rows.pivot_table(index="seed", columns="t", values="value", dropna=False)
-    beyond = violations(rows)
-    last = rows[rows["t"] == rows["t"].max()].set_index("seed").loc[table.index]
-    return Line(
-        name=", ".join([cell.label, *told]),
-        label=cell.label,
-        seeds=tuple(int(seed) for seed in table.index),
-        t=table.columns.to_numpy(dtype=np.int64),
-        values=table.to_numpy(),
-        averages=np.stack(last["average"].to_list()),
-        us_per_round=_microseconds(rows),
-        n_items=n_items,
-        violation=None if beyond is None else float(beyond.mean()),
-    )
-
-
-def _microseconds(rows: pd.DataFrame) -> float:
-    from fairwolfe.lab.sweep import microseconds
-
-    return microseconds(rows.groupby("seed"))
-
-
-def _items(cell: Cell) -> int | None:
-    """How many items are ranked; unknown where the environment cannot be built here."""
-    from fairwolfe.lab.build import build
-
-    try:
-        found: int | None = build(cell.settings, cell.label).environment.problem().n_items
-    except FairwolfeError:
-        return None
-    return found
+    return ", ".join([cell.label, *(f"{short[path]} = {_told(own[path])}" for path in own)])

@@ -6,8 +6,6 @@ import csv
 import io
 import os
 import shlex
-from collections import Counter
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +14,9 @@ from fairwolfe.core.folders import whole_file
 from fairwolfe.errors import InvalidInput, require_extra
 from fairwolfe.lab import results
 from fairwolfe.lab.experiment import Experiment
-from fairwolfe.lab.figures import Drawn, Picture, pictures
+from fairwolfe.lab.figures import Drawn, pictures
 from fairwolfe.lab.groups import Group, groups_of
-from fairwolfe.lab.page import Html, bullets, figure, page, table, tag
+from fairwolfe.lab.page import render
 from fairwolfe.lab.sweep import pending
 
 __all__ = ["Report", "report"]
@@ -45,12 +43,9 @@ class Report:
             file.stem: file.read_text(encoding="utf-8", errors="replace")
             for file in sorted((place / "failed").glob("*.txt"))
         }
-        try:
-            groups = groups_of(experiment, results.read(place))
-        except InvalidInput:
-            if not failed or results.finished(place):
-                raise
-            groups = ()  # there are reasons to show, and no numbers
+        groups = groups_of(experiment, results.tables(place, experiment))
+        if not groups and (not failed or results.finished(place)):  # not even reasons to show
+            raise results.nothing(place)
         missing = len(pending(experiment, place))
         return cls(place, experiment, groups, tuple(results.facts(place)), failed, missing)
 
@@ -83,7 +78,7 @@ class Report:
 
     def warnings(self) -> dict[str, int]:
         """What runs warned of, and how many did."""
-        return dict(Counter(text for one in self.facts for text in one["warnings"]))
+        return results.warned(self.facts)
 
     def commands(self) -> list[str]:
         """How to play it again, from the text of the spec."""
@@ -130,77 +125,35 @@ class Report:
 
     def html(self, drawn: Drawn) -> str:
         """One file with everything in it."""
-        name = self.experiment.name
-        parts = [
-            tag("h1", name),
-            tag("p", "Results of an experiment of fairwolfe.", class_="lead"),
-            bullets(self.summary()),
+        return render(
+            "fairwolfe.lab",
+            "report.html",
+            report=self,
+            groups=zip(self.groups, drawn.groups, strict=True),
+            trade_offs=drawn.trade_offs,
+        )
+
+    def machines(self) -> tuple[list[str], list[list[str]]]:
+        """Where the runs were played, head and rows; the names of machines stay in the files."""
+        import pyarrow as pa
+
+        where = ["software", "system", "machine"]
+        played = [
+            {
+                "software": ", ".join(f"{name} {x}" for name, x in one["versions"].items()),
+                "system": one["os"],
+                "machine": f"{one['machine']['processor']}, {one['machine']['cores']} cores",
+                "date": one["date"],
+            }
+            for one in self.facts
         ]
-        for group, mine in zip(self.groups, drawn.groups, strict=True):
-            parts += self._group(group, mine)
-        if drawn.trade_offs:
-            parts.append(tag("h2", "What fairness costs"))
-            parts.append(tag("div", *map(figure, drawn.trade_offs), class_="figures"))
-        parts += [*self._troubles(), *self._origin()]
-        return page(f"{name}: results", *parts)
-
-    def _group(self, group: Group, drawn: list[Picture]) -> Iterator[Html]:
-        yield tag("h2", group.title or "Results")
-        yield bullets(group.sentences())
-        yield tag("div", *map(figure, drawn), class_="figures")
-        fair = group.n_items is not None
-        head = ["policy", "f", "95 % interval", "behind the best", "95 % interval"]
-        limited = any(line.violation is not None for line in group.lines)
-        head += ["violation"] if limited else []
-        head += ["user side", "Gini index", "bottom half"] if fair else []
-        rows = []
-        for row in group.rows():
-            cells = [row["policy"], group.number(row["value"])]
-            cells.append(group.span(row["low"], row["high"]) if row["seeds"] > 1 else "")
-            cells.append("" if row["behind"] is None else group.number(row["behind"]))
-            ends = (row["behind_low"], row["behind_high"])
-            cells.append("" if None in ends else group.span(*ends))
-            if limited:
-                cells.append(f"{row.get('violation', 0.0):.2g}")
-            if fair:
-                cells += [f"{row['utility']:.4g}", f"{row['gini']:.3f}"]
-                cells.append(f"{100 * row['bottom_half']:.0f} %")
-            rows.append([*cells, str(row["seeds"]), f"{row['us_per_round']:.1f}"])
-        caption = f"At round {group.horizon:,}; differences to the best are paired by seed."
-        yield table(caption, [*head, "seeds", "\N{MICRO SIGN}s a round"], rows)
-
-    def _troubles(self) -> Iterator[Html]:
-        if self.failed:
-            yield tag("h2", "Runs that failed")
-            for run, reason in self.failed.items():
-                first = reason.partition("\n")[0] or run
-                yield tag("details", tag("summary", f"{first} ({run})"), tag("pre", reason))
-        if warned := self.warnings():
-            yield tag("h2", "Warnings")
-            runs = {text: "1 run" if n == 1 else f"{n} runs" for text, n in warned.items()}
-            yield bullets(f"{count}: {text}" for text, count in runs.items())
-
-    def _origin(self) -> Iterator[Html]:
-        yield tag("h2", "How it was made")
-        yield tag("p", "The experiment, as it stands in spec.toml:")
-        yield tag("pre", self.experiment.text)
-        yield tag("p", "To play it again, write that text to spec.toml and say:")
-        yield tag("pre", "\n".join(self.commands()))
-        if self.facts:
-            yield table("Where the runs were played", *_machines(self.facts), text=4)
-
-
-def _machines(facts: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Head and rows. The names of machines are nobody's business and stay in the files."""
-    found: dict[tuple[str, ...], list[str]] = {}
-    for one in facts:
-        software = ", ".join(f"{name} {number}" for name, number in one["versions"].items())
-        machine = f"{one['machine']['processor']}, {one['machine']['cores']} cores"
-        found.setdefault((software, one["os"], machine), []).append(one["date"])
-    rows = [
-        [*where, f"{min(dates)} to {max(dates)}", str(len(dates))] for where, dates in found.items()
-    ]
-    return ["software", "system", "machine", "when", "runs"], rows
+        grouped = pa.Table.from_pylist(played).group_by(where, use_threads=False)
+        rows = [
+            [*(row[name] for name in where), f"{min(dates)} to {max(dates)}", str(len(dates))]
+            for row in grouped.aggregate([("date", "list")]).to_pylist()
+            for dates in [row["date_list"]]
+        ]
+        return [*where, "when", "runs"], rows
 
 
 def report(
@@ -210,7 +163,7 @@ def report(
 
     Returns what it says, and the files, the page first.
     """
-    require_extra("lab", "a report", "matplotlib", "pandas", "pyarrow")
+    require_extra("lab", "a report", "jinja2", "matplotlib", "pandas", "pyarrow")
     made = Report.of(folder)
     drawn = pictures(made.groups)
     beside = made.folder / "report"

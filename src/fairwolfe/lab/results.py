@@ -1,11 +1,16 @@
-"""Results: one Parquet file a run, a row for each checkpoint, its parameters as columns."""
+"""Results: one Parquet file a run, a row for each checkpoint, its parameters as columns.
+
+What a row belongs to is in its columns too: the run, the settings that all its seeds share, the
+kind of decision and, of rankings, the number of items.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
@@ -13,34 +18,39 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
-from fairwolfe.core.arrays import Vector
 from fairwolfe.core.folders import whole_file
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import FairwolfeError, InvalidInput, require_extra
 from fairwolfe.lab.experiment import Experiment, Run
-from fairwolfe.simulation.trace import FAIRNESS, Trace
+from fairwolfe.simulation.exposure import FAIRNESS, fairness_of
+from fairwolfe.simulation.line import Line
+from fairwolfe.simulation.trace import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
 __all__ = [
+    "completed",
     "experiment_of",
     "facts",
     "finished",
+    "line_of",
+    "nothing",
     "numbers",
     "read",
     "require_arrow",
     "table",
+    "tables",
     "to_bytes",
-    "violations",
+    "warned",
     "write",
 ]
 
-FORMAT = 1
+FORMAT = 2  # 1 had no columns settings, kind and n_items
 _KEY = b"fairwolfe"
-_ORDER = "order of the spec"
 _MOST = 100  # coordinates of an average that is kept at every checkpoint
 
 
@@ -60,6 +70,9 @@ def table(run: Run, trace: Trace, problem: Problem, seconds: Mapping[int, float]
     n = len(trace.t)
     columns: dict[str, Any] = {
         "run": [run.id] * n,
+        "settings": [run.settings.id] * n,
+        "kind": [problem.kind] * n,
+        "n_items": pa.array([problem.n_items or 0] * n, pa.int64()),
         "label": [run.label] * n,
         "policy": [run.settings.policy["name"]] * n,
         "seed": pa.array([run.seed] * n, pa.int64()),
@@ -140,6 +153,75 @@ def finished(out: Path) -> set[str]:
     return found
 
 
+def completed(rows: pa.Table) -> pa.Table:
+    """The rows of a run, with the columns that files of format 1 do not have."""
+    import pyarrow as pa
+
+    if "settings" in rows.column_names:
+        return rows
+    run, seed = (str(rows[name][0]) for name in ("run", "seed"))
+    ranking = "utility" in rows.column_names
+    missing: dict[str, Any] = {
+        "settings": run.removesuffix(f"-{seed}"),
+        "kind": "ranking" if ranking else "arms",
+        "n_items": _items_of(rows) if ranking else 0,
+    }
+    for i, (name, value) in enumerate(missing.items(), 1):
+        rows = rows.add_column(i, name, pa.array([value] * len(rows)))
+    return rows
+
+
+def _items_of(rows: pa.Table) -> int:
+    """How many items were ranked: one way alone to part the last average into items and users has
+    the measures of fairness that the run has.
+    """
+    average = np.array([rows["average"][-1].as_py()])
+    kept = {name: rows[name][-1].as_py() for name in FAIRNESS if name in rows.column_names}
+    for m in range(1, average.shape[1]):
+        found = fairness_of(average, m, kept)
+        if np.allclose([found[name][0] for name in kept], list(kept.values())):
+            return m
+    raise InvalidInput(f"the measures of run {rows['run'][0]} are not those of its average")
+
+
+def tables(out: Path, experiment: Experiment) -> dict[str, pa.Table]:
+    """The finished runs of an experiment by the id of their settings: rows by seed and time."""
+    import pyarrow as pa
+
+    found = {}
+    for settings in dict.fromkeys(cell.settings.id for cell in experiment.cells):
+        runs = [completed(_opened(file)) for file in _files(out, f"{settings}-*")]
+        if runs:
+            runs.sort(key=lambda rows: int(rows["seed"][0].as_py()))
+            found[settings] = pa.concat_tables(runs)
+    return found
+
+
+def line_of(rows: pa.Table, name: str) -> Line:
+    """The runs of one settings, as `tables` has them: what is drawn, and told in a row."""
+    seeds = rows["seed"].unique().to_pylist()
+
+    def over_time(column: str) -> Any:
+        return rows[column].to_numpy().reshape(len(seeds), -1)
+
+    t, seconds = over_time("t"), over_time("seconds")
+    last = np.arange(1, len(seeds) + 1) * t.shape[1] - 1
+    if t.shape[1] > 1:  # what comes before the first checkpoint is mostly the loading of kernels
+        rounds, spent = t[:, -1] - t[:, 0], seconds[:, -1] - seconds[:, 0]
+    else:
+        rounds, spent = t[:, -1], seconds[:, -1]
+    return Line(
+        name=name,
+        seeds=tuple(seeds),
+        t=t[0],
+        values=over_time("value"),
+        averages=np.array(rows["average"].take(last).to_pylist()),
+        us_per_round=1e6 * float(np.median(spent / rounds)),
+        n_items=rows["n_items"][0].as_py() or None,
+        violation=over_time("violation")[:, -1] if "violation" in rows.column_names else None,
+    )
+
+
 def read(out: str | os.PathLike[str]) -> pd.DataFrame:
     """All runs of the experiment in a folder, a row for each run and checkpoint.
 
@@ -147,30 +229,25 @@ def read(out: str | os.PathLike[str]) -> pd.DataFrame:
     """
     require_arrow()
     import pandas as pd
-    import pyarrow as pa
 
     folder = Path(out)
     experiment = experiment_of(folder)
-    files: dict[str, list[Path]] = {}
-    for file in _files(folder):
-        files.setdefault(file.stem.rpartition("-")[0], []).append(file)
-    # Tables of one schema become one frame quickly; the others have other parameters.
-    groups: dict[Any, list[pa.Table]] = {}
+    found = tables(folder, experiment)
     places = dict.fromkeys((cell.settings.id, cell.label) for cell in experiment.cells)
-    for order, (settings, label) in enumerate(places):
-        for file in files.get(settings, ()):
-            rows = _opened(file)
-            column = rows.schema.get_field_index("label")
-            rows = rows.set_column(column, "label", pa.array([label] * len(rows)))
-            rows = rows.append_column(_ORDER, pa.array([order] * len(rows), pa.int64()))
-            schema = tuple(zip(rows.schema.names, rows.schema.types, strict=True))
-            groups.setdefault(schema, []).append(rows)
-    if not groups:
-        raise InvalidInput(f"{folder} holds no finished run of its experiment; see fairwolfe run")
-    frames = [pa.concat_tables(tables).to_pandas() for tables in groups.values()]
-    frame = pd.concat(frames, ignore_index=True).sort_values([_ORDER, "seed", "t"], kind="stable")
-    ordered: pd.DataFrame = frame.drop(columns=_ORDER).reset_index(drop=True)
-    return ordered
+    frames = [
+        found[settings].to_pandas().assign(label=label)
+        for settings, label in places
+        if settings in found
+    ]
+    if not frames:
+        raise nothing(folder)
+    whole: pd.DataFrame = pd.concat(frames, ignore_index=True)
+    return whole
+
+
+def nothing(folder: Path) -> InvalidInput:
+    """Where no run of an experiment is finished."""
+    return InvalidInput(f"{folder} holds no finished run of its experiment; see fairwolfe run")
 
 
 def experiment_of(out: Path) -> Experiment:
@@ -191,14 +268,6 @@ def numbers(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.drop(columns=["seconds"])
 
 
-def violations(rows: pd.DataFrame) -> Vector | None:
-    """How far hard constraints are violated at the last checkpoint, by seed; None without any."""
-    if "violation" not in rows or rows["violation"].isna().all():
-        return None
-    last: Vector = rows.groupby("seed")["violation"].last().to_numpy()
-    return last
-
-
 def facts(out: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """Of every file: versions, machine, date, settings, warnings."""
     require_arrow()
@@ -211,9 +280,15 @@ def facts(out: str | os.PathLike[str]) -> list[dict[str, Any]]:
     return found
 
 
-def _files(out: Path) -> Iterator[Path]:
+def warned(facts: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """What runs warned of, and how many did."""
+    return dict(Counter(text for one in facts for text in one["warnings"]))
+
+
+def _files(out: Path, name: str = "*") -> Iterator[Path]:
     """Without those that are being written, whose names begin with a dot."""
-    yield from sorted(f for f in (out / "runs").glob("*.parquet") if not f.name.startswith("."))
+    files = (out / "runs").glob(f"{name}.parquet")
+    yield from sorted(file for file in files if not file.name.startswith("."))
 
 
 def _opened(file: Path, schema: bool = False) -> Any:

@@ -7,7 +7,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -23,7 +23,6 @@ from fairwolfe.lab.experiment import Experiment, Run
 from fairwolfe.lab.local import Engine, Event, play_all
 from fairwolfe.lab.trials import Trials
 from fairwolfe.lab.worker import Why
-from fairwolfe.simulation.compare import interval
 
 __all__ = ["Failure", "Sweep", "pending", "run"]
 
@@ -65,34 +64,25 @@ class Sweep:
         return tuple(one for one in found if one.file.exists())
 
     def table(self) -> list[dict[str, Any]]:
-        """A row for each policy and point of the grid: f at the horizon with its 95 % interval, and
-        the mean violation of hard constraints where f has any.
-        """
+        """A row for each policy and point of the grid, that of its `Line`; None: nothing done."""
+        results.require_arrow()
+        import pyarrow.compute as pc
+
+        found, mine = results.tables(self.out, self.experiment), pc.field("seed").isin(self.seeds)
         rows: list[dict[str, Any]] = []
-        frame: Any = None
-        with suppress(InvalidInput):  # nothing is finished yet
-            frame = results.read(self.out)
-            frame = frame[frame["seed"].isin(self.seeds)]
         for cell in self.experiment.cells:
             row: dict[str, Any] = {"label": cell.label, **cell.chosen, "seeds": 0}
             row |= dict.fromkeys(("value", "low", "high", "us_per_round"))
-            if frame is not None:
-                mine = frame["run"].str.startswith(f"{cell.settings.id}-")
-                played = frame[mine & (frame["label"] == cell.label)].groupby("seed")
-                if played.ngroups:
-                    mean, low, high = interval(played["value"].last().to_numpy())
-                    row |= {"seeds": played.ngroups, "value": mean, "low": low, "high": high}
-                    row["us_per_round"] = microseconds(played)
-                    beyond = results.violations(frame[mine & (frame["label"] == cell.label)])
-                    row |= {} if beyond is None else {"violation": float(beyond.mean())}
+            played = found.get(cell.settings.id)
+            if played is not None and len(played := played.filter(mine)):
+                row |= results.line_of(played, cell.label).row()
+                del row["policy"]
             rows.append(row)
         return rows
 
     def warnings(self) -> dict[str, int]:
         """What the runs of the folder warned of, and how many did."""
-        return dict(
-            Counter(text for facts in results.facts(self.out) for text in facts["warnings"])
-        )
+        return results.warned(results.facts(self.out))
 
 
 def pending(
@@ -170,15 +160,6 @@ def run(
     else:
         _prepare(folder, experiment)
     return Sweep(experiment, folder, chosen, stopped, pending(experiment, folder, chosen))
-
-
-def microseconds(played: Any) -> float:
-    """Of a round; what comes before the first checkpoint is mostly the loading of kernels."""
-    first, last = played[["t", "seconds"]].first(), played[["t", "seconds"]].last()
-    if (first["t"] == last["t"]).any():
-        first = 0.0 * first
-    rate = (last["seconds"] - first["seconds"]) / (last["t"] - first["t"])
-    return 1e6 * float(rate.median())
 
 
 def _engine(on: str, address: str | None) -> Engine:

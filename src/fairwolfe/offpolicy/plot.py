@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairwolfe.offpolicy.estimate import Estimate
-from fairwolfe.simulation.plots import COLOURS, new_figure
+from fairwolfe.plots.picture import new_figure
+from fairwolfe.plots.style import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -13,7 +13,7 @@ from fairwolfe.core.arrays import IntVector, Matrix, Vector
 from fairwolfe.errors import InvalidInput, did_you_mean
 from fairwolfe.lab.experiment import Experiment
 from fairwolfe.lab.grid import Cell
-from fairwolfe.simulation.trace import FAIRNESS
+from fairwolfe.simulation.exposure import FAIRNESS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,9 +41,10 @@ class Curves:
         Seeds that some label lacks are left out, so that the rest stays paired.
         """
         frame = frame.assign(mean_pseudo_regret=frame["scalar_pseudo_regret"] / frame["t"])
-        settings = frame["run"].str.rpartition("-")[0]
         parts = {
-            _name(cell): frame[(frame["label"] == cell.label) & (settings == cell.settings.id)]
+            _name(cell): frame[
+                (frame["label"] == cell.label) & (frame["settings"] == cell.settings.id)
+            ]
             for cell in experiment.cells
         }
         seeds = set.intersection(*(set(part["seed"]) for part in parts.values()))

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairwolfe.core.arrays import Matrix
+from fairwolfe.core.intervals import bands, interval
 from fairwolfe.fairness.tradeoff.plot import label_points
-from fairwolfe.lab.figures import MARKERS, Picture
 from fairwolfe.paper.beyond import paper_curve
 from fairwolfe.paper.catalogue import STUDIES, Figure
 from fairwolfe.paper.curves import Curves
 from fairwolfe.paper.factors import ByFactors, by_factors
 from fairwolfe.paper.judges import FAIR, FLOOR, points
-from fairwolfe.simulation.compare import interval
-from fairwolfe.simulation.plots import COLOURS, LINES, new_figure
+from fairwolfe.plots.axes import best_line, mean_line, open_frame
+from fairwolfe.plots.picture import Picture, new_figure
+from fairwolfe.plots.style import COLOURS, LINES, MARKERS, look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,7 +57,7 @@ def draw(figure: Figure, results: Mapping[str, Curves], best: Best) -> Picture:
         for ax, name in zip(axes, present, strict=True):
             panel(ax, results[name], best.get(name), figure.labels)
             ax.set_title(STUDIES[name].title, loc="left", fontsize=10)
-            ax.spines[["top", "right"]].set_visible(False)
+            open_frame(ax)
             if alike:
                 ax.label_outer()
     _legend(picture)
@@ -89,7 +90,7 @@ def _factors(picture: Canvas, rows: list[ByFactors]) -> None:
             ax.set_yscale("log")
         ax.set_title(f"{id}: {statistic}", loc="left", fontsize=9)
         ax.set_xlabel("factors")
-        ax.spines[["top", "right"]].set_visible(False)
+        open_frame(ax)
 
 
 def _legend(picture: Canvas) -> None:
@@ -109,19 +110,11 @@ def _legend(picture: Canvas) -> None:
 
 
 def _line(
-    ax: Axes, t: Any, values: Matrix, i: int, label: str, band: bool = True, **look: Any
+    ax: Axes, t: Any, values: Matrix, i: int, label: str, band: bool = True, **style: Any
 ) -> None:
-    bands = np.array([interval(column) for column in values.T])
-    style = {
-        "color": COLOURS[i % len(COLOURS)],
-        "linestyle": LINES[i % len(LINES)],
-        "marker": MARKERS[i % len(MARKERS)],
-        "markevery": (2 * i, max(len(t) // 6, 1)),
-        "markersize": 4,
-    } | look
-    ax.plot(t, bands[:, 0], label=label, **style)
-    if band:
-        ax.fill_between(t, bands[:, 1], bands[:, 2], color=style["color"], alpha=0.15, linewidth=0)
+    every = {"label": label, "markevery": (2 * i, max(len(t) // 6, 1))}
+    drawn = look(i, marker=4) | every | style
+    mean_line(ax, t, bands(values), drawn, alpha=0.15 if band else 0.0)
 
 
 def _dynamics(ax: Axes, curves: Curves, best: Any, labels: tuple[str, ...] | None) -> None:
@@ -129,7 +122,7 @@ def _dynamics(ax: Axes, curves: Curves, best: Any, labels: tuple[str, ...] | Non
     for i, label in enumerate(drawn):
         _line(ax, curves.t, curves.over_time(label), i, label, band=len(drawn) <= _BANDS)
     if best is not None:
-        ax.axhline(best, color="0.35", linewidth=1.0, label="best possible")
+        best_line(ax, best)
     _time(ax, curves)
     ax.set_xlabel("round")
     ax.set_ylabel("f of the average expected reward")
@@ -160,9 +153,9 @@ def _objectives(row: Any, name: str, curves: Curves, best: Any) -> None:
             _line(ax, curves.t, of(label), i, label)
         _time(ax, curves)
         ax.set_title(f"{STUDIES[name].title}: {title}", loc="left", fontsize=10)
-        ax.spines[["top", "right"]].set_visible(False)
+        open_frame(ax)
     if best is not None:
-        row[-1].axhline(best, color="0.35", linewidth=1.0, label="best possible")
+        best_line(row[-1], best)
 
 
 def _trade_off(ax: Axes, curves: Curves, best: Any, labels: Any) -> None:
@@ -170,8 +163,7 @@ def _trade_off(ax: Axes, curves: Curves, best: Any, labels: Any) -> None:
     for i, policy in enumerate((FAIR, FLOOR)):
         settings, gini, utility = points(curves, policy)
         means = np.stack([gini.mean(axis=0), utility.mean(axis=0)], axis=1)
-        look: dict[str, Any] = {"color": COLOURS[i], "linestyle": LINES[i], "marker": MARKERS[i]}
-        ax.plot(*means.T, label=policy, **look)
+        ax.plot(*means.T, label=policy, **look(i, marker=6))
         drawn.append((means, tuple(settings), COLOURS[i], ((5, 5), (6, -6))[i]))
     if best is not None:
         ax.plot(*np.asarray(best).T, color="0.35", linewidth=1.0, label="best possible")
@@ -201,12 +193,12 @@ def _distance(ax: Axes, curves: Curves, best: Any, labels: Any) -> None:
     late = curves.t >= _SETTLED
     t, added = curves.t[late], 0
     for i, label in enumerate(curves.runs):
-        look: dict[str, Any] = {"color": "black", "linestyle": "-", "linewidth": 2.0}
+        style: dict[str, Any] = {"color": "black", "linestyle": "-", "linewidth": 2.0}
         if paper_curve(label) != label:
-            look = {"color": _ADDED[added], "linestyle": LINES[1 + added]}
+            style = {"color": _ADDED[added], "linestyle": LINES[1 + added]}
             added += 1
         gaps = np.asarray(best)[:, None] - curves.over_time(label)[:, late]
-        _line(ax, t, gaps, i, label, band=len(curves.runs) <= _BANDS, **look)
+        _line(ax, t, gaps, i, label, band=len(curves.runs) <= _BANDS, **style)
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_xlabel("round")
@@ -218,11 +210,11 @@ def _sweep(ax: Axes, curves: Curves, best: Any, labels: Any) -> None:
     settings = {float(label.partition("=")[2]): label for label in curves.runs}
     order = sorted(settings)
     name = next(iter(curves.runs)).rpartition(" ")[2].partition("=")[0]
-    bands = np.array([interval(curves.at(settings[value])) for value in order])
+    ends = np.array([interval(curves.at(settings[value])) for value in order])
     ax.errorbar(
         order,
-        bands[:, 0],
-        yerr=np.abs(bands[:, 1:].T - bands[:, 0]),
+        ends[:, 0],
+        yerr=np.abs(ends[:, 1:].T - ends[:, 0]),
         color=COLOURS[0],
         marker=MARKERS[0],
         capsize=3,
@@ -232,7 +224,7 @@ def _sweep(ax: Axes, curves: Curves, best: Any, labels: Any) -> None:
     ax.set_xlabel(name)
     ax.set_ylabel("f at the horizon")
     if best is not None:
-        ax.axhline(best, color="0.35", linewidth=1.0, label="best possible")
+        best_line(ax, best)
 
 
 _PANELS = {

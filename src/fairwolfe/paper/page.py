@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from fairwolfe.core.folders import whole_file
-from fairwolfe.lab.figures import Picture
-from fairwolfe.lab.page import Html, bullets, figure, page, table, tag
+from fairwolfe.lab.page import render
 from fairwolfe.paper.reproduce import Reproduction
-from fairwolfe.paper.sections import Section, number, sections
+from fairwolfe.paper.sections import number, sections
+from fairwolfe.plots.picture import Picture
 
 __all__ = ["number", "summary", "write_page", "write_report"]
 
@@ -141,25 +141,16 @@ def _origin(found: Reproduction) -> list[str]:
 
 
 def _html(found: Reproduction, pictures: Sequence[Picture]) -> str:
-    parts: list[Html] = [
-        tag("h1", "The paper, reproduced"),
-        tag("p", "Contextual bandits with concave rewards, and fair ranking.", class_="lead"),
-        bullets(summary(found)),
-        *(part for section in sections(found) for part in _html_section(section)),
-        tag("h2", "Figures"),
-        tag("div", *map(figure, pictures), class_="figures wide"),
-        tag("h2", "What was played"),
-        table("Studies", _STUDY_HEAD, _study_rows(found)),
-        bullets(_origin(found)),
-        tag("pre", _command(found)),
-    ]
-    return page("The paper, reproduced", *parts)
-
-
-def _html_section(section: Section) -> Iterator[Html]:
-    yield tag("h2", section.title)
-    yield from (tag("p", sentence) for sentence in section.said)
-    yield table(section.caption, section.head, section.rows, section.text)
+    return render(
+        "fairwolfe.paper",
+        "reproduction.html",
+        summary=summary(found),
+        sections=sections(found),
+        pictures=pictures,
+        studies=(_STUDY_HEAD, _study_rows(found)),
+        origin=_origin(found),
+        command=_command(found),
+    )
 
 
 _STUDY_HEAD = ("study", "rounds", "seeds", "core minutes", "us a round", "factors")

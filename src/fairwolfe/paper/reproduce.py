@@ -13,7 +13,6 @@ from typing import Any, Literal
 from fairwolfe.errors import InvalidInput
 from fairwolfe.lab import results
 from fairwolfe.lab.experiment import Experiment
-from fairwolfe.lab.figures import Picture
 from fairwolfe.lab.sweep import Failure, pending, run
 from fairwolfe.paper.catalogue import Figure, Study, figures, studies_of
 from fairwolfe.paper.claims import Claim, judge
@@ -21,6 +20,7 @@ from fairwolfe.paper.curves import Curves
 from fairwolfe.paper.figures import draw
 from fairwolfe.paper.truth import Truth
 from fairwolfe.paper.verdicts import Finding
+from fairwolfe.plots.picture import Picture
 
 __all__ = ["Played", "Reproduction", "plan", "reproduce"]
 

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from fairwolfe.core.arrays import Vector
-from fairwolfe.simulation.compare import interval
+from fairwolfe.core.intervals import interval
 
 __all__ = ["Finding", "Verdict", "above", "all_of", "inside"]
 

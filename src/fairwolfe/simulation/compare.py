@@ -14,27 +14,23 @@ import numpy as np
 from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.brief import Brief, Summary, count
 from fairwolfe.core.frames import frame_of
+from fairwolfe.core.intervals import bands, interval
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import ready
 from fairwolfe.objectives import Concave
+from fairwolfe.plots.axes import lorenz_axes, lorenz_line, mean_line, value_axes, violation_line
+from fairwolfe.plots.style import look
 from fairwolfe.ranking.policies import as_policy
 from fairwolfe.simulation.exposure import lorenz
 from fairwolfe.simulation.lateness import Lateness, by_either_name
-from fairwolfe.simulation.plots import (
-    COLOURS,
-    LINES,
-    best_value,
-    lorenz_axes,
-    value_axes,
-    violation_axes,
-)
+from fairwolfe.simulation.line import Line
 from fairwolfe.simulation.rollout import needed, simulate
-from fairwolfe.simulation.trace import FAIRNESS, Trace
+from fairwolfe.simulation.trace import Trace, best_value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Comparison", "compare", "interval"]
+__all__ = ["Comparison", "compare"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -57,6 +53,21 @@ class Comparison(Brief):
         """A measure of the traces, such as "gini", at the horizon, a number for each seed."""
         return np.array([getattr(trace, measure)[-1] for trace in self.traces[name]])
 
+    def line(self, name: str) -> Line:
+        """A policy over all seeds."""
+        traces = self.traces[name]
+        rounds = sum(int(trace.t[-1]) for trace in traces)
+        return Line(
+            name,
+            self.seeds,
+            traces[0].t,
+            self.values(name),
+            np.array([trace.average[-1] for trace in traces]),
+            1e6 * sum(trace.seconds for trace in traces) / rounds,
+            traces[0].problem.n_items,
+            self.last(name, "violation") if self.constrained else None,
+        )
+
     def below_best(self, name: str, best: Iterable[Any]) -> Matrix:
         """How far f is below the optimum of its seed, in percent of it, a row for each seed."""
         tops = _tops(best)[:, None]
@@ -73,31 +84,21 @@ class Comparison(Brief):
         means of utility, gini, bottom_half and top_decile too, and an f with hard constraints that
         of their violation.
         """
+        rows = [self.line(name).row() for name in self.traces]
         tops = None if best is None else tuple(best)
-        rows = []
-        for name, traces in self.traces.items():
-            final = self.values(name)[:, -1]
-            mean, low, high = interval(final)
-            row: dict[str, Any] = {"policy": name, "value": mean, "low": low, "high": high}
-            if self.constrained:
-                row["violation"] = float(self.last(name, "violation").mean())
-            if tops is not None:
-                row["below_best_percent"] = float(self.below_best(name, tops)[:, -1].mean())
-            if traces[0].problem.n_items is not None:
-                row |= {key: float(self.last(name, key).mean()) for key in FAIRNESS}
-            rounds = sum(int(trace.t[-1]) for trace in traces)
-            row["us_per_round"] = 1e6 * sum(trace.seconds for trace in traces) / rounds
-            rows.append(row)
+        if tops is not None:
+            for row in rows:
+                missing = self.below_best(row["policy"], tops)[:, -1]
+                row["below_best_percent"] = float(missing.mean())
         return rows
 
     def summary(self, most: int) -> Summary:
         """f at the horizon of the first policies."""
         rows = []
-        for name, traces in islice(self.traces.items(), most):
-            mean, low, high = interval(np.array([trace.final for trace in traces]))
-            row = (name, f"{mean:.4g}", f"{low:.4g} to {high:.4g}")
-            beyond = (f"{self.last(name, 'violation').mean():.2g}",) if self.constrained else ()
-            rows.append((*row, *beyond))
+        for row in (self.line(name).row() for name in islice(self.traces, most)):
+            beyond = (f"{row['violation']:.2g}",) if self.constrained else ()
+            span = f"{row['low']:.4g} to {row['high']:.4g}"
+            rows.append((row["policy"], f"{row['value']:.4g}", span, *beyond))
         n = len(self.traces)
         columns = ("policy", "value", "95 % interval", *(("violation",) * self.constrained))
         if n > most:
@@ -148,22 +149,17 @@ class Comparison(Brief):
             raise InvalidInput(f"scale={scale!r} compares with the optima of the seeds; pass best=")
         line = None if tops is None or scale == "below" else float(_tops(tops).mean())
         ax = value_axes(ax, 100.0 if scale == "percent" else line)
-        beside = violation_axes(ax) if self.constrained else None
+        beside = None
         for i, (name, traces) in enumerate(self.traces.items()):
-            values = self.values(name)
+            values, style = self.values(name), look(i)
             if scale != "value" and tops is not None:
                 values = self.below_best(name, tops)
                 values = 100.0 - values if scale == "percent" else values
-            bands = np.array([interval(column) for column in values.T])
-            colour, dashes = COLOURS[i % len(COLOURS)], LINES[i % len(LINES)]
-            ax.plot(traces[0].t, bands[:, 0], color=colour, linestyle=dashes, label=name)
-            ax.fill_between(
-                traces[0].t, bands[:, 1], bands[:, 2], color=colour, alpha=0.15, linewidth=0
-            )
-            if beside is not None:
+            mean_line(ax, traces[0].t, bands(values), style | {"label": name})
+            if self.constrained:
                 beyond = np.mean([trace.violation for trace in traces], axis=0)
-                beside.plot(traces[0].t, beyond, color=colour, linestyle=":", linewidth=1.0)
-                beside.set_ylim(bottom=0.0)
+                thin = {"color": style["color"], "linewidth": 1.0}
+                beside = violation_line(ax, beside, traces[0].t, beyond, **thin)
         if scale == "percent":
             ax.set_ylabel("f, in percent of the best possible")
         if scale == "below":
@@ -176,27 +172,14 @@ class Comparison(Brief):
         """Who is seen: Lorenz curves of exposure at the horizon, the means over seeds."""
         ax = lorenz_axes(ax)
         for i, (name, traces) in enumerate(self.traces.items()):
-            traces[0].require_ranking("a Lorenz curve")
-            curves = [lorenz(trace.average[-1, : trace.problem.n_items]) for trace in traces]
-            items, below = np.mean(curves, axis=0)
-            colour, dashes = COLOURS[i % len(COLOURS)], LINES[i % len(LINES)]
-            ax.plot(100 * items, 100 * below, color=colour, linestyle=dashes, label=name)
+            n_items = traces[0].require_ranking("a Lorenz curve")
+            curves = [lorenz(trace.average[-1, :n_items]) for trace in traces]
+            lorenz_line(ax, curves, label=name, **look(i))
         return ax
 
 
 def _tops(best: Iterable[Any]) -> Vector:
     return np.array([best_value(one) for one in best])
-
-
-def interval(values: Vector) -> tuple[float, float, float]:
-    """Mean and 95 % interval (Student's t) of a sample."""
-    mean = float(np.mean(values))
-    if len(values) < 2:
-        return mean, mean, mean
-    from scipy.special import stdtrit
-
-    half = float(stdtrit(len(values) - 1, 0.975) * np.std(values, ddof=1) / np.sqrt(len(values)))
-    return mean, mean - half, mean + half
 
 
 def compare(

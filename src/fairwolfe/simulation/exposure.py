@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairwolfe.core.arrays import Vector
+from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.problem import Problem, real_number
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives.concave import finite_vector
 
 __all__ = [
+    "FAIRNESS",
     "GroupShare",
     "bottom_share",
     "by_group",
+    "each",
     "exposure",
+    "fairness_of",
     "gini_index",
     "lorenz",
     "top_share",
@@ -90,6 +93,31 @@ def top_share(exposure: Numbers, part: float = 0.1) -> float:
     0.4
     """
     return 1.0 - bottom_share(exposure, 1.0 - _part(part))
+
+
+_SHARES = {"gini": gini_index, "bottom_half": bottom_share, "top_decile": top_share}
+FAIRNESS = ("utility", *_SHARES)
+"""What rankings are measured by besides f."""
+
+
+def fairness_of(
+    averages: Matrix, n_items: int, measures: Iterable[str] = FAIRNESS
+) -> dict[str, Vector]:
+    """Measures of fairness of average rewards, a row each: what users get, and the shares of items.
+
+    >>> found = fairness_of(np.array([[3.0, 1.0, 0.2]]), 2)
+    >>> {name: round(float(values[0]), 9) for name, values in found.items()}
+    {'utility': 0.2, 'gini': 0.25, 'bottom_half': 0.25, 'top_decile': 0.15}
+    """
+    exposures, users = averages[:, :n_items], averages[:, n_items:].sum(axis=1)
+    return {
+        name: users if name == "utility" else each(_SHARES[name], exposures) for name in measures
+    }
+
+
+def each(measure: Callable[[Vector], float], rows: Matrix) -> Vector:
+    """A measure of every row."""
+    return np.array([measure(np.ascontiguousarray(row)) for row in rows])
 
 
 class GroupShare(NamedTuple):

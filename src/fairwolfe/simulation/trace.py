@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,16 +15,13 @@ from fairwolfe.core.frames import frame_of
 from fairwolfe.core.problem import Problem, real_array
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Concave
-from fairwolfe.simulation.exposure import bottom_share, gini_index, top_share
-from fairwolfe.simulation.plots import best_value
+from fairwolfe.plots.axes import value_axes, violation_line
+from fairwolfe.simulation.exposure import FAIRNESS, fairness_of, gini_index
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["FAIRNESS", "Trace", "checkpoint_grid"]
-
-FAIRNESS = ("utility", "gini", "bottom_half", "top_decile")
-"""What a trace of rankings measures besides f."""
+__all__ = ["Trace", "best_value", "checkpoint_grid"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,36 +80,34 @@ class Trace(Brief):
     @property
     def utility(self) -> Vector:
         """Rankings: the sum of the user-side rewards, such as clicks a ranking."""
-        self.require_ranking("utility")
-        total: Vector = self.average[:, self.problem.n_items :].sum(axis=1)
-        return total
+        return self._fairness("utility")
 
     @property
     def gini(self) -> Vector:
         """Rankings: the Gini index of the exposures of the items."""
-        return self._of_exposures("gini", gini_index)
+        return self._fairness("gini")
 
     @property
     def bottom_half(self) -> Vector:
         """Rankings: the share of exposure that the least exposed half of the items has."""
-        return self._of_exposures("bottom_half", bottom_share)
+        return self._fairness("bottom_half")
 
     @property
     def top_decile(self) -> Vector:
         """Rankings: the share of exposure that the most exposed tenth of the items has."""
-        return self._of_exposures("top_decile", top_share)
+        return self._fairness("top_decile")
 
-    def _of_exposures(self, name: str, measure: Callable[[Vector], float]) -> Vector:
-        self.require_ranking(name)
-        return np.array([measure(z[: self.problem.n_items]) for z in self.average])
+    def _fairness(self, name: str) -> Vector:
+        return fairness_of(self.average, self.require_ranking(name), (name,))[name]
 
-    def require_ranking(self, name: str) -> None:
-        """Refuse what only rankings have."""
+    def require_ranking(self, name: str) -> int:
+        """The number of items; refuses what only rankings have."""
         if self.problem.n_items is None:
             raise InvalidInput(
                 f"{name} is a measure of rankings, and this run was in a world with arms; see "
                 "value and average"
             )
+        return self.problem.n_items
 
     @property
     def final(self) -> float:
@@ -175,15 +170,16 @@ class Trace(Brief):
 
         Where f has hard constraints, their violation is dotted, on the axis to the right.
         """
-        from fairwolfe.simulation.plots import value_axes, violation_axes
-
-        ax = value_axes(ax, best)
+        ax = value_axes(ax, None if best is None else best_value(best))
         (line,) = ax.plot(self.t, self.value, **style)
         if self.objective.constrained:
-            beside = violation_axes(ax)
-            beside.plot(self.t, self.violation, color=line.get_color(), linestyle=":")
-            beside.set_ylim(bottom=0.0)
+            violation_line(ax, None, self.t, self.violation, color=line.get_color())
         return ax
+
+
+def best_value(best: Any) -> float:
+    """f* as a number, from an Optimum or a number."""
+    return float(best if isinstance(best, Real | np.ndarray) else best.value)
 
 
 def checkpoint_grid(horizon: int, checkpoints: Any = None) -> IntVector:

@@ -10,9 +10,9 @@ from typing import Any
 from fairwolfe.environments import FactorModel
 from fairwolfe.fairness import TradeOff, tradeoff
 from fairwolfe.objectives import GiniEquality, TwoSided
+from fairwolfe.plots.picture import new_figure, save
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank, LinUCBRank, UnbiasedLinUCBRank
 from fairwolfe.simulation import Comparison, compare
-from fairwolfe.simulation.plots import new_figure, save
 from fairwolfe.truth import Optimum, optimum
 
 __all__ = ["HORIZON", "ROUNDS", "SEEDS", "Demonstration", "run"]

@@ -11,9 +11,9 @@ from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB
 from fairwolfe.environments import Mehrotra
 from fairwolfe.objectives import Linear
 from fairwolfe.oracles import Ridge
+from fairwolfe.plots.picture import new_figure, save
 from fairwolfe.reduction import FrankWolfe, MOLinCB
 from fairwolfe.simulation import Comparison, compare
-from fairwolfe.simulation.plots import new_figure, save
 from fairwolfe.smoothing import Moreau
 from fairwolfe.truth.optimum import Optimum, optimum
 

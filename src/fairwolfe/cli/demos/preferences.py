@@ -35,6 +35,7 @@ from fairwolfe.objectives import (
     Welfare,
 )
 from fairwolfe.objectives.concave import call_gradient
+from fairwolfe.plots.picture import new_figure, save
 from fairwolfe.smoothing import Moreau, Randomized, default_smoothing
 
 if TYPE_CHECKING:
@@ -226,32 +227,14 @@ def draw(made: Sequence[Walk], folder: Path) -> list[Path]:
     require_extra("plot", "a figure", "matplotlib")
     from matplotlib import rc_context
 
-    style: dict[Any, Any] = {
-        "font.family": "sans-serif",
-        "font.size": 9.5,
-        "svg.hashsalt": "fairwolfe",  # the same picture is the same file
-        "axes.linewidth": 0.0,
-    }
-    with rc_context(style):
-        figure = picture(made)
-        files = [folder / "objectives.png", folder / "objectives.svg"]
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            figure.savefig(files[0], dpi=180)
-            figure.savefig(files[1], metadata={"Date": None})
-        except OSError as error:
-            raise InvalidInput(
-                f"{folder} cannot be written ({error.strerror}); choose another folder"
-            ) from error
-    return files
+    with rc_context({"font.family": "sans-serif", "font.size": 9.5, "axes.linewidth": 0.0}):
+        return save(picture(made), folder, "objectives", dpi=180)
 
 
 def picture(made: Sequence[Walk]) -> Figure:
     """Small multiples: what can be reached, what is wanted, what is chosen."""
-    from matplotlib.figure import Figure
-
     rows = -(-len(made) // _COLUMNS)
-    figure = Figure(figsize=(2.9 * _COLUMNS, 3.2 * rows + 1.4), facecolor="white")
+    figure = new_figure(2.9 * _COLUMNS, 3.2 * rows + 1.4, layout=None)
     axes = figure.subplots(rows, _COLUMNS, squeeze=False, sharex=True, sharey=True)
     figure.subplots_adjust(0.06, 0.06, 0.985, 0.845, wspace=0.12, hspace=0.36)
     for place, one in zip(axes.flat, made, strict=False):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ import click
 
 from fairwolfe.cli.printing import (
     as_json,
+    finite,
     make_folder,
     out_option,
     print_files,
@@ -86,13 +86,6 @@ def _status_quo(
     if not known or not 0.0 <= found.get("gini", 0.0) <= 1.0:
         raise InvalidInput(f"{option.opts[0]} is {text!r}; give {form}")
     return found
-
-
-def _cores() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:
-        return os.cpu_count() or 1
 
 
 @click.command(epilog=_EXAMPLES)
@@ -197,9 +190,10 @@ def _run(
     from fairwolfe.cli.tradeoff.world import in_options, world_of
     from fairwolfe.fairness.tradeoff import groups, plan, words
     from fairwolfe.fairness.tradeoff.result import FAIR
+    from fairwolfe.lab.local import cores
     from fairwolfe.objectives import GiniEquality, GiniWelfare
 
-    require_extra("tradeoff", "fairwolfe tradeoff", "matplotlib")
+    require_extra("tradeoff", "fairwolfe tradeoff", "jinja2", "matplotlib")
     if options["ask"] and options["give_up"] is not None:
         raise InvalidInput("--ask and --give-up both choose a beta; give one of them")
     save = None if options["save"] is None else handing.place(options["save"])
@@ -214,7 +208,7 @@ def _run(
         horizon=options["horizon"],
         seeds=options["seeds"],
         exploration=options["exploration"],
-        jobs=options["jobs"] or _cores(),
+        jobs=options["jobs"] or cores(),
         tolerance=options["tolerance"],
     )
     today = options["implied"] or {}
@@ -276,10 +270,10 @@ def _document(told: Told) -> dict[str, Any]:
     """All numbers and sentences, for JSON."""
     found = told.found
     return {
-        "table": [_finite(row) for row in found.table()],
+        "table": [finite(row) for row in found.table()],
         "sentences": list(told.sentences),
         "seeds": list(found.seeds),
-        "frontier": [_finite(row) for row in found.rows()],
+        "frontier": [finite(row) for row in found.rows()],
         "beta": told.chosen,
         "why": told.why,
         "clicks": told.world.clicks,
@@ -300,8 +294,8 @@ def _choose(
         sentences.append(implied.sentence)
         better = implied.dominated_by
         choice["implied"] = {
-            "beta": None if implied.beta is None else [_number(end) for end in implied.beta],
-            "regret": [_number(bound) for bound in implied.regret],
+            "beta": finite(implied.beta),
+            "regret": finite(implied.regret),
             "nearest": implied.nearest,
             "attainable": implied.attainable,
             "dominated_by": None if better is None else better._asdict(),
@@ -310,7 +304,7 @@ def _choose(
         given_up = reached.give_up(options["give_up"])
         chosen, why = given_up.beta, f"for at most {100 * options['give_up']:g} %"
         sentences.append(given_up.sentence)
-        choice["give_up"] = _finite(given_up._asdict())
+        choice["give_up"] = finite(given_up._asdict())
     if options["ask"]:
         questions = elicit(reached)
         ask(questions)
@@ -366,18 +360,6 @@ def _print_table(found: Any, rows: list[dict[str, Any]]) -> None:
         },
         [_written(row) for row in rows],
     )
-
-
-def _number(value: float) -> float | None:
-    """JSON has no infinities."""
-    from math import isfinite
-
-    return value if isfinite(value) else None
-
-
-def _finite(row: dict[str, Any]) -> dict[str, Any]:
-    """Logarithms of nothing are null in JSON."""
-    return {k: _number(v) if isinstance(v, float) else v for k, v in row.items()}
 
 
 def _written(row: dict[str, Any]) -> dict[str, str]:

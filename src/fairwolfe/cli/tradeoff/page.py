@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,20 +11,12 @@ from fairwolfe.cli.tradeoff.world import World, in_options
 from fairwolfe.fairness import TradeOff
 from fairwolfe.fairness.tradeoff.plot import plot_lorenz
 from fairwolfe.fairness.tradeoff.result import FAIR
-from fairwolfe.lab.figures import Picture
-from fairwolfe.lab.page import Html, bullets, figure, page, table, tag
-from fairwolfe.simulation.plots import COLOURS, new_figure
+from fairwolfe.lab.page import render
+from fairwolfe.plots.picture import Picture, new_figure
+from fairwolfe.plots.style import COLOURS, THEME
 
 __all__ = ["Told", "html"]
 
-_THEME = {
-    "#595959": "currentColor",
-    "#666666": "currentColor",
-    "#999999": "currentColor",
-    "#d1d1d1": "var(--line)",
-    "#d9d9d9": "var(--line)",
-    COLOURS[0].lower(): "var(--link)",
-}
 _GROUPS = 15  # of those that gain, and of those that lose
 
 
@@ -46,38 +37,22 @@ class Told:
     groups: tuple[dict[str, Any], ...]
 
 
-class _Themed(Picture):
-    """Its greys and blues are those of the page, light or dark."""
-
-    def inline(self) -> str:
-        """The SVG element alone."""
-        svg = super().inline()
-        for colour, theme in _THEME.items():
-            svg = svg.replace(colour, theme)
-        return svg
-
-
 def html(told: Told) -> str:
     """The whole file."""
-    found, problem = told.found, told.found.problem
-    lead = (
-        f"{told.name}: {problem.n_items} items in {problem.n_slots} slots, item objective "
-        f"{type(found.items).__name__}, {found.horizon:,} rounds played."
+    found, rows = told.found, told.found.rows()
+    played = [row for row in rows if row["beta"] in (0.0, *found.betas)]
+    return render(
+        "fairwolfe.cli.tradeoff",
+        "tradeoff.html",
+        told=told,
+        objective=type(found.items).__name__,
+        learner=FAIR,
+        pictures=[_curve(told), _lorenz(told)],
+        played=_best(told, "The best possible, and what was learnt.", played),
+        all=_best(told, f"All {len(rows)} betas of the line", rows),
+        groups=_groups(told),
+        notes=list(map(in_options, told.world.notes)),
     )
-    parts = [
-        tag("h1", "What fairness costs"),
-        tag("p", lead, class_="lead"),
-        bullets(told.sentences),
-        tag("div", figure(_curve(told)), figure(_lorenz(told)), class_="figures"),
-        *_betas(told),
-        *_groups(told),
-        tag("h2", "What a click is here"),
-        tag("p", told.world.clicks),
-        *([bullets(map(in_options, told.world.notes))] if told.world.notes else []),
-        tag("h2", "How it was made"),
-        tag("pre", told.command),
-    ]
-    return page(f"What fairness costs: {told.name}", *parts)
 
 
 def _curve(told: Told) -> Picture:
@@ -100,7 +75,7 @@ def _curve(told: Told) -> Picture:
         f"right. The line is the best possible, certified; the points are what {FAIR} has learnt "
         "to reach, with its betas beside them."
     )
-    return _Themed("curve", caption, f"The best possible {found.reward}: {alt}.", drawn)
+    return Picture("curve", caption, f"The best possible {found.reward}: {alt}.", drawn, THEME)
 
 
 def _lorenz(told: Told) -> Picture:
@@ -113,28 +88,15 @@ def _lorenz(told: Told) -> Picture:
         "Who is seen: the share of all exposure that the least exposed items have. The nearer to "
         "the straight line, the more equal."
     )
-    return _Themed(
-        "lorenz", caption, f"Share of the least exposed half of the items: {alt}.", drawn
-    )
+    words = f"Share of the least exposed half of the items: {alt}."
+    return Picture("lorenz", caption, words, drawn, THEME)
 
 
-def _betas(told: Told) -> Iterable[Html]:
-    found = told.found
-    yield tag("h2", "The betas")
-    yield tag(
-        "p",
-        f"beta is the weight of equality beside {found.reward}: the larger, the fairer. The best "
-        f"possible is what a policy that knew everything could reach; learnt is what {FAIR} "
-        f"reached in {found.horizon:,} rounds.",
-    )
-    rows = found.rows()
-    played = [row for row in rows if row["beta"] in (0.0, *found.betas)]
-    yield _best(told, "The best possible, and what was learnt.", played)
-    words = f"All {len(rows)} betas of the line"
-    yield tag("details", tag("summary", words), _best(told, words, rows))
+Table = tuple[str, list[str], list[list[str]]]
+"""Caption, head and rows."""
 
 
-def _best(told: Told, caption: str, rows: list[dict[str, Any]]) -> Html:
+def _best(told: Told, caption: str, rows: list[dict[str, Any]]) -> Table:
     found = told.found
     learnt = {row["beta"]: row for row in found.table() if row["policy"] == FAIR}
     most = found.rows()[0]["utility"]
@@ -157,12 +119,12 @@ def _best(told: Told, caption: str, rows: list[dict[str, Any]]) -> Html:
                 "" if mine is None else f"{mine['gini']:.3f}",
             ]
         )
-    return table(caption, head, cells)
+    return caption, head, cells
 
 
-def _groups(told: Told) -> Iterable[Html]:
+def _groups(told: Told) -> Table | None:
     if not told.groups:
-        return
+        return None
     plain = {row["group"]: row for row in told.groups if row["beta"] == 0.0}
     rows = [row for row in told.groups if row["beta"] == told.chosen]
     rows.sort(key=lambda row: plain[row["group"]]["exposure"] - row["exposure"])
@@ -181,10 +143,9 @@ def _groups(told: Told) -> Iterable[Html]:
         ]
         for row in shown
     ]
-    yield tag("h2", "Who gains and who loses")
     left = len(rows) - len(shown)
     more = f" {left} between them are in groups.csv." if left else ""
-    yield table(f"Shares of all exposure, who gains most first.{more}", head, cells)
+    return f"Shares of all exposure, who gains most first.{more}", head, cells
 
 
 def _percent(change: float | None) -> str:

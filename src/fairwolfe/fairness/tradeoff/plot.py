@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairwolfe.core.arrays import Matrix
+from fairwolfe.core.intervals import bands
 from fairwolfe.fairness.tradeoff import result, words
-from fairwolfe.simulation.compare import interval
+from fairwolfe.plots.axes import lorenz_axes, lorenz_line, open_frame
+from fairwolfe.plots.picture import new_figure, save
+from fairwolfe.plots.style import COLOURS, LINES, look
 from fairwolfe.simulation.exposure import lorenz
-from fairwolfe.simulation.plots import COLOURS, LINES, lorenz_axes, new_figure, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,20 +39,16 @@ def plot(found: TradeOff, ax: Axes | None = None) -> Axes:
         if not settings:
             continue
         curve = found.curve(policy)
-        bands = np.array([[interval(seeds) for seeds in side] for side in curve.T])
-        (gini, *gini_ends), (utility, *utility_ends) = bands.transpose(0, 2, 1)
+        (gini, *gini_ends), (utility, *utility_ends) = (bands(curve[..., i]).T for i in (0, 1))
         symbol = "floor" if policy == result.FLOOR else "beta"
         ax.errorbar(
             gini,
             utility,
             xerr=np.abs(np.array(gini_ends) - gini),
             yerr=np.abs(np.array(utility_ends) - utility),
-            color=COLOURS[i],
-            linestyle=LINES[i],
-            marker=marker,
-            markersize=5,
             elinewidth=0.8,
             label=f"{policy}, by {symbol}",
+            **look(i) | {"marker": marker, "markersize": 5},
         )
         label_points(ax, np.column_stack([gini, utility]), settings, COLOURS[i], place)
     ax.invert_xaxis()
@@ -58,7 +56,7 @@ def plot(found: TradeOff, ax: Axes | None = None) -> Axes:
     rewards = list(found.problem.rewards)
     ax.set_xlabel("inequality of exposure (Gini index), fairer to the right")
     ax.set_ylabel(f"{rewards[0] if len(rewards) == 1 else 'utility'} a ranking")
-    ax.spines[["top", "right"]].set_visible(False)
+    open_frame(ax)
     ax.legend(frameon=False, loc="lower left")
     return ax
 
@@ -116,9 +114,8 @@ def plot_lorenz(found: TradeOff, ax: Axes | None = None, beta: float | None = No
     m = found.problem.n_items
     for i, (place, colour) in enumerate(zip(sorted(wanted), _CURVES, strict=False)):
         curves = [lorenz(z[:m]) for z in found.averages(result.FAIR, betas[place])]
-        items, below = np.mean(curves, axis=0)
         label = f"beta = {betas[place]:.3g}"
-        ax.plot(100 * items, 100 * below, color=COLOURS[colour], linestyle=LINES[i], label=label)
+        lorenz_line(ax, curves, color=COLOURS[colour], linestyle=LINES[i], label=label)
     ax.legend(frameon=False, loc="upper left")
     return ax
 

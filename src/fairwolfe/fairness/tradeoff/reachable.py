@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
@@ -16,14 +16,14 @@ from fairwolfe.errors import InvalidInput
 from fairwolfe.fairness.tradeoff.frontier import Frontier
 from fairwolfe.fairness.tradeoff.optima import Optima
 from fairwolfe.objectives import Concave, GiniEquality, GiniWelfare, TwoSided
-from fairwolfe.simulation.exposure import bottom_share, gini_index, top_share
+from fairwolfe.simulation.exposure import each, fairness_of
 from fairwolfe.truth.optimum import Optimum
 
 if TYPE_CHECKING:
     from fairwolfe.fairness.tradeoff.give_up import GivenUp
     from fairwolfe.fairness.tradeoff.implied import Implied, StatusQuo
 
-__all__ = ["Reachable", "each"]
+__all__ = ["Reachable"]
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -81,15 +81,10 @@ class Reachable(Brief):
 
     def measures(self, averages: Matrix) -> dict[str, float]:
         """Utility, item objective and shares of exposure: means of averages, a row each."""
-        m = self.problem.n_items
-        exposures = averages[:, :m]
-        return {
-            "utility": float(averages[:, m:].sum(axis=1).mean()),
-            "item_objective": float(each(self.items.value, exposures).mean()),
-            "gini": float(each(gini_index, exposures).mean()),
-            "bottom_half": float(each(bottom_share, exposures).mean()),
-            "top_decile": float(each(top_share, exposures).mean()),
-        }
+        m = self.problem.n_items or 0
+        found = fairness_of(averages, m)
+        found["item_objective"] = each(self.items.value, averages[:, :m])
+        return {name: float(values.mean()) for name, values in found.items()}
 
     def summary(self, most: int) -> Summary:
         """Utility and Gini index of the first betas."""
@@ -177,8 +172,3 @@ class Reachable(Brief):
         from fairwolfe.fairness.tradeoff.give_up import give_up
 
         return give_up(self, share)
-
-
-def each(measure: Callable[[Vector], float], rows: Matrix) -> Vector:
-    """A measure of every row."""
-    return np.array([measure(np.ascontiguousarray(row)) for row in rows])

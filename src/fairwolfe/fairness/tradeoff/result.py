@@ -11,11 +11,12 @@ import numpy as np
 from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.brief import Summary, count
 from fairwolfe.core.frames import table_of
+from fairwolfe.core.intervals import interval
 from fairwolfe.errors import InvalidInput
-from fairwolfe.fairness.tradeoff.reachable import Reachable, each
+from fairwolfe.fairness.tradeoff.reachable import Reachable
 from fairwolfe.objectives import TwoSided
-from fairwolfe.simulation.compare import Comparison, interval
-from fairwolfe.simulation.exposure import bottom_share, gini_index, top_share
+from fairwolfe.simulation.compare import Comparison
+from fairwolfe.simulation.exposure import each, fairness_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,26 +66,20 @@ class TradeOff(Reachable):
 
     def curve(self, policy: str) -> Cube:
         """(Gini index, utility) for every seed and setting of a policy, (seeds, settings, 2)."""
-        m = self.problem.n_items
-        found = [
-            [(gini_index(z[:m]), z[m:].sum()) for z in self.averages(policy, setting)]
-            for setting in self.settings(policy)
-        ]
-        return np.array(found, dtype=np.float64).reshape(-1, len(self.seeds), 2).swapaxes(0, 1)
+        found = [self._fairness(policy, setting) for setting in self.settings(policy)]
+        points = [np.stack([one["gini"], one["utility"]], axis=1) for one in found]
+        return np.array(points).reshape(-1, len(self.seeds), 2).swapaxes(0, 1)
+
+    def _fairness(self, policy: str, setting: float) -> dict[str, Vector]:
+        return fairness_of(self.averages(policy, setting), self.problem.n_items or 0)
 
     def summary(self, most: int) -> Summary:
         """Utility and Gini index for the first betas, learnt and best possible."""
         rows = []
         for beta in self.betas[:most]:
-            ends = [self.averages(policy, beta) for policy in (FAIR, BEST)]
-            m = self.problem.n_items
-            rows.append(
-                (
-                    f"{beta:g}",
-                    *(f"{z[:, m:].sum(axis=1).mean():.4g}" for z in ends),
-                    *(f"{each(gini_index, z[:, :m]).mean():.3f}" for z in ends),
-                )
-            )
+            ends = [self._fairness(policy, beta) for policy in (FAIR, BEST)]
+            utilities = (f"{one['utility'].mean():.4g}" for one in ends)
+            rows.append((f"{beta:g}", *utilities, *(f"{one['gini'].mean():.3f}" for one in ends)))
         n, items = len(self.betas), self.problem.n_items or 0
         if n > most:
             rows.append((f"and {n - most} more", "see table()", "", "", ""))
@@ -114,28 +109,27 @@ class TradeOff(Reachable):
         return table_of(self.table(), backend)
 
     def _row(self, policy: str, setting: float) -> dict[str, Any]:
-        m, averages = self.problem.n_items, self.averages(policy, setting)
-        exposures, utilities = averages[:, :m], averages[:, m:].sum(axis=1)
-        utility, ginis = interval(utilities), interval(each(gini_index, exposures))
-        items = each(self.items.value, exposures)
+        averages, shares = self.averages(policy, setting), self._fairness(policy, setting)
+        items = each(self.items.value, averages[:, : self.problem.n_items])
         most = np.array([f.upper(x)[0] for f, x in zip(self.frontiers, items, strict=True)])
-        row = {
+        row: dict[str, Any] = {
             "policy": policy,
             "beta": None if policy == FLOOR else setting,
             "floor": setting if policy == FLOOR else None,
-            "utility": utility[0],
-            "utility_low": utility[1],
-            "utility_high": utility[2],
-            "gini": ginis[0],
-            "gini_low": ginis[1],
-            "gini_high": ginis[2],
-            "bottom_half": float(each(bottom_share, exposures).mean()),
-            "top_decile": float(each(top_share, exposures).mean()),
+        }
+        for name in ("utility", "gini"):
+            ends = (name, f"{name}_low", f"{name}_high")
+            row |= dict(zip(ends, interval(shares[name]), strict=True))
+        row |= {
+            "bottom_half": float(shares["bottom_half"].mean()),
+            "top_decile": float(shares["top_decile"].mean()),
             "item_objective": float(items.mean()),
             "value": None,
             "below_best_percent": None,
             "certified_gap": None,
-            "below_frontier_percent": float((100.0 * (most - utilities) / abs(most)).mean()),
+            "below_frontier_percent": float(
+                (100.0 * (most - shares["utility"]) / abs(most)).mean()
+            ),
         }
         if self.constraints is not None:
             row["violation"] = float(each(self.constraints.violation, averages).mean())

@@ -1,0 +1,1 @@
+"""What every figure shares: colours and dashes, axes, means with bands, and how it is saved."""
