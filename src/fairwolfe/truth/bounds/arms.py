@@ -8,10 +8,9 @@ from typing import Any, Literal, Unpack
 import numpy as np
 
 from fairwolfe.bandits.optimism import Exploration, exploration_number
-from fairwolfe.core.problem import Problem, whole_number
+from fairwolfe.core.problem import Problem, positive, whole_number
 from fairwolfe.core.protocols import Oracle
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
-from fairwolfe.objectives.concave import positive
 from fairwolfe.oracles import Ridge
 from fairwolfe.oracles.linear_state import noise_scales, radius
 from fairwolfe.truth.bounds.assumptions import (
@@ -265,10 +264,7 @@ def _oracle_regret(problem: Problem, oracle: Any, t: Times) -> Times:
             "Ridge() or OnlineGradient()"
         )
     parameter_norm(_arms(problem), "Assumption 7 (realisability)")
-    bound = regression.regret_bound(problem)
-    total: Times = (
-        bound.constant + bound.factor * np.log1p(bound.rate * t) + bound.root * np.sqrt(t)
-    )
+    total: Times = regression.regret_bound(problem).at(t)
     return total
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from fairwolfe.environments import Finite
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Concave
 from fairwolfe.simulation.streams import Streams
-from fairwolfe.truth.bounds.assumptions import Asked, T, probability, setting
+from fairwolfe.truth.bounds.assumptions import Asked, Setting, T, Times, probability, setting
 from fairwolfe.truth.optimum import Optimum, optimum
 
 __all__ = ["best_sequence", "deviation", "stationary"]
@@ -31,8 +31,7 @@ def stationary(*, delta: float = 0.05, **given: Unpack[Asked[T]]) -> T:
     Reference: Lemma 9 of the paper, first part.
     """
     here = setting(**given, tight=False)
-    log = math.log(4.0 * math.e**2 / probability("delta", delta))
-    return here.answer(here.reach * np.sqrt(2.0 * log / here.t))
+    return here.answer(_concentrated(here, 4.0, delta))
 
 
 def deviation(*, delta: float = 0.05, **given: Unpack[Asked[T]]) -> T:
@@ -44,8 +43,13 @@ def deviation(*, delta: float = 0.05, **given: Unpack[Asked[T]]) -> T:
     Reference: Lemma 9, second part, and Lemma 10 of the paper.
     """
     here = setting(**given, tight=False)
-    log = math.log(2.0 * math.e**2 / probability("delta", delta))
-    return here.answer(here.reach * np.sqrt(2.0 * log / here.t))
+    return here.answer(_concentrated(here, 2.0, delta))
+
+
+def _concentrated(here: Setting[Any], events: float, delta: float) -> Times:
+    """Azuma for vectors: L times how far an average of T differences is from 0."""
+    log = math.log(events * math.e**2 / probability("delta", delta))
+    return here.reach * np.sqrt(2.0 * log / here.t)
 
 
 def best_sequence(

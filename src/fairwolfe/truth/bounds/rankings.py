@@ -7,8 +7,8 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from fairwolfe.core.problem import positive
 from fairwolfe.errors import OutsideAssumptions
-from fairwolfe.objectives.concave import positive
 from fairwolfe.oracles.linear_state import noise_scales, radius
 from fairwolfe.truth.bounds.assumptions import (
     Given,
