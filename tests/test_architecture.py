@@ -16,7 +16,16 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 HEAVY = (
     *("numba", "llvmlite", "ray", "pandas", "matplotlib", "sklearn", "implicit", "pyarrow"),
-    *("gymnasium", "mo_gymnasium", "narwhals", "polars", "river"),
+    *(
+        "gymnasium",
+        "mo_gymnasium",
+        "narwhals",
+        "platformdirs",
+        "polars",
+        "pooch",
+        "requests",
+        "river",
+    ),
 )
 
 # Written so that the patterns do not match themselves.

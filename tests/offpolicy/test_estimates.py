@@ -92,6 +92,21 @@ def test_every_way_to_give_a_policy() -> None:
     assert np.allclose(log.evaluate(Uniform(), Minimum(), "ips").average, uniform, atol=1e-12)
 
 
+class BestByFirst:
+    """A policy of somebody's own, by the power."""
+
+    def distribution(self, part: Any) -> Any:
+        return np.eye(part.n_arms)[np.array([best_by_first(x) for x in part.features])]
+
+
+def test_the_power_is_as_good_as_a_function() -> None:
+    log, policy = logs.log(), BestByFirst()
+    assert isinstance(policy, fw.protocols.Distributes)
+    one, other = (log.evaluate(given, Minimum()) for given in (policy, best_by_first))
+    assert np.array_equal(one.average, other.average)
+    assert (one.low, one.high) == (other.low, other.high)
+
+
 @pytest.mark.parametrize(
     "base", [EpsilonGreedy(0.2), SquareCB(gamma0=30.0), LinUCB(), Uniform()], ids=repr
 )

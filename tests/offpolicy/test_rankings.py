@@ -71,6 +71,26 @@ def world() -> tuple[Log, Any, Any, Any]:
     return whole_world()
 
 
+class ByUser:
+    """A policy of somebody's own, by the power: P(item i in slot j) of the two kinds of users."""
+
+    def __init__(self, by_kind: Any) -> None:
+        self.by_kind = by_kind
+
+    def at_rank(self, users: Any, allowed: Any = None) -> Any:
+        return self.by_kind[users.argmax(axis=1)]
+
+
+@pytest.mark.parametrize("estimator", ["exposure", "position"])
+def test_the_power_is_as_good_as_the_probabilities(world: Any, estimator: str) -> None:
+    log, ranks, *_ = world
+    policy = ByUser(ranks[[0, -1]])  # the two kinds of users come one after the other
+    assert isinstance(policy, fw.protocols.DistributesItems)
+    one, other = (log.evaluate(given, CLICKS, estimator) for given in (policy, ranks))
+    assert np.array_equal(one.average, other.average)
+    assert (one.low, one.high) == (other.low, other.high)
+
+
 @pytest.mark.parametrize("estimator", ["exposure", "position", "ips", "snips"])
 def test_every_estimator_is_right_on_the_whole_population(world: Any, estimator: str) -> None:
     log, ranks, chances, truth = world

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import FrozenInstanceError, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,9 @@ from fairwolfe.reduction import FrankWolfe, MOLinCB
 from fairwolfe.simulation import simulate
 from fairwolfe.smoothing import Identity, Moreau, Randomized
 from fairwolfe.truth import bounds, optimum
+from fairwolfe.truth.bounds.arms import linucb_regret
+from fairwolfe.truth.bounds.assumptions import setting
+from fairwolfe.truth.bounds.reduction import reduced
 from tests.theory.worlds import A1, A2, AS_A_SUM, DISTANCE, MINIMUM
 
 LONG = 100_000
@@ -610,6 +613,38 @@ def test_formulas_refuse_what_they_are_not_about() -> None:
         bounds.smooth(problem=TWO, objective="min", horizon=10)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="problem"):
         bounds.smooth(problem="arms", objective=MINIMUM, horizon=10)
+
+
+@pytest.mark.parametrize(
+    ("bound", "strange"),
+    [
+        (bounds.smooth, {"base_delta": 0.05}),
+        (bounds.delay_cost, {"delay": 1.0, "delta": 0.05}),
+        (bounds.stationary, {"tight": True}),
+        (bounds.deviation, {"tight": True}),
+        (bounds.table_linucb, {"tight": True}),
+    ],
+)
+def test_no_bound_takes_a_keyword_that_it_does_not_use(bound: Any, strange: dict[str, Any]) -> None:
+    given: dict[str, Any] = {"problem": TWO, "objective": Nash(0.5), "horizon": 10}
+    with pytest.raises(TypeError, match=list(strange)[-1]):
+        bound(**given, **strange)
+
+
+def test_a_setting_is_what_all_bounds_share() -> None:
+    here = setting(A2, MINIMUM, LONG, tight=True)
+    with pytest.raises(FrozenInstanceError):
+        here.tight = False  # type: ignore[misc]
+    given: dict[str, Any] = {"problem": A2, "objective": MINIMUM, "horizon": LONG}
+    scalar = linucb_regret(here, "shared", 1.0, 0.05, 1.0)
+    assert here.answer(scalar) == bounds.linucb_scalar(**given, tight=True)
+    whole = reduced(here, None, scalar, 0.05)
+    assert here.answer(whole) == bounds.linucb(**given, tight=True)
+    # An L of one's own is that of the base as well.
+    steep = replace(here, lipschitz=3.0)
+    assert steep.answer(linucb_regret(steep, "shared", 1.0, 0.05, 1.0)) == bounds.linucb_scalar(
+        **given, tight=True, lipschitz=3.0
+    )
 
 
 @pytest.mark.parametrize("name", registry.names("bandits"))

@@ -34,6 +34,7 @@ JOBS: dict[str, list[str] | str] = {
 }
 # Other ways to the same job; each extra is told by its job, whatever is missed first.
 OTHERS = [
+    ("data", ["data", "lastfm", "--to", "out"]),
     ("lab", ["report", "out"]),
     ("lab", ["reproduce", "arms"]),
     ("serve", ["log", "verify", "state"]),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fairwolfe.core.folders import whole_file
+from fairwolfe.core.folders import cache_folder, whole_file
 
 KILLED = """
 import os, sys, time
@@ -120,3 +120,27 @@ def test_names_are_taken_as_they_are(name: str, tmp_path: Path) -> None:
     written(tmp_path / name, b"1")
     written(tmp_path / name, b"2")
     assert os.listdir(tmp_path) == [name]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="folders of Linux")
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, "home/.cache/fairwolfe"),
+        ({"XDG_CACHE_HOME": "xdg"}, "xdg/fairwolfe"),
+        ({"XDG_CACHE_HOME": "xdg", "FAIRWOLFE_CACHE": "own"}, "own"),
+        ({"FAIRWOLFE_CACHE": ""}, "home/.cache/fairwolfe"),
+    ],
+)
+def test_the_cache_is_where_it_always_was(
+    variables: dict[str, str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("XDG_CACHE_HOME", "FAIRWOLFE_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name, value in variables.items():
+        monkeypatch.setenv(name, str(tmp_path / value) if value else "")
+    assert cache_folder() == tmp_path / expected
+    assert not list(tmp_path.iterdir())  # asking makes nothing
+    monkeypatch.setenv("FAIRWOLFE_CACHE", "~/mine")
+    assert cache_folder() == tmp_path / "home" / "mine"

@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairwolfe.core.streams import stream
-from fairwolfe.data import plays as plays_module
 from fairwolfe.data.columns import choose
 from fairwolfe.data.plays import Plays
 from fairwolfe.data.table import header_of, read_file, read_memory, read_pairs
@@ -117,11 +116,47 @@ def test_sums_are_those_of_pandas_whenever_they_are_taken(
     wanted = [(u, i, float(c)) for u, i, c in summed.to_numpy().tolist()]
     path = written(tmp_path, csv_of(rows))
     frame.to_parquet(tmp_path / "plays.parquet")
-    monkeypatch.setattr(plays_module, "_PENDING", 50)
+    monkeypatch.setattr(listening_table, "_PENDING", 50)
     monkeypatch.setattr(listening_table, "_BLOCK", 700)
     monkeypatch.setattr(listening_table, "_BATCH", 60)
     for file in (path, str(tmp_path / "plays.parquet")):
         assert repr(read_file(file, NOBODY)) == repr(wanted)
+
+
+@pytest.mark.needs("pyarrow")
+def test_sums_are_added_in_the_order_of_the_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pandas as pd
+
+    from fairwolfe.data import table as listening_table
+
+    rng = stream(0, "fractions")
+    rows = [(f"u{u}", i, float(rng.lognormal(0.0, 5.0))) for u, i, _ in many(2000)]
+    totals: dict[tuple[str, int], float] = {}
+    for user, item, count in rows:
+        totals[user, item] = totals.get((user, item), 0.0) + count
+    wanted = [(*pair, total) for pair, total in sorted(totals.items())]
+    assert repr(Plays.of(rows)) == repr(wanted)
+    frame = pd.DataFrame(rows, columns=["user", "item", "count"])
+    frame.to_csv(tmp_path / "plays.csv", index=False)
+    frame.to_parquet(tmp_path / "plays.parquet", row_group_size=170)
+    for pending in (50, 10_000):
+        monkeypatch.setattr(listening_table, "_PENDING", pending)
+        monkeypatch.setattr(listening_table, "_BLOCK", 700)
+        for name in ("plays.csv", "plays.parquet"):
+            assert repr(read_file(str(tmp_path / name), NOBODY)) == repr(wanted)
+        for table in (frame, frame.astype({"user": "category"})):
+            assert repr(read_memory(table, NOBODY)) == repr(wanted)
+
+
+@pytest.mark.needs("pyarrow")
+def test_texts_of_polars_are_texts() -> None:
+    import polars as pl
+
+    frame = pl.DataFrame(ROWS, schema=["user", "item", "count"], orient="row")
+    for table in (frame, frame.with_columns(pl.col("user").cast(pl.Categorical))):
+        assert read_memory(table, NOBODY) == Plays.of(ROWS)
 
 
 # --- the users and items with the most ----------------------------------------------------------

@@ -102,7 +102,7 @@ def test_theorems_about_linear_rewards_are_refused() -> None:
         ({"n_arms": 0}, r"n_arms is 0; give a whole number of at least 1"),
         ({"n_features": 1}, r"n_features is 1; the first is constant, so give at least 2"),
         ({"n_contexts": 2.5}, r"n_contexts is 2\.5;"),
-        ({"width": 0.0}, r"width is 0\.0; give a positive number"),
+        ({"width": 0.0}, r"width is 0\.0; give a positive finite number"),
         ({"width": float("nan")}, r"width is nan;"),
         ({"width": "wide"}, r"width is 'wide'; give a number"),
     ],

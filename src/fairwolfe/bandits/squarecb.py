@@ -17,6 +17,7 @@ from fairwolfe.kernels.compile import Kernel, kernel, part
 from fairwolfe.kernels.linalg import UPDATES, predict, predictions, scores
 from fairwolfe.kernels.selection import argmax, draw
 from fairwolfe.oracles import OnlineGradient, Regression, Ridge
+from fairwolfe.oracles.linear_state import regression_regret
 
 __all__ = ["SquareCB"]
 
@@ -47,7 +48,7 @@ def theorem_rate(params: Vector, n_arms: int, t: float) -> float:
     """
     slope, diameter, delta, horizon = params[1], params[2], params[3], params[4]
     s = horizon if horizon > 0.0 else t
-    regret = params[5] + params[6] * np.log1p(params[7] * s) + params[8] * np.sqrt(s)
+    regret = regression_regret(params[5], params[6], params[7], params[8], s)
     if horizon > 0.0:
         noise = 16.0 * slope**2 * diameter**2 * np.log(2.0 / delta)
         return float(np.sqrt(8.0 * n_arms * s / (2.0 * slope**2 * regret + noise)))

@@ -15,7 +15,7 @@ from fairwolfe.core.contexts import Bilinear
 from fairwolfe.core.feedback import Shown, totals
 from fairwolfe.core.kinds import kind_of
 from fairwolfe.core.problem import Problem
-from fairwolfe.core.protocols import Bounded, Opaque, Supports
+from fairwolfe.core.protocols import Bounded, CompiledWorld, DrawsUsers, Opaque, Supports
 from fairwolfe.core.streams import stream
 from fairwolfe.errors import ConformanceError
 
@@ -211,7 +211,7 @@ def has_an_exact_support(environment: Any, rng: np.random.Generator) -> None:
 
 def draws_many_like_one(environment: Any, rng: np.random.Generator) -> None:
     """If the compiled loop can run it: drawing n rounds at once is drawing them one by one."""
-    if not hasattr(environment, "draw_contexts"):
+    if not has(environment, CompiledWorld):
         return
     world = environment.init(rng)
     once, many = deepcopy(rng), deepcopy(rng)
@@ -241,7 +241,7 @@ def draws_many_like_one(environment: Any, rng: np.random.Generator) -> None:
 
 def draws_many_users_like_one(environment: Any, rng: np.random.Generator) -> None:
     """If the compiled loop can run its rankings: drawing n rounds is drawing them one by one."""
-    if not hasattr(environment, "draw_users"):
+    if not has(environment, DrawsUsers):
         return
     world = environment.init(rng)
     once, many = deepcopy(rng), deepcopy(rng)

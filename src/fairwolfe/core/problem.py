@@ -23,6 +23,7 @@ __all__ = [
     "all_finite",
     "is_list",
     "is_real",
+    "positive",
     "real_array",
     "real_number",
     "whole_number",
@@ -138,10 +139,10 @@ class Problem:
         if self.n_arms is not None:
             self._set("n_arms", whole_number("n_arms", self.n_arms))
         self._set("rewards", self._checked_rewards())
-        self._set("feature_norm", _positive("feature_norm", self.feature_norm))
+        self._set("feature_norm", positive("feature_norm", self.feature_norm))
         for name in ("parameter_norm", "noise"):
             if getattr(self, name) is not None:
-                self._set(name, _positive(name, getattr(self, name)))
+                self._set(name, positive(name, getattr(self, name)))
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
@@ -364,7 +365,8 @@ def _has_masked(given: Any) -> bool:
 _NESTED = (list, tuple, np.ma.MaskedArray)
 
 
-def _positive(name: str, value: object) -> float:
+def positive(name: str, value: object) -> float:
+    """A positive finite number, or an error that shows it."""
     number = real_number(name, value)
     if not (math.isfinite(number) and number > 0):
         raise InvalidInput(f"{name} is {value!r}; give a positive finite number")

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from fairwolfe.core.arrays import Action, IntVector, Matrix, Vector
+from fairwolfe.core.arrays import Action, Cube, IntVector, Matrix, Vector
 from fairwolfe.core.catalogue import Catalogue
 from fairwolfe.core.decision import Choice, Decision
 from fairwolfe.core.problem import Problem
@@ -32,12 +32,16 @@ __all__ = [
     "Certifies",
     "Commits",
     "Compiled",
+    "CompiledWorld",
     "Constrained",
     "Constrains",
     "Counts",
     "CountsExposure",
     "Decides",
     "Directs",
+    "Distributes",
+    "DistributesItems",
+    "DrawsUsers",
     "Environment",
     "Exemplary",
     "Expects",
@@ -47,6 +51,7 @@ __all__ = [
     "Forgets",
     "HasItems",
     "HoldsItems",
+    "Identified",
     "KeepsArmsApart",
     "KeepsPrices",
     "LearnsDirection",
@@ -60,6 +65,7 @@ __all__ = [
     "Policy",
     "Prepares",
     "Pursues",
+    "Randomizes",
     "Reads",
     "Recounts",
     "Recovers",
@@ -274,6 +280,13 @@ class CountsExposure(Protocol):
 
     exposure: Any
     """ "observed", "shown" or "until_last_click"."""
+
+
+@runtime_checkable
+class Randomizes(Protocol):
+    """A base that ranks and swaps slots at random."""
+
+    randomize: float
 
 
 @runtime_checkable
@@ -677,11 +690,70 @@ class Annotated(Protocol):
 
 
 @runtime_checkable
+class Identified(Protocol):
+    """An environment whose users and items have names."""
+
+    user_ids: tuple[int | str, ...]
+    item_ids: tuple[int | str, ...]
+
+
+@runtime_checkable
+class CompiledWorld(Protocol):
+    """An environment with arms that the compiled loop can play.
+
+    `draw_contexts` and `draw_noise` take from their generators exactly what as many calls of
+    `context` and `feedback` take, so that both loops meet the same world.
+    """
+
+    def draw_contexts(self, world: Any, rng: np.random.Generator, n: int) -> tuple[Cube, IntVector]:
+        """Features (n, K, d), and the tags (n,) by which the kernels know the contexts."""
+
+    def draw_noise(self, rng: np.random.Generator, n: int) -> Matrix:
+        """What `feedback` draws in n rounds, (n, numbers a round)."""
+
+    def reward_program(self, world: Any) -> Any:
+        """The kernels and parameters of a world: a `RewardProgram` of environments/world.py."""
+
+
+@runtime_checkable
+class DrawsUsers(Protocol):
+    """An environment with rankings that can draw many rounds at once, as `CompiledWorld` does."""
+
+    def draw_users(self, rng: np.random.Generator, n: int) -> IntVector:
+        """The users of n rounds, by number."""
+
+    def draw_noise(self, rng: np.random.Generator, n: int) -> Matrix:
+        """What `feedback` draws in n rounds, (n, numbers a round)."""
+
+    def show(self, world: Any, user: int) -> Any:
+        """The context of a user."""
+
+    def tag(self, world: Any, context: Any) -> int:
+        """The user of a context, or one with an equal context."""
+
+
+@runtime_checkable
 class Supports(Protocol):
     """An environment that knows the set of its reachable averages exactly."""
 
     def support(self, world: Any, direction: Vector) -> tuple[float, Vector]:
         """max <direction, z> over that set, and its maximiser."""
+
+
+@runtime_checkable
+class Distributes(Protocol):
+    """A policy of arms that is known by its probabilities in logged contexts."""
+
+    def distribution(self, part: Any) -> Matrix:
+        """The probabilities (rows, K) of the arms of some contexts, a `Part` of a log."""
+
+
+@runtime_checkable
+class DistributesItems(Protocol):
+    """A policy of rankings that is known by its item-at-rank probabilities."""
+
+    def at_rank(self, users: Matrix, allowed: Any = None) -> Cube:
+        """P(item i in slot j), (users, m, k), of users (users, p) and candidates (users, m)."""
 
 
 @runtime_checkable

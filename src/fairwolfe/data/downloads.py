@@ -7,13 +7,13 @@ import io
 import zipfile
 import zlib
 from collections.abc import Callable
-from http.client import HTTPException
+from contextlib import ExitStack
+from http.client import IncompleteRead
 from pathlib import Path
-from urllib.error import HTTPError, URLError
-from urllib.request import urlopen
+from typing import Any
 
 from fairwolfe.core.folders import whole_file
-from fairwolfe.errors import InvalidInput, MissingData
+from fairwolfe.errors import InvalidInput, MissingData, require_extra
 
 __all__ = ["download"]
 
@@ -48,41 +48,67 @@ def download(
         ) from error
 
 
+class _Body(io.BytesIO):
+    """What has come of an answer."""
+
+    def __init__(self, url: str, progress: Progress) -> None:
+        super().__init__()
+        self._url, self._progress, self._total = url, progress, 0
+        self.answers = ExitStack()  # pooch leaves those open that it does not read to the end
+
+    def begin(self, answer: Any, **options: Any) -> None:
+        """An answer with its head, which may say how long it is."""
+        self.answers.callback(answer.close)
+        length = answer.headers.get("Content-Length", "")
+        self._total = int(length) if length.isdigit() else 0
+        self._progress(0, self._total or None)
+
+    def write(self, part: Any) -> int:
+        size = super().write(part)
+        self._progress(self.tell(), self._total or None)
+        if self.tell() > _LARGEST:
+            raise MissingData(f"{self._url} is larger than {_LARGEST:,} bytes; give the archive")
+        return size
+
+
 def _body(url: str, progress: Progress) -> bytes:
     if not url.startswith(("https://", "http://")):
         raise InvalidInput(f"the address is {url!r}; give one that starts with https:// or http://")
-    body = bytearray()
-    total = None
+    require_extra("data", "a download", "pooch")
+    from pooch import HTTPDownloader
+    from requests import HTTPError, RequestException
+
+    body = _Body(url, progress)
+    hooks = {"response": body.begin}
     try:
-        with urlopen(url, timeout=_TIMEOUT) as answer:
-            length = answer.headers.get("Content-Length")
-            total = int(length) if length and length.isdigit() else None
-            progress(0, total)
-            while part := answer.read(_CHUNK):
-                body += part
-                progress(len(body), total)
-                if len(body) > _LARGEST:
-                    raise MissingData(f"{url} is larger than {_LARGEST:,} bytes; give the archive")
+        with body.answers:
+            HTTPDownloader(chunk_size=_CHUNK, timeout=_TIMEOUT, hooks=hooks)(url, body, None)
     except HTTPError as error:
-        error.close()
+        answer: Any = error.response
         raise MissingData(
-            f"{url} answers {error.code} {error.reason}; nothing was written, try another address "
-            "with --from"
+            f"{url} answers {answer.status_code} {answer.reason}; nothing was written, try another "
+            "address with --from"
         ) from error
-    except MissingData:
-        raise
-    except (OSError, HTTPException, ValueError) as error:
-        reason = error.reason if isinstance(error, URLError) else error
+    except (RequestException, OSError, ValueError) as error:
+        reason = _first(error)
+        if isinstance(reason, IncompleteRead) and reason.expected is not None:
+            came = len(reason.partial) if isinstance(reason.partial, bytes) else reason.partial
+            raise MissingData(
+                f"the download of {url} ended after {came:,} of {came + reason.expected:,} bytes; "
+                "nothing was written, try again"
+            ) from error
         raise MissingData(
             f"{url} cannot be downloaded ({reason}); nothing was written, look at the connection "
             "and try again"
         ) from error
-    if total is not None and len(body) != total:
-        raise MissingData(
-            f"the download of {url} ended after {len(body):,} of {total:,} bytes; nothing was "
-            "written, try again"
-        )
-    return bytes(body)
+    return body.getvalue()
+
+
+def _first(error: BaseException) -> BaseException:
+    """What was raised first, of errors that were raised for each other."""
+    while error.__context__ is not None:
+        error = error.__context__
+    return error
 
 
 def _member(archive: bytes, member: str, url: str) -> bytes:

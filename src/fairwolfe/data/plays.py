@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from fairwolfe.core.arrays import IntVector, Vector
 from fairwolfe.errors import InvalidInput
 
-__all__ = ["LARGEST", "Gathering", "Id", "Plays", "Selection", "count_refused", "id_refused"]
+__all__ = ["LARGEST", "Id", "Plays", "Selection", "count_refused", "id_refused"]
 
 LARGEST = 2.0**53  # up to here whole numbers are exact
-_PENDING = 1 << 21  # rows that wait for equal pairs to be summed: 32 MB
 _SIDES = ("user", "item")
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")  # as a number is printed, and within 64 bits
 
@@ -69,9 +68,7 @@ class Plays:
     @classmethod
     def of(cls, rows: Iterable[Any], notes: tuple[str, ...] = ()) -> Plays:
         """From rows (user, item, count) or (user, item), which count 1."""
-        found = Gathering()
-        codes: tuple[list[int], list[int]] = ([], [])
-        counts: list[float] = []
+        totals: dict[tuple[Id, ...], float] = {}
         for number, row in enumerate(rows, start=1):
             if isinstance(row, (str, bytes)) or not isinstance(row, Sequence):
                 raise InvalidInput(f"row {number} is {row!r}; give (user, item, count)")
@@ -83,15 +80,56 @@ class Plays:
             for side, label in enumerate(row[:2]):
                 if refused := id_refused(_SIDES[side], label):
                     raise InvalidInput(f"row {number}: {refused}")
-                codes[side].append(
-                    found.code(side, label if isinstance(label, str) else int(label))
-                )
             count = row[2] if len(row) == 3 else 1.0
             if refused := count_refused(count):
                 raise InvalidInput(f"row {number}: {refused}")
-            counts.append(float(count))
-        found.add(np.array(codes[0], np.int64), np.array(codes[1], np.int64), np.array(counts))
-        return found.finish(notes)
+            pair = tuple(label if isinstance(label, str) else int(label) for label in row[:2])
+            totals[pair] = totals.get(pair, 0.0) + float(count)
+        if not totals:
+            raise InvalidInput("the table has no rows; give at least one (user, item, count)")
+        sides = []
+        for ids in zip(*totals, strict=True):
+            known = {label: code for code, label in enumerate(dict.fromkeys(ids))}
+            sides.append((list(known), np.array([known[label] for label in ids])))
+        (user_ids, users), (item_ids, items) = sides
+        return cls.of_pairs(user_ids, item_ids, users, items, np.array([*totals.values()]), notes)
+
+    @classmethod
+    def of_pairs(
+        cls,
+        user_ids: Sequence[Any],
+        item_ids: Sequence[Any],
+        users: IntVector,
+        items: IntVector,
+        counts: Vector,
+        notes: tuple[str, ...] = (),
+        *,
+        text: bool = False,
+    ) -> Plays:
+        """From different pairs, as places among ids in any order.
+
+        Ids that were read as text become numbers if all of their side are numbers.
+        """
+        ids, ranks = [], []
+        for side, given, codes in (("user", user_ids, users), ("item", item_ids, items)):
+            whole = text and all(map(_WHOLE.fullmatch, given))
+            labels = list(map(int, given)) if whole else list(given)
+            kinds = {type(label): label for label in labels}
+            if len(kinds) > 1:
+                one, other = kinds.values()
+                raise InvalidInput(
+                    f"some ids of a {side} are numbers and some are texts, such as {one!r} and "
+                    f"{other!r}; give all of one kind"
+                )
+            order = sorted(range(len(labels)), key=labels.__getitem__)
+            rank = np.empty(len(labels), np.int64)
+            rank[order] = np.arange(len(labels))
+            ids.append(tuple(labels[i] for i in order))
+            ranks.append(rank[codes])
+        users, items = ranks
+        places = np.lexsort((items, users))
+        counts = counts[places] + 0.0  # -0.0 equals 0.0, so it must have the same bytes
+        return cls(ids[0], ids[1], users[places], items[places], counts, notes)
 
     def top(self, users: int | None, items: int | None, by: str) -> Selection:
         """The users and items with the most, of the whole table, the most first; ties by id.
@@ -163,63 +201,3 @@ class Selection(NamedTuple):
     item_ids: tuple[Id, ...]
     counts: Any  # scipy.sparse.csr_matrix (users, items), without zeros
     notes: tuple[str, ...]
-
-
-class Gathering:
-    """Rows as they come: ids are numbered, and equal pairs are summed whenever many rows wait.
-
-    Memory: 16 bytes for each different pair, twice; no Python object for a row.
-    """
-
-    def __init__(self) -> None:
-        self._codes: tuple[dict[Id, int], dict[Id, int]] = ({}, {})
-        self._keys: list[IntVector] = []
-        self._counts: list[Vector] = []
-        self._waiting = 0
-
-    def code(self, side: int, label: Id) -> int:
-        """The number of an id: users are side 0, items side 1."""
-        known = self._codes[side]
-        return known.setdefault(label, len(known))
-
-    def add(self, users: IntVector, items: IntVector, counts: Vector) -> None:
-        """Rows, their ids as numbers."""
-        self._keys.append((users << 32) | items)
-        self._counts.append(counts)
-        self._waiting += counts.size
-        # As many as are summed already: so that n rows cost O(n log n), however many there are.
-        if self._waiting > max(_PENDING, self._keys[0].size):
-            self._sum()
-
-    def _sum(self) -> None:
-        keys, inverse = np.unique(np.concatenate(self._keys), return_inverse=True)
-        counts = np.bincount(inverse, weights=np.concatenate(self._counts)).astype(np.float64)
-        self._keys, self._counts, self._waiting = [keys], [counts], 0
-
-    def finish(self, notes: tuple[str, ...] = (), *, text: bool = False) -> Plays:
-        """All rows; ids that were read as text become numbers if all of their side are numbers."""
-        if not self._keys or not sum(map(len, self._keys)):
-            raise InvalidInput("the table has no rows; give at least one (user, item, count)")
-        self._sum()
-        ids, ranks = [], []
-        for side, known in zip(_SIDES, self._codes, strict=True):
-            labels: list[Any] = list(known)
-            if text and all(_WHOLE.fullmatch(label) for label in labels):
-                labels = list(map(int, labels))
-            kinds = {type(label): label for label in labels}
-            if len(kinds) > 1:
-                one, other = kinds.values()
-                raise InvalidInput(
-                    f"some ids of a {side} are numbers and some are texts, such as {one!r} and "
-                    f"{other!r}; give all of one kind"
-                )
-            order = sorted(range(len(labels)), key=labels.__getitem__)
-            rank = np.empty(len(labels), np.int64)
-            rank[order] = np.arange(len(labels))
-            ids.append(tuple(labels[i] for i in order))
-            ranks.append(rank)
-        keys, counts = self._keys[0], self._counts[0]
-        users, items = ranks[0][keys >> 32], ranks[1][keys & 0xFFFFFFFF]
-        places = np.lexsort((items, users))
-        counts = counts[places] + 0.0  # -0.0 equals 0.0, so it must have the same bytes
-        return Plays(ids[0], ids[1], users[places], items[places], counts, notes)

@@ -11,7 +11,7 @@ import numpy as np
 
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.problem import Problem
-from fairwolfe.environments.world import BEST, REWARD, ArmsWorld, RewardProgram
+from fairwolfe.environments.world import BEST, REWARD, ArmsWorld, RewardProgram, direction_of
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import fma, kernel
 from fairwolfe.kernels.selection import argmax
@@ -261,7 +261,7 @@ class Finite(ArmsWorld[FiniteWorld]):
 
     def support(self, world: FiniteWorld, direction: Vector) -> tuple[float, Vector]:
         """h_S(g) = sum_c p_c max_a <g, mu(c, a)>, and where it is attained, exactly."""
-        g = self._direction(direction)
+        g = direction_of(self.problem(), direction)
         best = (world.means @ g).argmax(axis=1)
         chosen = world.means[np.arange(len(best)), best]
         point: Vector = np.array(self.probabilities) @ chosen

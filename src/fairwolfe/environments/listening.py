@@ -13,7 +13,7 @@ import numpy as np
 
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.contexts import Bilinear
-from fairwolfe.core.problem import Problem, real_number, whole_number
+from fairwolfe.core.problem import Problem, positive, whole_number
 from fairwolfe.data.factorise import Factors, Settings, factorise, scaled
 from fairwolfe.data.plays import Id, Plays, Selection
 from fairwolfe.data.table import read_file, read_memory
@@ -134,10 +134,7 @@ class Listening(Factored):
         for name in ("factors", "iterations"):
             self._set(name, whole_number(name, getattr(self, name)))
         for name in ("regularization", "alpha"):
-            number = real_number(name, getattr(self, name))
-            if not 0.0 < number < float("inf"):
-                raise InvalidInput(f"{name} is {number!r}; give a positive finite number")
-            self._set(name, number)
+            self._set(name, positive(name, getattr(self, name)))
         seed = self.seed
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
             raise InvalidInput(f"seed is {seed!r}; give a whole number of at least 0")

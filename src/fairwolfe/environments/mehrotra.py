@@ -12,7 +12,7 @@ from scipy.special import log_ndtr
 
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.problem import Problem, whole_number
-from fairwolfe.environments.world import BEST, REWARD, ArmsWorld, RewardProgram
+from fairwolfe.environments.world import BEST, REWARD, ArmsWorld, RewardProgram, direction_of
 from fairwolfe.kernels.compile import fma, kernel
 from fairwolfe.kernels.linalg import combine_rows, row_products
 from fairwolfe.kernels.selection import argmax
@@ -169,7 +169,7 @@ class Mehrotra(ArmsWorld[Matrix]):
         The best arm for g has theta' g . x = <g, theta 1>/d + |theta' g|/d times the largest of K
         standard normals, and is symmetric around the direction theta' g otherwise.
         """
-        g = self._direction(direction)
+        g = direction_of(self.problem(), direction)
         turned = world.T @ g
         norm = float(np.linalg.norm(turned))
         unit = turned / norm if norm > 0.0 else turned

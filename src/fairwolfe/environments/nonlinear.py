@@ -10,8 +10,8 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
-from fairwolfe.core.problem import Problem, real_number, whole_number
-from fairwolfe.environments.world import BEST, REWARD, ArmsWorld, RewardProgram
+from fairwolfe.core.problem import Problem, positive, whole_number
+from fairwolfe.environments.world import BEST, REWARD, ArmsWorld, RewardProgram, direction_of
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import fma, kernel
 from fairwolfe.kernels.selection import argmax
@@ -146,10 +146,7 @@ class Nonlinear(ArmsWorld[NonlinearWorld]):
             raise InvalidInput(
                 f"n_features is {self.n_features}; the first is constant, so give at least 2"
             )
-        width = real_number("width", self.width)
-        if not (math.isfinite(width) and width > 0.0):
-            raise InvalidInput(f"width is {self.width!r}; give a positive number")
-        object.__setattr__(self, "width", width)
+        object.__setattr__(self, "width", positive("width", self.width))
 
     @cached_property
     def _problem(self) -> Problem:
@@ -192,7 +189,7 @@ class Nonlinear(ArmsWorld[NonlinearWorld]):
 
     def support(self, world: NonlinearWorld, direction: Vector) -> tuple[float, Vector]:
         """h_S(g) = mean_c max_a <g, mu(c, a)>, and where it is attained, exactly."""
-        g = self._direction(direction)
+        g = direction_of(self.problem(), direction)
         best = (world.means @ g).argmax(axis=1)
         point: Vector = world.means[np.arange(len(best)), best].mean(axis=0)
         return float(g @ point), point

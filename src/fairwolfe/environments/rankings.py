@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.feedback import Shown
 from fairwolfe.core.problem import Problem
+from fairwolfe.environments.world import direction_of
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import Kernel, distinct, fma, kernel
 from fairwolfe.kernels.selection import top_k
@@ -326,7 +327,7 @@ class RankingWorld(ABC):
 
     def best_action(self, world: RankingArrays, context: Any, direction: Any) -> IntVector:
         """The ranking of largest <direction, mean reward>, ties to the lowest index."""
-        g, user = self._direction(direction), self.tag(world, context)
+        g, user = direction_of(self.problem(), direction), self.tag(world, context)
         means, scores = np.empty((2, len(world.items)))
         out = np.empty(world.weights.shape[1], dtype=np.int64)
         best_ranking(g, user, world.turned, world.columns, world.ranges, means, scores, out)
@@ -334,15 +335,7 @@ class RankingWorld(ABC):
 
     def support(self, world: RankingArrays, direction: Any) -> tuple[float, Vector]:
         """h_S(g) = mean over users of <g, mean of the best ranking>, and where it is attained."""
-        return world.support(self._direction(direction))
-
-    def _direction(self, direction: Any) -> Vector:
-        """A checked direction: a finite weight for each item and reward."""
-        g: Vector = np.array(direction, dtype=np.float64)
-        n = self.problem().n_objectives
-        if g.shape != (n,) or not np.isfinite(g).all():
-            raise InvalidInput(f"the direction is {direction!r}; give {n} finite numbers")
-        return g
+        return world.support(direction_of(self.problem(), direction))
 
     def _ranking(self, action: Any) -> IntVector:
         """A checked action."""

@@ -7,7 +7,7 @@ the plain methods of the environment call the same kernel: one formula, the same
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,11 +21,11 @@ __all__ = [
     "BEST",
     "REWARD",
     "ArmsWorld",
-    "CompiledWorld",
     "RewardProgram",
     "best_at",
     "call_best",
     "call_reward",
+    "direction_of",
     "reward_at",
 ]
 
@@ -96,24 +96,13 @@ class RewardProgram(NamedTuple):
         return best_at(self.best, direction, tag, features, self.params, scores)
 
 
-@runtime_checkable
-class CompiledWorld(Protocol):
-    """What an environment gives besides the contract so that the compiled loop can run it.
-
-    `draw_contexts` and `draw_noise` take from their generators exactly what as many calls of
-    `context` and `feedback` take, so that both loops meet the same world.
-    """
-
-    def draw_contexts(
-        self, world: object, rng: np.random.Generator, n: int
-    ) -> tuple[Cube, IntVector]:
-        """Features (n, K, d), and the tags (n,) by which the kernels know the contexts."""
-
-    def draw_noise(self, rng: np.random.Generator, n: int) -> Matrix:
-        """What `feedback` draws in n rounds, (n, numbers a round)."""
-
-    def reward_program(self, world: object) -> RewardProgram:
-        """The kernels and parameters of a world."""
+def direction_of(problem: Problem, given: Any) -> Vector:
+    """A checked direction: a finite weight for each coordinate of the reward vector."""
+    g: Vector = np.array(given, dtype=np.float64)
+    n = problem.n_objectives
+    if g.shape != (n,) or not np.isfinite(g).all():
+        raise InvalidInput(f"the direction is {given!r}; give {n} finite numbers")
+    return g
 
 
 class ArmsWorld(ABC, Generic[W]):
@@ -183,15 +172,9 @@ class ArmsWorld(ABC, Generic[W]):
     def best_action(self, world: W, context: Any, direction: Vector) -> int:
         """The arm of largest <direction, mean reward>; ties to the lowest index."""
         _, tag, features = self._met(world, context, 0)
-        return self.reward_program(world).best_arm(self._direction(direction), tag, features)
-
-    def _direction(self, direction: Any) -> Vector:
-        """A checked direction: a finite weight for each reward."""
-        g: Vector = np.array(direction, dtype=np.float64)
-        n = self.problem().n_objectives
-        if g.shape != (n,) or not np.isfinite(g).all():
-            raise InvalidInput(f"the direction is {direction!r}; give {n} finite numbers")
-        return g
+        return self.reward_program(world).best_arm(
+            direction_of(self.problem(), direction), tag, features
+        )
 
     def _met(self, world: W, context: Any, action: Any) -> tuple[int, int, Matrix]:
         """A checked arm, with the tag and the features of its context."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.frames import is_frame, rows_of
-from fairwolfe.core.problem import Frozen, real_number, whole_number
+from fairwolfe.core.problem import Frozen, positive, real_number, whole_number
 from fairwolfe.errors import InvalidInput
 from fairwolfe.features.rows import within
 
@@ -69,10 +69,7 @@ class Encoder:
     def __post_init__(self) -> None:
         self._set("n_features", whole_number("n_features", self.n_features, least=2))
         self._set("n_names", whole_number("n_names", self.n_names))
-        norm = real_number("feature_norm", self.feature_norm)
-        if not 0.0 < norm < math.inf:
-            raise InvalidInput(f"feature_norm is {norm!r}; give a positive finite number")
-        self._set("feature_norm", norm)
+        self._set("feature_norm", positive("feature_norm", self.feature_norm))
         if not isinstance(self.ranges, Mapping):
             raise InvalidInput(f"ranges is {self.ranges!r:.80}; give {{name: (low, high)}}")
         ranges = {name: _range(name, bounds) for name, bounds in self.ranges.items()}

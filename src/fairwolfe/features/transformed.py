@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fairwolfe.core.arrays import Matrix
-from fairwolfe.core.problem import real_array, real_number, whole_number
+from fairwolfe.core.problem import positive, real_array, whole_number
 from fairwolfe.errors import InvalidInput
 from fairwolfe.features.rows import within
 
@@ -52,9 +51,7 @@ class Transformed:
     def __post_init__(self) -> None:
         whole_number("n_features", self.n_features)
         for name in ("divisor", "feature_norm"):
-            number = real_number(name, getattr(self, name))
-            if not 0.0 < number < math.inf:
-                raise InvalidInput(f"{name} is {number!r}; give a positive finite number")
+            positive(name, getattr(self, name))
 
     @classmethod
     def of(cls, transformer: Any, sample: Any, feature_norm: float = 1.0) -> Transformed:

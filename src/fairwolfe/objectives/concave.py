@@ -12,7 +12,7 @@ from scipy import sparse
 
 from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.kinds import kind_of
-from fairwolfe.core.problem import Problem, all_finite, real_number
+from fairwolfe.core.problem import Problem, all_finite, positive
 from fairwolfe.errors import InvalidInput, NoProx, did_you_mean
 from fairwolfe.kernels.compile import Kernel, function_at, kernel
 
@@ -524,14 +524,6 @@ def numbers(name: str, values: Iterable[float]) -> tuple[float, ...]:
         raise InvalidInput(f"{name} is {values!r}; give a sequence of numbers")
     given = values if isinstance(values, (np.ndarray, tuple, list)) else tuple(values)
     return tuple(finite_vector(name, given).tolist())
-
-
-def positive(name: str, value: float) -> float:
-    """A positive finite number, or an error that shows it."""
-    number = real_number(name, value)
-    if not (np.isfinite(number) and number > 0):
-        raise InvalidInput(f"{name} is {value!r}; give a positive finite number")
-    return number
 
 
 def require_objective(name: str, value: Any) -> None:

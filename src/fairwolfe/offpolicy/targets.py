@@ -10,6 +10,7 @@ import numpy as np
 from fairwolfe.agent import Agent
 from fairwolfe.bandits.choosing import LinearBandit, call_choose
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
+from fairwolfe.core.protocols import Distributes
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import Kernel, kernel
 from fairwolfe.offpolicy.decisions import Choices, Part
@@ -178,7 +179,7 @@ def _target(policy: Any, choices: Choices) -> Target:
         return distribution_of(policy, choices)
     if isinstance(policy, Crossed):
         return policy.rows
-    if hasattr(policy, "distribution"):
+    if isinstance(policy, Distributes):
         return lambda span, part: policy.distribution(part)
     if isinstance(policy, (int, np.integer)) and not isinstance(policy, bool):
         return _actions(np.full(choices.n, int(policy)))

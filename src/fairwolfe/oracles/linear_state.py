@@ -27,6 +27,7 @@ __all__ = [
     "noise_scales",
     "parameter_norms",
     "radius",
+    "regression_regret",
 ]
 
 LEARN = (
@@ -116,6 +117,12 @@ def repair(state: LinearState, afresh: Callable[[], None]) -> float:
     return float(state.counters[DRIFT])
 
 
+@kernel
+def regression_regret(constant: Any, factor: Any, rate: Any, root: Any, t: Any) -> Any:
+    """R(t) of a `RegretBound`, whose fields come first."""
+    return constant + factor * np.log1p(rate * t) + root * np.sqrt(t)
+
+
 class RegretBound(NamedTuple):
     """R(t) = constant + factor ln(1 + rate t) + root sqrt(t), a bound on the regression regret."""
 
@@ -124,9 +131,9 @@ class RegretBound(NamedTuple):
     rate: float
     root: float
 
-    def at(self, t: float) -> float:
-        """R(t)."""
-        return float(self.constant + self.factor * np.log1p(self.rate * t) + self.root * np.sqrt(t))
+    def at(self, t: Any) -> Any:
+        """R(t), for a number of observations or an array of them."""
+        return regression_regret.function(*self, t)
 
 
 class RegressionState(Protocol):

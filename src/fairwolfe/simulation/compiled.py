@@ -13,13 +13,8 @@ import numpy as np
 
 from fairwolfe.bandits.choosing import BanditState, LinearBandit, call_choose, extended_lesson
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
-from fairwolfe.environments.world import (
-    ArmsWorld,
-    CompiledWorld,
-    RewardProgram,
-    call_best,
-    call_reward,
-)
+from fairwolfe.core.protocols import CompiledWorld
+from fairwolfe.environments.world import ArmsWorld, RewardProgram, call_best, call_reward
 from fairwolfe.kernels.compile import Kernel, kernel, ready
 from fairwolfe.kernels.linalg import STATUS
 from fairwolfe.kernels.settling import average_in, call_reprice

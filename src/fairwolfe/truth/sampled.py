@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
-from fairwolfe.environments.world import CompiledWorld, call_best, call_reward
+from fairwolfe.core.protocols import CompiledWorld
+from fairwolfe.environments.world import call_best, call_reward
 from fairwolfe.kernels.compile import kernel
 from fairwolfe.objectives import Concave
 from fairwolfe.truth.multipliers import Found

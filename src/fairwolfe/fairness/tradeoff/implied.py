@@ -19,10 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairwolfe.core.arrays import Vector
-from fairwolfe.core.problem import real_number
+from fairwolfe.core.problem import positive, real_number
 from fairwolfe.errors import InvalidInput, NumericalFailure
 from fairwolfe.fairness.tradeoff.reachable import Reachable
-from fairwolfe.objectives.concave import positive
 from fairwolfe.simulation.exposure import utility
 
 __all__ = ["Better", "Implied", "StatusQuo", "implied", "regret"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fairwolfe.bandits.optimism import Exploration
-from fairwolfe.core.problem import whole_number
+from fairwolfe.core.problem import positive, whole_number
 from fairwolfe.core.streams import stream
 from fairwolfe.environments.rankings import RankingWorld
 from fairwolfe.errors import InvalidInput
@@ -26,7 +26,7 @@ from fairwolfe.objectives import (
     Welfare,
 )
 from fairwolfe.objectives.combine import Sum, is_zero
-from fairwolfe.objectives.concave import numbers, positive
+from fairwolfe.objectives.concave import numbers
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank
 from fairwolfe.simulation.compare import compare
 

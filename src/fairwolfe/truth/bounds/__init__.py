@@ -2,8 +2,15 @@
 
 `of(policy, problem, horizon)` chooses the theorem for a policy. The rest are the theorems and
 lemmas themselves: keyword arguments in, a bound on R_T out (the ``..._scalar`` ones: on the scalar
-regret, not divided by T); an array of horizons gives an array. `tight=True` gives the sharpest
-constants that the same proofs allow. Where an assumption fails, OutsideAssumptions names it.
+regret, not divided by T). All of them take ``**given``:
+
+- `problem`: a Problem, or an environment, which also says whether its rewards are bounded;
+- `objective`: f;
+- `horizon`: T, or an array of them, which gives an array;
+- `tight=True`: the sharpest constants that the same proofs allow (not for orders of magnitude);
+- `lipschitz`: a Lipschitz constant of f that you know, in place of the objective's own.
+
+Where an assumption fails, OutsideAssumptions names it.
 
 The bounds are 50 to 500 times what is measured in a run, and say nothing about large worlds before
 very many rounds: `first_useful` gives the first T at which a bound beats drawing arms uniformly.

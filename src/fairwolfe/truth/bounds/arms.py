@@ -3,37 +3,36 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
 from fairwolfe.bandits.optimism import Exploration, exploration_number
-from fairwolfe.core.problem import Problem, whole_number
+from fairwolfe.core.problem import Problem, positive, whole_number
 from fairwolfe.core.protocols import Oracle
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
-from fairwolfe.objectives import Concave
-from fairwolfe.objectives.concave import positive
 from fairwolfe.oracles import Ridge
 from fairwolfe.oracles.linear_state import noise_scales, radius
-from fairwolfe.smoothing import Identity, Moreau, Randomized
 from fairwolfe.truth.bounds.assumptions import (
+    Asked,
+    Given,
     Setting,
     T,
     Times,
-    azuma_sum,
-    like,
     parameter_norm,
     probability,
     setting,
     times,
 )
-from fairwolfe.truth.bounds.reduction import reduction
+from fairwolfe.truth.bounds.reduction import AnySmoothing, reduced
 
 __all__ = [
     "linucb",
+    "linucb_regret",
     "linucb_scalar",
     "pseudo_regret",
     "squarecb",
+    "squarecb_regret",
     "squarecb_scalar",
     "table_linucb",
     "table_squarecb",
@@ -41,20 +40,15 @@ __all__ = [
 
 Model = Literal["shared", "extended"]
 Gamma = Literal["anytime", "fixed"]
-AnySmoothing = Identity | Moreau | Randomized | None
 
 
 def linucb_scalar(
     *,
-    problem: Any,
-    objective: Concave,
-    horizon: T,
     model: Model = "shared",
     ridge: float = 1.0,
     base_delta: float = 0.05,
     exploration: Exploration = 1.0,
-    tight: bool = False,
-    lipschitz: float | None = None,
+    **given: Unpack[Given[T]],
 ) -> T:
     """R^scal_T of LinUCB with probability 1 - delta', delta' = `base_delta`.
 
@@ -79,23 +73,24 @@ def linucb_scalar(
     square and without the ridge in the first logarithm, and a last term without sqrt(T). The shared
     form is that of the experiments; its proof is the same with one ellipsoid for each reward.
     """
-    here = setting(problem, objective, lipschitz)
-    t, base_delta = times(horizon), probability("base_delta", base_delta)
-    pseudo = pseudo_regret(here, t, model, ridge, base_delta, exploration, tight)
-    return like(horizon, pseudo + azuma_sum(here.reach, t, base_delta / 2.0, tight))
+    here = setting(**given)
+    return here.answer(linucb_regret(here, model, ridge, base_delta, exploration))
+
+
+def linucb_regret(
+    here: Setting[Any], model: Model, ridge: float, base_delta: float, exploration: Exploration
+) -> Times:
+    """`linucb_scalar` in a setting."""
+    pseudo = pseudo_regret(here, model, ridge, base_delta, exploration)
+    return pseudo + here.azuma(here.reach, base_delta / 2.0)
 
 
 def pseudo_regret(
-    here: Setting,
-    t: Times,
-    model: Model,
-    ridge: float,
-    base_delta: float,
-    exploration: Exploration,
-    tight: bool,
+    here: Setting[Any], model: Model, ridge: float, base_delta: float, exploration: Exploration
 ) -> Times:
     """The sum of max_a <g, mu a> - <g, mu a_t>, with probability 1 - delta'/2."""
-    problem, slope = here.problem, here.lipschitz
+    problem, slope, t = here.problem, here.lipschitz, here.t
+    base_delta = probability("base_delta", base_delta)
     norm = parameter_norm(_arms(problem), "Assumption 6")
     ridge = positive("ridge", ridge)
     share = exploration_number(exploration)
@@ -122,23 +117,19 @@ def pseudo_regret(
     # A step costs at most (1 + exploration) alpha times the width, and at most the gap: together
     # the larger of both times min(width, 1), whose squares sum to at most 2 ln(det V/det V_0).
     steps = np.maximum((1.0 + share) * alphas, np.multiply.outer(gaps, every))
-    widths = np.sqrt((2.0 if tight else 4.0) * t * log_det)
+    widths = np.sqrt((2.0 if here.tight else 4.0) * t * log_det)
     total: Times = weight * np.sqrt((steps**2).sum(axis=0)) * widths
     return total
 
 
 def squarecb_scalar(
     *,
-    problem: Any,
-    objective: Concave,
-    horizon: T,
     n_arms: int,
     oracle: Any = None,
     gamma: Gamma = "anytime",
     planned: int | None = None,
     base_delta: float = 0.05,
-    tight: bool = False,
-    lipschitz: float | None = None,
+    **given: Unpack[Given[T]],
 ) -> T:
     """R^scal_T of SquareCB over K = `n_arms` arms, with probability 1 - delta'.
 
@@ -155,8 +146,20 @@ def squarecb_scalar(
 
     Reference: Theorem 20 of the paper, under Assumption 7; Lemmas 21 to 23 for the fixed gamma.
     """
-    here = setting(problem, objective, lipschitz)
-    t, base_delta = times(horizon), probability("base_delta", base_delta)
+    here = setting(**given)
+    return here.answer(squarecb_regret(here, n_arms, oracle, gamma, planned, base_delta))
+
+
+def squarecb_regret(
+    here: Setting[Any],
+    n_arms: int,
+    oracle: Any,
+    gamma: Gamma,
+    planned: int | None,
+    base_delta: float,
+) -> Times:
+    """`squarecb_scalar` in a setting."""
+    t, base_delta = here.t, probability("base_delta", base_delta)
     n_arms = whole_number("n_arms", n_arms)
     slope, diameter = here.lipschitz, here.problem.diameter
     regret = _oracle_regret(here.problem, oracle, t)
@@ -171,22 +174,18 @@ def squarecb_scalar(
         pseudo = slope * (2.0 * n_arms * t / rate + rate * (2.0 * regret + noise) / 4.0)
     else:
         raise InvalidInput(f"gamma is {gamma!r}; give 'anytime' or 'fixed'")
-    return like(horizon, pseudo + azuma_sum(here.reach, t, base_delta / 2.0, tight))
+    return pseudo + here.azuma(here.reach, base_delta / 2.0)
 
 
 def linucb(
     *,
-    problem: Any,
-    objective: Concave,
-    horizon: T,
     model: Model = "shared",
     ridge: float = 1.0,
     smoothing: AnySmoothing = None,
     delta: float = 0.05,
     base_delta: float = 0.05,
     exploration: Exploration = 1.0,
-    tight: bool = False,
-    lipschitz: float | None = None,
+    **given: Unpack[Given[T]],
 ) -> T:
     """R_T of FW-LinUCB, with probability 1 - delta - delta': `linucb_scalar` in `reduction`.
 
@@ -195,34 +194,13 @@ def linucb(
     >>> round(linucb(problem=Finite.a2(), objective=Minimum(), horizon=100_000, tight=True), 3)
     0.242
     """
-    scalar = linucb_scalar(
-        problem=problem,
-        objective=objective,
-        horizon=horizon,
-        model=model,
-        ridge=ridge,
-        base_delta=base_delta,
-        exploration=exploration,
-        tight=tight,
-        lipschitz=lipschitz,
-    )
-    return reduction(
-        problem=problem,
-        objective=objective,
-        horizon=horizon,
-        smoothing=smoothing,
-        scalar_regret=scalar,
-        delta=delta,
-        tight=tight,
-        lipschitz=lipschitz,
-    )
+    here = setting(**given)
+    regret = linucb_regret(here, model, ridge, base_delta, exploration)
+    return here.answer(reduced(here, smoothing, regret, delta))
 
 
 def squarecb(
     *,
-    problem: Any,
-    objective: Concave,
-    horizon: T,
     n_arms: int,
     oracle: Any = None,
     gamma: Gamma = "anytime",
@@ -230,8 +208,7 @@ def squarecb(
     smoothing: AnySmoothing = None,
     delta: float = 0.05,
     base_delta: float = 0.05,
-    tight: bool = False,
-    lipschitz: float | None = None,
+    **given: Unpack[Given[T]],
 ) -> T:
     """R_T of FW-SquareCB, with probability 1 - delta - delta': `squarecb_scalar` in `reduction`.
 
@@ -244,38 +221,12 @@ def squarecb(
     >>> round(squarecb(**given, gamma="fixed", tight=True), 3)
     0.112
     """
-    scalar = squarecb_scalar(
-        problem=problem,
-        objective=objective,
-        horizon=horizon,
-        n_arms=n_arms,
-        oracle=oracle,
-        gamma=gamma,
-        planned=planned,
-        base_delta=base_delta,
-        tight=tight,
-        lipschitz=lipschitz,
-    )
-    return reduction(
-        problem=problem,
-        objective=objective,
-        horizon=horizon,
-        smoothing=smoothing,
-        scalar_regret=scalar,
-        delta=delta,
-        tight=tight,
-        lipschitz=lipschitz,
-    )
+    here = setting(**given)
+    regret = squarecb_regret(here, n_arms, oracle, gamma, planned, base_delta)
+    return here.answer(reduced(here, smoothing, regret, delta))
 
 
-def table_linucb(
-    *,
-    problem: Any,
-    objective: Concave,
-    horizon: T,
-    delta: float = 0.05,
-    lipschitz: float | None = None,
-) -> T:
+def table_linucb(*, delta: float = 0.05, **given: Unpack[Asked[T]]) -> T:
     """L D_K d D ln((1 + T L^2 D_X^2/(d D))/delta)/sqrt(T): an order of magnitude, no bound.
 
     Constants, the ridge and D_theta are left out.
@@ -283,32 +234,25 @@ def table_linucb(
     Reference: Table 1 of the paper, first row (which has L D_K for the squared norm L^2 D_X^2 of
     the extended features).
     """
-    here = setting(problem, objective, lipschitz)
-    t, size = times(horizon), _dimension(_arms(here.problem)) * here.n
+    here = setting(**given, tight=False)
+    t, size = here.t, _dimension(_arms(here.problem)) * here.n
     features = (here.lipschitz * here.problem.feature_norm) ** 2
     log = np.log1p(t * features / size) + math.log(1.0 / probability("delta", delta))
-    return like(horizon, here.reach * size * log / np.sqrt(t))
+    return here.answer(here.reach * size * log / np.sqrt(t))
 
 
 def table_squarecb(
-    *,
-    problem: Any,
-    objective: Concave,
-    horizon: T,
-    n_arms: int,
-    oracle: Any = None,
-    delta: float = 0.05,
-    lipschitz: float | None = None,
+    *, n_arms: int, oracle: Any = None, delta: float = 0.05, **given: Unpack[Asked[T]]
 ) -> T:
     """L sqrt(K (R(T) + D_K^2 ln(T/delta)))/sqrt(T): an order of magnitude, no bound.
 
     Reference: Table 1 of the paper, second row; Eq. (84) has the constants.
     """
-    here = setting(problem, objective, lipschitz)
-    t = times(horizon)
+    here = setting(**given, tight=False)
+    t = here.t
     log = np.log(t / probability("delta", delta))
     inner = _oracle_regret(here.problem, oracle, t) + here.problem.diameter**2 * log
-    return like(horizon, here.lipschitz * np.sqrt(whole_number("n_arms", n_arms) * inner / t))
+    return here.answer(here.lipschitz * np.sqrt(whole_number("n_arms", n_arms) * inner / t))
 
 
 def _oracle_regret(problem: Problem, oracle: Any, t: Times) -> Times:
@@ -320,10 +264,7 @@ def _oracle_regret(problem: Problem, oracle: Any, t: Times) -> Times:
             "Ridge() or OnlineGradient()"
         )
     parameter_norm(_arms(problem), "Assumption 7 (realisability)")
-    bound = regression.regret_bound(problem)
-    total: Times = (
-        bound.constant + bound.factor * np.log1p(bound.rate * t) + bound.root * np.sqrt(t)
-    )
+    total: Times = regression.regret_bound(problem).at(t)
     return total
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+from dataclasses import dataclass
+from typing import Any, Generic, Required, TypeAlias, TypedDict, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,19 +16,18 @@ from fairwolfe.errors import InvalidInput, OutsideAssumptions
 from fairwolfe.objectives import Concave
 
 __all__ = [
+    "Asked",
+    "Given",
     "Regret",
     "Setting",
     "T",
     "Times",
-    "azuma_sum",
     "checked_number",
-    "like",
     "linear",
     "parameter_norm",
     "probability",
     "refuse_constraints",
     "setting",
-    "the_problem",
     "times",
 ]
 
@@ -41,12 +41,31 @@ Regret: TypeAlias = float | Vector
 """The scalar regret of a base at each of these numbers of rounds."""
 
 
-class Setting(NamedTuple):
-    """A problem, f bound to it, and a Lipschitz constant L of f."""
+class Asked(TypedDict, Generic[T], total=False):
+    """What every bound is asked with, by keyword: see `setting`."""
 
+    problem: Required[Any]
+    objective: Required[Concave]
+    horizon: Required[T]
+    lipschitz: float | None
+
+
+class Given(Asked[T], total=False):
+    """The same for bounds that have a tight form."""
+
+    tight: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Setting(Generic[T]):
+    """What all bounds are functions of: `setting` makes one from a `Given`, checked."""
+
+    source: Any  # a problem, or the environment that has it
     problem: Problem
-    objective: Concave
-    lipschitz: float
+    objective: Concave  # f, bound to the problem
+    t: Times  # the horizon or horizons
+    tight: bool
+    lipschitz: float  # L, a Lipschitz constant of f
 
     @property
     def n(self) -> int:
@@ -58,9 +77,10 @@ class Setting(NamedTuple):
         """L D_K: <g, r> stays in an interval of this length."""
         return self.lipschitz * self.problem.diameter
 
-    def diameter(self, tight: bool) -> float:
+    @property
+    def diameter(self) -> float:
         """D_K; tight: of the coordinates alone in which f is not linear."""
-        if not tight:
+        if not self.tight:
             return self.problem.diameter
         return self.problem.diameter_of(self.objective.curvature(self.n) > 0.0)
 
@@ -71,10 +91,35 @@ class Setting(NamedTuple):
         farthest = np.maximum(abs(low), abs(high)) ** 2
         return float(np.maximum(farthest - (high - low) ** 2, 0.0).sum())
 
+    def azuma(self, reach: float, delta: float) -> Times:
+        """Azuma: T differences in intervals of length `reach` sum to at most this, or |.| <= reach.
 
-def setting(problem: Any, objective: Concave, lipschitz: float | None = None) -> Setting:
-    """Assumption 1: rewards in a compact K, and f Lipschitz on it."""
-    found = the_problem(problem)
+        Tight: the interval form.
+        """
+        return reach * np.sqrt((0.5 if self.tight else 2.0) * self.t * math.log(1.0 / delta))
+
+    def answer(self, values: Times) -> T:
+        """A float for one horizon, an array for several."""
+        return cast(T, float(values) if self.t.ndim == 0 else values)
+
+
+def setting(
+    problem: Any,
+    objective: Concave,
+    horizon: T,
+    tight: bool = False,
+    lipschitz: float | None = None,
+) -> Setting[T]:
+    """Assumption 1: rewards in a compact K, and f Lipschitz on it.
+
+    Parameters
+    ----------
+    problem: a Problem, or an environment, which also says whether its rewards are bounded
+    horizon: T, or an array of them
+    tight: the sharpest constants that the proofs allow
+    lipschitz: a Lipschitz constant of f that you know, in place of the objective's own
+    """
+    found = _problem(problem)
     if not isinstance(objective, Concave):
         raise InvalidInput(f"the objective is {objective!r}; give one of fw.objectives")
     refuse_constraints(objective)
@@ -87,7 +132,7 @@ def setting(problem: Any, objective: Concave, lipschitz: float | None = None) ->
             f"Assumption 1 asks for a Lipschitz f, and {objective} has no Lipschitz constant; give "
             "it a larger offset if it can have one, or pass lipschitz= if you know a constant"
         )
-    return Setting(found, bound, slope)
+    return Setting(problem, found, bound, times(horizon), tight, slope)
 
 
 def refuse_constraints(objective: Concave) -> None:
@@ -100,7 +145,7 @@ def refuse_constraints(objective: Concave) -> None:
         )
 
 
-def the_problem(given: Any) -> Problem:
+def _problem(given: Any) -> Problem:
     """The problem, or that of an environment whose rewards stay in its ranges."""
     if isinstance(given, Problem):
         return given
@@ -134,22 +179,12 @@ def linear(given: Any, assumption: str) -> None:
         )
 
 
-def azuma_sum(reach: float, t: Times, delta: float, tight: bool) -> Times:
-    """Azuma: T differences in intervals of length `reach` sum to at most this, or |.| <= reach."""
-    return reach * np.sqrt((0.5 if tight else 2.0) * t * math.log(1.0 / delta))
-
-
 def times(horizon: Any) -> Times:
     """Numbers of rounds as an array of floats, at least 1."""
     t = np.asarray(horizon, dtype=np.float64)
     if not (t.size and np.isfinite(t).all() and t.min() >= 1.0):
         raise InvalidInput(f"horizon is {horizon!r}; give a number of rounds of at least 1")
     return t
-
-
-def like(horizon: T, values: Any) -> T:
-    """A float for one horizon, an array for several."""
-    return cast(T, float(values) if np.ndim(horizon) == 0 else values)
 
 
 def probability(name: str, value: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,18 +22,17 @@ from fairwolfe.ranking.policies import alone
 from fairwolfe.reduction import FrankWolfe
 from fairwolfe.simulation.rollout import simulate
 from fairwolfe.smoothing import Randomized, default_smoothing
-from fairwolfe.truth.bounds.arms import linucb_scalar, pseudo_regret, squarecb_scalar
+from fairwolfe.truth.bounds.arms import Gamma, linucb_regret, pseudo_regret, squarecb_regret
 from fairwolfe.truth.bounds.assumptions import (
     Setting,
     T,
+    Times,
     checked_number,
-    like,
     refuse_constraints,
     setting,
-    times,
 )
-from fairwolfe.truth.bounds.rankings import linucb_rank_scalar
-from fairwolfe.truth.bounds.reduction import reduction
+from fairwolfe.truth.bounds.rankings import linucb_rank_regret
+from fairwolfe.truth.bounds.reduction import reduced
 from fairwolfe.truth.optimum import optimum
 
 __all__ = ["first_useful", "of", "uniform_regret"]
@@ -75,7 +75,7 @@ def of(
     0.112
     """
     policy = _reduced(policy)
-    here = setting(problem, policy.objective, lipschitz)
+    here = setting(problem, policy.objective, horizon, tight, lipschitz)
     smoothing = policy.smoothing or default_smoothing(here.objective, here.n)
     if isinstance(smoothing, Randomized):
         raise OutsideAssumptions(
@@ -86,42 +86,16 @@ def of(
     if isinstance(base, Tuned):
         base = base.tuned(here.objective.lipschitz(here.n))
     if policy.iterate == "optimistic":
-        scalar: Any = _optimistic(here, base, horizon, tight, distance)
+        regret = _optimistic(here, base, distance)
     elif isinstance(base, LinUCB):
-        scalar = linucb_scalar(
-            problem=here.problem,
-            objective=here.objective,
-            horizon=horizon,
-            model=base.model,
-            ridge=base.ridge,
-            base_delta=base.delta,
-            exploration=base.exploration,
-            tight=tight,
-            lipschitz=_slope(here, base),
-        )
+        made = replace(here, lipschitz=_slope(here, base))
+        regret = linucb_regret(made, base.model, base.ridge, base.delta, base.exploration)
     elif isinstance(base, LinUCBRank):
         _check_ranker(base)
-        scalar = linucb_rank_scalar(
-            problem=problem,
-            objective=policy.objective,
-            horizon=horizon,
-            ridge=base.ridge,
-            base_delta=base.delta,
-            tight=tight,
-            lipschitz=lipschitz,
-        )
+        regret = linucb_rank_regret(here, base.ridge, base.delta)
     else:
-        scalar = _squarecb(here, base, horizon, n_arms or _arms_of(problem), tight)
-    return reduction(
-        problem=here.problem,
-        objective=here.objective,
-        horizon=horizon,
-        smoothing=smoothing,
-        scalar_regret=scalar,
-        delta=delta,
-        tight=tight,
-        lipschitz=here.lipschitz,
-    )
+        regret = _squarecb(here, base, n_arms)
+    return here.answer(reduced(here, smoothing, regret, delta))
 
 
 def _reduced(policy: Any) -> FrankWolfe:
@@ -172,7 +146,7 @@ def _check_ranker(base: LinUCBRank) -> None:
         )
 
 
-def _slope(here: Setting, base: LinUCB | SquareCB) -> float:
+def _slope(here: Setting[Any], base: LinUCB | SquareCB) -> float:
     """The L that the base was made for, which must be one of f."""
     slope = here.lipschitz if base.lipschitz is None else base.lipschitz
     if slope < here.lipschitz * (1.0 - 1e-12):
@@ -183,7 +157,8 @@ def _slope(here: Setting, base: LinUCB | SquareCB) -> float:
     return slope
 
 
-def _squarecb(here: Setting, base: SquareCB, horizon: T, n_arms: int | None, tight: bool) -> T:
+def _squarecb(here: Setting[Any], base: SquareCB, n_arms: int | None) -> Times:
+    n_arms = n_arms or _arms_of(here.source)
     if base.gamma0 is not None:
         raise OutsideAssumptions(
             f"Theorem 20 asks for its own gamma_t and for predictions inside K, and gamma0 is "
@@ -194,21 +169,12 @@ def _squarecb(here: Setting, base: SquareCB, horizon: T, n_arms: int | None, tig
             "the bound of SquareCB needs the number of arms, which a problem may leave open; pass "
             "n_arms=, or the environment in place of its problem"
         )
-    return squarecb_scalar(
-        problem=here.problem,
-        objective=here.objective,
-        horizon=horizon,
-        n_arms=n_arms,
-        oracle=base.regression,
-        gamma="anytime" if base.horizon is None else "fixed",
-        planned=base.horizon,
-        base_delta=base.delta,
-        tight=tight,
-        lipschitz=_slope(here, base),
-    )
+    made = replace(here, lipschitz=_slope(here, base))
+    gamma: Gamma = "anytime" if base.horizon is None else "fixed"
+    return squarecb_regret(made, n_arms, base.regression, gamma, base.horizon, base.delta)
 
 
-def _optimistic(here: Setting, base: Any, horizon: T, tight: bool, distance: float | None) -> Any:
+def _optimistic(here: Setting[Any], base: Any, distance: float | None) -> Times:
     """Eq. (36): what is averaged in is optimistic, so that its scalar regret is a pseudo-regret."""
     if not isinstance(base, LinUCB) or base.model != "shared":
         raise OutsideAssumptions(
@@ -220,10 +186,8 @@ def _optimistic(here: Setting, base: Any, horizon: T, tight: bool, distance: flo
             "with iterate='optimistic' the bound has the extra term L |z_T - average reward| of "
             "Eq. (36), which only a run shows; pass it as distance=, or use iterate='observed'"
         )
-    t = times(horizon)
-    pseudo = pseudo_regret(here, t, "shared", base.ridge, base.delta, base.exploration, tight)
-    extra = here.lipschitz * checked_number("distance", distance)
-    return like(horizon, pseudo + extra * t)
+    pseudo = pseudo_regret(here, "shared", base.ridge, base.delta, base.exploration)
+    return pseudo + here.lipschitz * checked_number("distance", distance) * here.t
 
 
 def _arms_of(problem: Any) -> int | None:

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 
-from fairwolfe.objectives import Concave
 from fairwolfe.smoothing import Moreau
-from fairwolfe.truth.bounds.assumptions import T, checked_number, like, setting, times
+from fairwolfe.truth.bounds.assumptions import Given, T, checked_number, setting
 
 __all__ = ["delay_cost"]
 
 
-def delay_cost(
-    *,
-    problem: Any,
-    objective: Concave,
-    horizon: T,
-    delay: float,
-    beta0: float | None = None,
-    tight: bool = False,
-    lipschitz: float | None = None,
-) -> T:
+def delay_cost(*, delay: float, beta0: float | None = None, **given: Unpack[Given[T]]) -> T:
     """2 tau D_K^2/(beta_0 sqrt(T)): about what a delay of tau rounds adds to R_T. An estimate.
 
     tau rounds move the average by at most tau D_K/t, and the direction, which is the gradient of a
@@ -42,9 +32,8 @@ def delay_cost(
     >>> delay_cost(problem=problem, objective=Minimum(), horizon=10_000, delay=10)
     0.2
     """
-    here = setting(problem, objective, lipschitz)
+    here = setting(**given)
     late = checked_number("delay", delay)
     smoothing = Moreau(beta0).bind(here.problem, here.objective)
     width = smoothing.beta_0(here.objective, here.n)
-    t = times(horizon)
-    return like(horizon, 2.0 * late * here.diameter(tight) ** 2 / (width * np.sqrt(t)))
+    return here.answer(2.0 * late * here.diameter**2 / (width * np.sqrt(here.t)))

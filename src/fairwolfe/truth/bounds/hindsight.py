@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from fairwolfe.environments import Finite
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Concave
 from fairwolfe.simulation.streams import Streams
-from fairwolfe.truth.bounds.assumptions import T, like, probability, setting, times
+from fairwolfe.truth.bounds.assumptions import Asked, Setting, T, Times, probability, setting
 from fairwolfe.truth.optimum import Optimum, optimum
 
 __all__ = ["best_sequence", "deviation", "stationary"]
@@ -22,14 +22,7 @@ __all__ = ["best_sequence", "deviation", "stationary"]
 _CHUNK = 100_000  # contexts drawn at once
 
 
-def stationary(
-    *,
-    problem: Any,
-    objective: Concave,
-    horizon: T,
-    delta: float = 0.05,
-    lipschitz: float | None = None,
-) -> T:
+def stationary(*, delta: float = 0.05, **given: Unpack[Asked[T]]) -> T:
     """L D_K sqrt(2 ln(4 e^2/delta)/T), on |f+_T - f*| with probability 1 - delta.
 
     f+_T is the best that any sequence of actions reaches on the contexts that came, f* the best
@@ -37,19 +30,11 @@ def stationary(
 
     Reference: Lemma 9 of the paper, first part.
     """
-    here = setting(problem, objective, lipschitz)
-    t, log = times(horizon), math.log(4.0 * math.e**2 / probability("delta", delta))
-    return like(horizon, here.reach * np.sqrt(2.0 * log / t))
+    here = setting(**given, tight=False)
+    return here.answer(_concentrated(here, 4.0, delta))
 
 
-def deviation(
-    *,
-    problem: Any,
-    objective: Concave,
-    horizon: T,
-    delta: float = 0.05,
-    lipschitz: float | None = None,
-) -> T:
+def deviation(*, delta: float = 0.05, **given: Unpack[Asked[T]]) -> T:
     """L D_K sqrt(2 ln(2 e^2/delta)/T), on the distance between the two measures of a run.
 
     |f(average expected reward) - f(average observed reward)|, with probability 1 - delta; without
@@ -57,9 +42,14 @@ def deviation(
 
     Reference: Lemma 9, second part, and Lemma 10 of the paper.
     """
-    here = setting(problem, objective, lipschitz)
-    t, log = times(horizon), math.log(2.0 * math.e**2 / probability("delta", delta))
-    return like(horizon, here.reach * np.sqrt(2.0 * log / t))
+    here = setting(**given, tight=False)
+    return here.answer(_concentrated(here, 2.0, delta))
+
+
+def _concentrated(here: Setting[Any], events: float, delta: float) -> Times:
+    """Azuma for vectors: L times how far an average of T differences is from 0."""
+    log = math.log(events * math.e**2 / probability("delta", delta))
+    return here.reach * np.sqrt(2.0 * log / here.t)
 
 
 def best_sequence(

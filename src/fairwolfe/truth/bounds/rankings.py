@@ -3,41 +3,30 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
+from fairwolfe.core.problem import positive
 from fairwolfe.errors import OutsideAssumptions
-from fairwolfe.objectives import Concave
-from fairwolfe.objectives.concave import positive
 from fairwolfe.oracles.linear_state import noise_scales, radius
-from fairwolfe.smoothing import Identity, Moreau, Randomized
 from fairwolfe.truth.bounds.assumptions import (
+    Given,
     Setting,
     T,
     Times,
-    azuma_sum,
-    like,
     linear,
     parameter_norm,
     probability,
     setting,
-    times,
 )
-from fairwolfe.truth.bounds.reduction import reduction
+from fairwolfe.truth.bounds.reduction import AnySmoothing, reduced
 
-__all__ = ["linucb_rank", "linucb_rank_scalar"]
+__all__ = ["linucb_rank", "linucb_rank_regret", "linucb_rank_scalar"]
 
 
 def linucb_rank_scalar(
-    *,
-    problem: Any,
-    objective: Concave,
-    horizon: T,
-    ridge: float = 1.0,
-    base_delta: float = 0.05,
-    tight: bool = False,
-    lipschitz: float | None = None,
+    *, ridge: float = 1.0, base_delta: float = 0.05, **given: Unpack[Given[T]]
 ) -> T:
     """R^scal_T of LinUCBRank with probability 1 - delta', k slots, D_X the norm of an item.
 
@@ -54,39 +43,40 @@ def linucb_rank_scalar(
     Reference: Lemmas 26 and 27 of the paper (which print V_0 for its determinant and drop D_K from
     one proof).
     """
-    here = setting(problem, objective, lipschitz)
-    t, failure = times(horizon), probability("base_delta", base_delta) / 3.0
+    here = setting(**given)
+    return here.answer(linucb_rank_regret(here, ridge, base_delta))
+
+
+def linucb_rank_regret(here: Setting[Any], ridge: float, base_delta: float) -> Times:
+    """`linucb_rank_scalar` in a setting."""
+    t, failure = here.t, probability("base_delta", base_delta) / 3.0
     found = here.problem
     if found.n_items is None or found.n_slots is None or len(found.rewards) != 1:
         raise OutsideAssumptions(
             "Theorem 5 is about rankings with one user-side reward, and the problem has "
             f"{found.n_items or 'no'} items and {len(found.rewards)} rewards"
         )
-    linear(problem, "Assumption 3")
+    linear(here.source, "Assumption 3")
     norm = parameter_norm(found, "Assumption 3")
     ridge, k = positive("ridge", ridge), found.n_slots
     d, u = found.dimension, k * found.feature_norm**2 / ridge
     log_det = d * np.log1p(t * u / d)
     (noise,) = noise_scales(found, found.slot_ranges)
     alpha = radius.function(noise, math.sqrt(ridge) * norm, 2.0 * math.log(1.0 / failure), log_det)
-    factor, spread = (u / math.log1p(u), math.sqrt(u)) if tight or u > 1.0 else (2.0, 1.0)
-    shown = azuma_sum(spread, t, failure, tight) + np.sqrt(factor * t * log_det)
-    slope = user_slope(here) if tight else here.lipschitz
+    factor, spread = (u / math.log1p(u), math.sqrt(u)) if here.tight or u > 1.0 else (2.0, 1.0)
+    shown = here.azuma(spread, failure) + np.sqrt(factor * t * log_det)
+    slope = user_slope(here) if here.tight else here.lipschitz
     pseudo: Times = 2.0 * slope * alpha * math.sqrt(k) * shown
-    return like(horizon, pseudo + azuma_sum(here.reach, t, failure, tight))
+    return pseudo + here.azuma(here.reach, failure)
 
 
 def linucb_rank(
     *,
-    problem: Any,
-    objective: Concave,
-    horizon: T,
     ridge: float = 1.0,
-    smoothing: Identity | Moreau | Randomized | None = None,
+    smoothing: AnySmoothing = None,
     delta: float = 0.05,
     base_delta: float = 0.05,
-    tight: bool = False,
-    lipschitz: float | None = None,
+    **given: Unpack[Given[T]],
 ) -> T:
     """R_T of FW-LinUCBRank, with probability 1 - delta - delta': scalar regret in `reduction`.
 
@@ -101,28 +91,12 @@ def linucb_rank(
     >>> round(linucb_rank(problem=problem, objective=f, horizon=100_000, tight=True), 3)
     0.231
     """
-    scalar = linucb_rank_scalar(
-        problem=problem,
-        objective=objective,
-        horizon=horizon,
-        ridge=ridge,
-        base_delta=base_delta,
-        tight=tight,
-        lipschitz=lipschitz,
-    )
-    return reduction(
-        problem=problem,
-        objective=objective,
-        horizon=horizon,
-        smoothing=smoothing,
-        scalar_regret=scalar,
-        delta=delta,
-        tight=tight,
-        lipschitz=lipschitz,
-    )
+    here = setting(**given)
+    regret = linucb_rank_regret(here, ridge, base_delta)
+    return here.answer(reduced(here, smoothing, regret, delta))
 
 
-def user_slope(here: Setting) -> float:
+def user_slope(here: Setting[Any]) -> float:
     """L_u: how fast f can change with the user-side rewards, leaf by leaf."""
     total, items = 0.0, here.problem.n_items or 0
     for scale, leaf, matrix in here.objective.split(here.n):

@@ -13,38 +13,40 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias, Unpack
 
 import numpy as np
 
 from fairwolfe.errors import OutsideAssumptions
-from fairwolfe.objectives import Concave
 from fairwolfe.smoothing import Identity, Moreau, Randomized, default_smoothing
 from fairwolfe.truth.bounds.assumptions import (
+    Given,
     Regret,
     Setting,
     T,
     Times,
-    azuma_sum,
     checked_number,
-    like,
     probability,
     setting,
-    times,
 )
 
-__all__ = ["azuma", "fixed_smoothing", "moreau", "nonsmooth", "randomized", "reduction", "smooth"]
+__all__ = [
+    "AnySmoothing",
+    "azuma",
+    "fixed_smoothing",
+    "moreau",
+    "nonsmooth",
+    "randomized",
+    "reduced",
+    "reduction",
+    "smooth",
+]
+
+AnySmoothing: TypeAlias = Identity | Moreau | Randomized | None
+"""What FrankWolfe may be given; None is its default for the objective."""
 
 
-def azuma(
-    *,
-    problem: Any,
-    objective: Concave,
-    horizon: T,
-    delta: float = 0.05,
-    tight: bool = False,
-    lipschitz: float | None = None,
-) -> T:
+def azuma(*, delta: float = 0.05, **given: Unpack[Given[T]]) -> T:
     """L D_K sqrt(2 T ln(1/delta)), on sum_t (max_s <g_t, s> - max_a <g_t, mu(x_t) a>).
 
     What the randomness of the contexts costs. Tight: L D_K sqrt(T ln(1/delta)/2), since each term
@@ -52,21 +54,16 @@ def azuma(
 
     Reference: Lemma 1, Eq. (5), and Lemma 13 of the paper.
     """
-    here = setting(problem, objective, lipschitz)
-    t = times(horizon)
-    return like(horizon, azuma_sum(here.reach, t, probability("delta", delta), tight))
+    here = setting(**given)
+    return here.answer(here.azuma(here.reach, probability("delta", delta)))
 
 
 def smooth(
     *,
-    problem: Any,
-    objective: Concave,
-    horizon: T,
     scalar_regret: Regret = 0.0,
     delta: float = 0.05,
-    tight: bool = False,
-    lipschitz: float | None = None,
     smoothness: float | None = None,
+    **given: Unpack[Given[T]],
 ) -> T:
     """(R^scal_T + L D_K sqrt(2 T ln(1/delta)) + C/2 D_K^2 ln(e T))/T, for a C-smooth f.
 
@@ -82,31 +79,18 @@ def smooth(
     >>> round(smooth(problem=problem, objective=Linear([1.0]), horizon=10_000), 4)
     0.0245
     """
-    here = setting(problem, objective, lipschitz)
-    curve = here.objective.smoothness(here.n)
-    if smoothness is not None:
-        curve = checked_number("smoothness", smoothness)
-    if not math.isfinite(curve):
-        raise OutsideAssumptions(
-            f"Assumption 2 asks for a Lipschitz gradient, and {objective} states no constant for "
-            "it; smooth it, or pass smoothness= if you know one"
-        )
-    t = times(horizon)
-    return like(horizon, _smooth(here, t, curve, scalar_regret, probability("delta", delta), tight))
+    here = setting(**given)
+    return here.answer(_smooth(here, _curve(here, smoothness), scalar_regret, delta))
 
 
 def nonsmooth(
     *,
-    problem: Any,
-    objective: Concave,
-    horizon: T,
     beta_0: float,
     m_1: float,
     m_2: float,
     scalar_regret: Regret = 0.0,
     delta: float = 0.05,
-    tight: bool = False,
-    lipschitz: float | None = None,
+    **given: Unpack[Given[T]],
 ) -> T:
     """R^scal_T/T + (D_K^2/beta_0 + 4 M_1 + 2 M_2 + L D_K sqrt(2 ln(1/delta)))/sqrt(T).
 
@@ -125,23 +109,18 @@ def nonsmooth(
     ... )
     0.1
     """
-    here = setting(problem, objective, lipschitz)
+    here = setting(**given)
     width = checked_number("beta_0", beta_0)
     pieces = (checked_number("m_1", m_1), checked_number("m_2", m_2))
-    t, delta = times(horizon), probability("delta", delta)
-    return like(horizon, _nonsmooth(here, t, width, *pieces, scalar_regret, delta, tight))
+    return here.answer(_nonsmooth(here, width, *pieces, scalar_regret, delta))
 
 
 def moreau(
     *,
-    problem: Any,
-    objective: Concave,
-    horizon: T,
     beta0: float | None = None,
     scalar_regret: Regret = 0.0,
     delta: float = 0.05,
-    tight: bool = False,
-    lipschitz: float | None = None,
+    **given: Unpack[Given[T]],
 ) -> T:
     """R^scal_T/T + (D_K^2/beta0 + 3 L^2 beta0 + L D_K sqrt(2 ln(1/delta)))/sqrt(T).
 
@@ -165,22 +144,16 @@ def moreau(
     >>> moreau(problem=problem, objective=Minimum(), horizon=100, delta=1, tight=True)
     0.2
     """
-    here = setting(problem, objective, lipschitz)
-    width, m_1, m_2 = _moreau_constants(here, Moreau(beta0), tight)
-    t, delta = times(horizon), probability("delta", delta)
-    return like(horizon, _nonsmooth(here, t, width, m_1, m_2, scalar_regret, delta, tight))
+    here = setting(**given)
+    return here.answer(reduced(here, Moreau(beta0), scalar_regret, delta))
 
 
 def randomized(
     *,
-    problem: Any,
-    objective: Concave,
-    horizon: T,
     radius: float | None = None,
     scalar_regret: Regret = 0.0,
     delta: float = 0.05,
-    tight: bool = False,
-    lipschitz: float | None = None,
+    **given: Unpack[Given[T]],
 ) -> T:
     """R^scal_T/T + (sqrt(D) L D_K^2/s + 4 L s + L D_K sqrt(2 ln(1/delta)))/sqrt(T), s the radius.
 
@@ -199,22 +172,16 @@ def randomized(
     >>> randomized(problem=problem, objective=Minimum(), horizon=100, delta=1)
     0.5
     """
-    here = setting(problem, objective, lipschitz)
-    width, m_1, m_2 = _randomized_constants(here, Randomized(radius))
-    t, delta = times(horizon), probability("delta", delta)
-    return like(horizon, _nonsmooth(here, t, width, m_1, m_2, scalar_regret, delta, tight))
+    here = setting(**given)
+    return here.answer(reduced(here, Randomized(radius), scalar_regret, delta))
 
 
 def fixed_smoothing(
     *,
-    problem: Any,
-    objective: Concave,
-    horizon: T,
     smoothing: Moreau | Randomized,
     scalar_regret: Regret = 0.0,
     delta: float = 0.05,
-    tight: bool = False,
-    lipschitz: float | None = None,
+    **given: Unpack[Given[T]],
 ) -> T:
     """The bound for smooth f at the width of the smoothing's horizon H, plus twice its error.
 
@@ -225,89 +192,81 @@ def fixed_smoothing(
 
     Reference: Remark 3 of the paper, on the smoothing of Agrawal and Devanur (2014).
     """
-    here = setting(problem, objective, lipschitz)
-    t, delta = times(horizon), probability("delta", delta)
-    return like(horizon, _fixed(here, t, smoothing, scalar_regret, delta, tight))
-
-
-def reduction(
-    *,
-    problem: Any,
-    objective: Concave,
-    horizon: T,
-    smoothing: Identity | Moreau | Randomized | None = None,
-    scalar_regret: Regret = 0.0,
-    delta: float = 0.05,
-    tight: bool = False,
-    lipschitz: float | None = None,
-) -> T:
-    """The bound that belongs to a smoothing: one of those above; None is FrankWolfe's default."""
-    here = setting(problem, objective, lipschitz)
-    chosen = smoothing or default_smoothing(here.objective, here.n)
-    given: dict[str, Any] = {
-        "problem": problem,
-        "objective": objective,
-        "scalar_regret": scalar_regret,
-        "delta": delta,
-        "tight": tight,
-        "lipschitz": lipschitz,
-    }
-    if isinstance(chosen, Identity):
-        return smooth(horizon=horizon, **given)
-    if chosen.horizon is not None:
-        return fixed_smoothing(horizon=horizon, smoothing=chosen, **given)
-    if isinstance(chosen, Moreau):
-        return moreau(horizon=horizon, beta0=chosen.beta0, **given)
-    return randomized(horizon=horizon, radius=chosen.radius, **given)
-
-
-def _smooth(
-    here: Setting, t: Times, curve: float, scalar_regret: Regret, delta: float, tight: bool
-) -> Times:
-    steps = here.diameter(tight) ** 2 * np.log(math.e * t) + here.start
-    return (scalar_regret + azuma_sum(here.reach, t, delta, tight) + 0.5 * curve * steps) / t
-
-
-def _nonsmooth(
-    here: Setting,
-    t: Times,
-    beta_0: float,
-    m_1: float,
-    m_2: float,
-    scalar_regret: Regret,
-    delta: float,
-    tight: bool,
-) -> Times:
-    curve = math.inf if beta_0 == 0.0 else 1.0 / beta_0
-    steps = here.diameter(tight) ** 2 * np.sqrt(t) + 0.5 * here.start
-    errors = (2.0 * m_1 + m_2 if tight else 4.0 * m_1 + 2.0 * m_2) * np.sqrt(t)
-    return (scalar_regret + azuma_sum(here.reach, t, delta, tight) + curve * steps + errors) / t
-
-
-def _fixed(
-    here: Setting,
-    t: Times,
-    smoothing: Moreau | Randomized,
-    scalar_regret: Regret,
-    delta: float,
-    tight: bool,
-) -> Times:
+    here = setting(**given)
     if smoothing.horizon is None:
         raise OutsideAssumptions(
             f"{smoothing} has no horizon: its width shrinks, so the bound is another; see moreau "
             "and randomized"
         )
-    free = replace(smoothing, horizon=None)
-    if isinstance(free, Moreau):
-        width, _, m_2 = _moreau_constants(here, free, tight)
+    return here.answer(reduced(here, smoothing, scalar_regret, delta))
+
+
+def reduction(
+    *,
+    smoothing: AnySmoothing = None,
+    scalar_regret: Regret = 0.0,
+    delta: float = 0.05,
+    **given: Unpack[Given[T]],
+) -> T:
+    """The bound that belongs to a smoothing: one of those above; None is FrankWolfe's default."""
+    here = setting(**given)
+    return here.answer(reduced(here, smoothing, scalar_regret, delta))
+
+
+def reduced(
+    here: Setting[Any], smoothing: AnySmoothing, scalar_regret: Regret, delta: float
+) -> Times:
+    """`reduction` in a setting."""
+    chosen = smoothing or default_smoothing(here.objective, here.n)
+    if isinstance(chosen, Identity):
+        return _smooth(here, _curve(here), scalar_regret, delta)
+    if isinstance(chosen, Moreau):
+        width, m_1, m_2 = _moreau_constants(here, replace(chosen, horizon=None))
     else:
-        width, _, m_2 = _randomized_constants(here, free)
-    root = math.sqrt(smoothing.horizon + 1.0)
-    left = _smooth(here, t, root / width, scalar_regret, delta, tight)
-    return left + (1.0 if tight else 2.0) * m_2 / root
+        width, m_1, m_2 = _randomized_constants(here, replace(chosen, horizon=None))
+    if chosen.horizon is None:
+        return _nonsmooth(here, width, m_1, m_2, scalar_regret, delta)
+    root = math.sqrt(chosen.horizon + 1.0)
+    left = _smooth(here, root / width, scalar_regret, delta)
+    return left + (1.0 if here.tight else 2.0) * m_2 / root
 
 
-def _moreau_constants(here: Setting, smoothing: Moreau, tight: bool) -> tuple[float, float, float]:
+def _curve(here: Setting[Any], stated: float | None = None) -> float:
+    """Assumption 2: C, the Lipschitz constant of the gradient of f."""
+    if stated is not None:
+        return checked_number("smoothness", stated)
+    curve = here.objective.smoothness(here.n)
+    if not math.isfinite(curve):
+        raise OutsideAssumptions(
+            f"Assumption 2 asks for a Lipschitz gradient, and {here.objective} states no constant "
+            "for it; smooth it, or pass smoothness= if you know one"
+        )
+    return curve
+
+
+def _smooth(here: Setting[Any], curve: float, scalar_regret: Regret, delta: float) -> Times:
+    steps = here.diameter**2 * np.log(math.e * here.t) + here.start
+    noise = here.azuma(here.reach, probability("delta", delta))
+    return (scalar_regret + noise + 0.5 * curve * steps) / here.t
+
+
+def _nonsmooth(
+    here: Setting[Any],
+    beta_0: float,
+    m_1: float,
+    m_2: float,
+    scalar_regret: Regret,
+    delta: float,
+) -> Times:
+    curve = math.inf if beta_0 == 0.0 else 1.0 / beta_0
+    root = np.sqrt(here.t)
+    steps = here.diameter**2 * root + 0.5 * here.start
+    errors = (2.0 * m_1 + m_2 if here.tight else 4.0 * m_1 + 2.0 * m_2) * root
+    noise = here.azuma(here.reach, probability("delta", delta))
+    return (scalar_regret + noise + curve * steps + errors) / here.t
+
+
+def _moreau_constants(here: Setting[Any], smoothing: Moreau) -> tuple[float, float, float]:
     """beta_0, M_1, M_2; not tight: as printed, M_1 = M_2, and linear leaves count."""
     slopes = 0.0
     for scale, leaf, size in here.objective.leaves(here.n):
@@ -317,7 +276,7 @@ def _moreau_constants(here: Setting, smoothing: Moreau, tight: bool) -> tuple[fl
                 f"Assumption 5 asks for approximations of known smoothness, and {leaf} has no "
                 "proximal map: Moreau smoothing leaves it as it is"
             )
-        if bent or not tight:
+        if bent or not here.tight:
             slopes += (scale * leaf.lipschitz(size)) ** 2
     if not math.isfinite(slopes):
         raise OutsideAssumptions(
@@ -327,10 +286,10 @@ def _moreau_constants(here: Setting, smoothing: Moreau, tight: bool) -> tuple[fl
         )
     width = smoothing.bind(here.problem, here.objective)
     m_2 = 0.5 * slopes * width.step(here.objective, here.n, 0)
-    return width.beta_0(here.objective, here.n), 0.5 * m_2 if tight else m_2, m_2
+    return width.beta_0(here.objective, here.n), 0.5 * m_2 if here.tight else m_2, m_2
 
 
-def _randomized_constants(here: Setting, smoothing: Randomized) -> tuple[float, float, float]:
+def _randomized_constants(here: Setting[Any], smoothing: Randomized) -> tuple[float, float, float]:
     """beta_0, M_1, M_2."""
     if not here.objective.everywhere:
         raise OutsideAssumptions(
