@@ -198,7 +198,7 @@ def test_exposure_that_is_assumed_does_not_say_that_nothing_was_earned() -> None
 def test_nothing_at_all_counts_as_nothing_exposed_if_that_is_said() -> None:
     one, two = several(), several()
     made = one.act(WHO), two.act(WHO)
-    with pytest.raises(InvalidInput, match=r"not said which items were exposed; give exposed=ids"):
+    with pytest.raises(InvalidInput, match=r"the exposed items are missing; give exposed=ids"):
         one.update(made[0])
     one.update(made[0], missing=0.0)
     two.update(made[1], exposed=[])
@@ -208,7 +208,7 @@ def test_nothing_at_all_counts_as_nothing_exposed_if_that_is_said() -> None:
 def test_what_is_missing_in_a_ranking_is_nothing_but_0() -> None:
     one = several()
     decision = one.act(WHO)
-    with pytest.raises(InvalidInput, match=r"missing is 1\.0; what nobody saw .*, so give 0\."):
+    with pytest.raises(InvalidInput, match=r"missing is 1\.0; a missing reward .*, so give 0\."):
         one.update(decision, exposed=items(decision), missing=1)
     with pytest.raises(InvalidInput, match=r"earned something but is not among the exposed"):
         one.update(decision, clicked=items(decision)[:1], missing=0.0)

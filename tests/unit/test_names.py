@@ -239,12 +239,14 @@ def test_many_with_keys(batch: bool) -> None:
         decisions = mine if batch else list(mine)
         before = bits(one)
         wrong = [*answers[:2], {**answers[2], "clicked": ["nobody"]}, answers[3]]
-        with pytest.raises(InvalidInput, match=r"answer 2: item 'nobody' is said to be clicked"):
+        with pytest.raises(InvalidInput, match=r"answer 2: item 'nobody' is given as clicked"):
             one.update_many(decisions, wrong)
         assert bits(one) == before
         one.update_many(decisions, answers)
     assert state(one) == state(two)
-    with pytest.raises(InvalidInput, match=r"context 1: candidates holds 'nobody', which is no ke"):
+    with pytest.raises(
+        InvalidInput, match=r"context 1: candidates holds 'nobody', which is not a key"
+    ):
         one.act_many(users[:2], candidates=[by_key[0], ["nobody", *by_key[0]]])
 
 
@@ -410,10 +412,10 @@ def test_bad_keys_in_feedback() -> None:
         (
             None,
             {"exposed": [away], "clicked": []},
-            rf"item '{away}' is said to be exposed, but was",
+            rf"item '{away}' is given as exposed, but was",
         ),
-        (None, {"exposed": [a], "clicked": ["x"]}, r"item 'x' is said to be clicked, but was not"),
-        ({"clicks": {"x": 1.0}}, {"exposed": [a]}, r"item 'x' is said to be clicks, but was not"),
+        (None, {"exposed": [a], "clicked": ["x"]}, r"item 'x' is given as clicked, but was not"),
+        ({"clicks": {"x": 1.0}}, {"exposed": [a]}, r"item 'x' is given as clicks, but was not"),
         (None, {"exposed": [a], "clicked": [b]}, rf"item '{b}' earned something but is not among"),
         (None, {"exposed": [a, a], "clicked": []}, rf"item '{a}' is given twice in exposed"),
         (None, {"exposed": [a, items(decision)[0]], "clicked": []}, rf"item '{a}' is given twice"),

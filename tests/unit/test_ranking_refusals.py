@@ -133,8 +133,8 @@ def feedback(shown: list[int], absent: int) -> dict[str, tuple[Any, dict[str, An
     ones, nothing = np.ones(K), np.zeros((K, 1))
     lists = {"exposed": shown}
     return {
-        "no exposures": (None, {"clicked": [a]}, r"not said which items were exposed;"),
-        "nothing at all": (None, {}, r"not said which items were exposed; give exposed=ids"),
+        "no exposures": (None, {"clicked": [a]}, r"the exposed items are missing;"),
+        "nothing at all": (None, {}, r"the exposed items are missing; give exposed=ids"),
         "exposure of what was not shown": (
             None,
             {"exposed": [absent]},
@@ -209,7 +209,7 @@ def feedback(shown: list[int], absent: int) -> dict[str, tuple[Any, dict[str, An
         "slots and ids": (
             Shown(ones, nothing),
             lists,
-            r"a Shown tells of every slot; leave out exposed",
+            r"a Shown has every slot; leave out exposed",
         ),
     }
 

@@ -389,7 +389,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[FairwolfeError], str]] = {
     "options twice": (
         lambda: SklearnRegressor(new("Tree"), {"max_depth": 2}),
         InvalidInput,
-        r"options are \{'max_depth': 2\} beside an estimator; give them to the estimator",
+        r"options are \{'max_depth': 2\} with an estimator; give them to the estimator",
     ),
     "options that are none": (
         lambda: SklearnRegressor(TREE, bad(3)),
@@ -414,7 +414,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[FairwolfeError], str]] = {
     "code": (
         lambda: SklearnRegressor("subprocess:Popen", {"args": ("touch", "here")}),
         InvalidInput,
-        r"'subprocess:Popen' is no estimator; give a class that is derived from",
+        r"'subprocess:Popen' is not an estimator; give a class that is derived from",
     ),
     "a module that nobody imported": (
         lambda: SklearnRegressor("antigravity:Anything"),
@@ -431,7 +431,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[FairwolfeError], str]] = {
         InvalidInput,
         r"cannot be written as text; .*whole numbers for random states",
     ),
-    "a class in a function": (local, InvalidInput, r"Inner stands inside a function or a class"),
+    "a class in a function": (local, InvalidInput, r"Inner is defined inside a function or a"),
     "growth": (
         lambda: SklearnRegressor(TREE, growth=0.9),
         InvalidInput,

@@ -147,7 +147,7 @@ def test_a_model_that_is_none_is_refused() -> None:
 @pytest.mark.needs("vowpalwabbit")
 def test_bad_values_are_refused_before_anything_changes() -> None:
     policy = VowpalWabbit(arguments="--sgd --learning_rate 1e30")
-    with pytest.raises(InvalidInput, match=r"Vowpal Wabbit refuses .*--nonsense"):
+    with pytest.raises(InvalidInput, match=r"Vowpal Wabbit rejects .*--nonsense"):
         VowpalWabbit(arguments="--nonsense").init(3)
     with pytest.raises(InvalidInput, match="n_features is 0"):
         policy.init(0)

@@ -150,7 +150,7 @@ def test_a_choice_that_cannot_be_made_rebuilds_the_state() -> None:
     agent = fw.Agent(fw.FrankWolfe(Minimum(), Thompson()), PROBLEM)
     play(agent, 50)
     agent._state.base.oracle.inverse[:] *= -1.0  # no Gaussian has this covariance
-    with pytest.warns(UserWarning, match="computed afresh"):
+    with pytest.warns(UserWarning, match="recomputed"):
         play(agent, 10, seed=1)
     assert agent.t == 60
 

@@ -167,7 +167,7 @@ class DecisionLog:
         try:
             self._write(b"".join(lines))
             self.logged += len(rows)
-        except OSError as error:  # the answers stand; only their rows are lost
+        except OSError as error:  # the answers count; only their rows are lost
             self.unlogged += len(rows)
             text = (
                 f"{self.path} cannot be written ({error.strerror or error}), so decisions are not "
@@ -241,5 +241,5 @@ def _prepare(path: str | os.PathLike[str], header: Header) -> None:
                 break
             end = start
         if end < size:
-            logger.warning("the last line of %s was cut when it was written; it is taken off", path)
+            logger.warning("the last line of %s is incomplete; it is removed", path)
             file.truncate(end)

@@ -38,7 +38,7 @@ def thompson(
     """params: R_i times the scale; lows; highs. draws: d normals for each block.
 
     <g, theta> has mean sum_i g_i theta_i and covariance (sum_i g_i^2 R_i^2) V^-1, the rewards
-    being independent: one draw of d numbers stands for D of them.
+    being independent: one draw of d numbers is enough for all D rewards.
 
     direction (rewards,), theta (blocks, rewards, features), inverse (blocks, features, features),
     counters (5,), features (arms or 1, features), draws (blocks features,), out (arms,),

@@ -53,7 +53,7 @@ class Gymnasium:
     library do, the observation is the context itself, a row for each arm.
 
     The seed of a run is that of ``reset(seed=...)``. Nobody knows the expected rewards, so that
-    `simulate` and `compare` count those observed, scalar regrets are NaN, and `optimum` refuses.
+    `simulate` and `compare` count those observed, scalar regrets are NaN, and `optimum` raises.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ class Gymnasium:
         """The reward vector of a step; the world has then gone on."""
         if not np.array_equal(_features(context), _features(world.context)):
             raise InvalidInput(
-                "the context is not the one that waits for an action; this world goes on with "
+                "the context is not the one that waits for an action; this world continues with "
                 "every answer, so give what context(...) returned last"
             )
         n = int(world.env.action_space.n)
@@ -230,7 +230,7 @@ def _features(context: Any) -> Any:
 
 
 def _seed(rng: np.random.Generator) -> int:
-    """The seed that a generator was made from; drawn, where that is none for an environment."""
+    """The seed that a generator was made from; drawn, if it is not a seed for an environment."""
     entropy = getattr(rng.bit_generator.seed_seq, "entropy", None)
     if isinstance(entropy, int) and 0 <= entropy < _SEEDS:
         return entropy

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["log"]
 
-_STEP = 256  # rows between two looks at the bar
+_STEP = 256  # rows between two updates of the bar
 _LISTED = 20  # sentences; --json has all of them
 _SUFFIXES = (".parquet", ".pq", ".jsonl", ".ndjson")
 
@@ -69,12 +69,12 @@ def verify(ctx: click.Context, place: Path, fold: bool, as_json: bool) -> None:
     )
     if found.deleted:
         click.echo(
-            f"Rows up to {found.deleted:,} were deleted after an export, but for those that are "
+            f"Rows up to {found.deleted:,} were deleted after an export, except those that are "
             "still needed: a replay begins from the snapshots kept for that."
         )
     _tell([*found.wrong, *found.notes])
     if not found.wrong:
-        bits = "but for rounding" if found.notes else "bit for bit"
+        bits = "except for rounding" if found.notes else "bit for bit"
         more = f", and the snapshots are the fold of the rows, {bits}" if fold else ""
         click.echo(f"Nothing is wrong: every row is whole and in its place{more}.")
     ctx.exit(1 if found.wrong else 0)

@@ -255,8 +255,8 @@ class Finite(ArmsWorld[FiniteWorld]):
             if np.array_equal(known, features):
                 return i
         raise InvalidInput(
-            f"the context is none of the {len(world.features)} of this environment; give an array "
-            "that context(...) returned, unchanged"
+            f"the context is not one of the {len(world.features)} of this environment; give an "
+            "array that context(...) returned, unchanged"
         )
 
     def support(self, world: FiniteWorld, direction: Vector) -> tuple[float, Vector]:

@@ -186,7 +186,7 @@ def support_of_rankings(
 class RankingArrays(NamedTuple):
     """A world with rankings as arrays: the mean of reward r is <turned[r, user], items[i]>."""
 
-    users: NDArray[np.float64]  # what tells them apart: (users, p), or (users, items, d)
+    users: NDArray[np.float64]  # the features that identify them: (users, p), or (users, items, d)
     items: Matrix  # (m, q)
     columns: Matrix  # (q, m), the items transposed
     turned: Cube  # (R, users, q)
@@ -288,7 +288,7 @@ class RankingWorld(ABC):
         return self.show(world, int(self.draw_users(rng, 1)[0]))
 
     def tag(self, world: RankingArrays, context: Any) -> int:
-        """Which user a context belongs to; users with equal features are one and the same."""
+        """Which user a context belongs to; users with equal features are the same user."""
         known = world.places.get(self._user_of(world, context).tobytes())
         if known is None:
             raise InvalidInput(

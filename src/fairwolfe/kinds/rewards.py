@@ -14,7 +14,7 @@ from fairwolfe.errors import InvalidInput, did_you_mean
 
 __all__ = ["Rewards", "finite_number", "random_rows"]
 
-_WILD = 1e6  # times its range: a reward that is refused
+_WILD = 1e6  # times its range: a reward that raises an error
 
 
 class Rewards(NamedTuple):
@@ -35,7 +35,7 @@ class Rewards(NamedTuple):
 
     def in_order(self, given: Any, missing: float | None = None) -> Any:
         """Values in order, of which none is None: `missing` instead, if that is a number. None
-        itself stands for nothing but missing values.
+        itself is only for missing values.
         """
         if given is None:
             given = [None] * len(self.names)

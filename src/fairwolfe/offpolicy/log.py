@@ -216,7 +216,7 @@ class Log:
         return Difference(*ends, each[0], each[1], sure, warnings)
 
     def _named(self, estimator: str) -> str:
-        """Rankings have no "dr": what is best for them stands for it."""
+        """Rankings have no "dr": the best estimator for them replaces it."""
         ranks = isinstance(self._data, Rankings) and estimator == "dr"
         return "exposure" if ranks else estimator
 

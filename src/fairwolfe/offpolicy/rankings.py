@@ -121,7 +121,7 @@ def _lists(data: Rankings, policy: Any) -> IntMatrix | None:
         there = np.take_along_axis(data.candidates, shown, axis=1)
         if not there.all():
             row = int(np.argwhere(~there)[0][0])
-            raise InvalidInput(f"decision {row}: the policy shows an item that was no candidate")
+            raise InvalidInput(f"decision {row}: the policy shows an item that was not a candidate")
     return np.asarray(shown, dtype=np.int64)
 
 

@@ -64,9 +64,9 @@ class Guarded:
     at all t at which the policy has just played. Proposition and proof: docs/guard.md.
 
     Whether the policy may play depends on the past alone, not on the context or the draws, so that
-    `probability` is that of whoever plays. The policy learns from every answer; the baseline from
-    those to its own choices. Rankings are not guarded: what would have been exposed in a list that
-    was not shown is unknown.
+    `probability` is that of the one that plays. The policy learns from every answer; the baseline
+    from those to its own choices. Rankings are not guarded: what would have been exposed in a list
+    that was not shown is unknown.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ class Guarded:
         return state.plan.kind
 
     def commits(self, state: State) -> bool:
-        """Whether an answer is learnt whole or not at all by the policy, and `state.t` tells which;
+        """Whether the policy learns an answer completely or not at all, and `state.t` shows which;
         what the guard itself misses of it then counts as not answered.
         """
         return isinstance(self.policy, Recovers) and self.policy.commits(state.policy)
@@ -289,7 +289,7 @@ class Guarded:
         return [*own, *leaves, *inner]
 
     def repair(self, state: State) -> float:
-        """Compute what is kept of all regressions afresh, in place; how far off it was."""
+        """Recompute what is kept of all regressions, in place; how large the error was."""
         plan = state.plan
         players = ((plan.policy, state.policy), (plan.baseline, state.baseline))
         drifts = [player.repair(one) for player, one in players]
@@ -298,7 +298,7 @@ class Guarded:
         return max(own, *drifts)
 
     def drift(self, state: State) -> float:
-        """How far the kept inverses were off when they were last computed afresh."""
+        """The error of the kept inverses when they were last recomputed."""
         plan = state.plan
         inner = plan.policy.drift(state.policy), plan.baseline.drift(state.baseline)
         return max(state.regression.drift, *inner)
@@ -366,7 +366,7 @@ class Reasons(NamedTuple):
     share: float
 
     def rows(self) -> list[dict[str, Any]]:
-        """Those of whoever has played, with the words of the guard."""
+        """Those of the one that has played, with the words of the guard."""
         rows = [{"arm": self.arm}] if self.inner is None else self.inner.rows()
         return [row | {"played": self.who, "guard": self.why} for row in rows]
 
@@ -429,7 +429,7 @@ class State(NamedTuple):
         return int(self.books[_OPEN])
 
     def restored(self) -> None:
-        """After arrays have been read from a file: refuse counts that cannot be."""
+        """After arrays have been read from a file: raise for counts that are impossible."""
         counts = self.books[:_COUNTS]
         require_counts("books", counts)
         require("books", counts, counts <= counts[_MADE], "no more decisions count than were made")
@@ -453,7 +453,7 @@ class Player:
 
     @cached_property
     def mends(self) -> bool:
-        """Whether it keeps what can be computed afresh."""
+        """Whether it keeps what can be recomputed."""
         return isinstance(self.policy, Mends)
 
     def act(self, kind: Kind, state: Any, given: Arms, rng: np.random.Generator) -> Decision:

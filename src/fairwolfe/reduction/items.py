@@ -89,7 +89,7 @@ def resume(policy: FrankWolfe, problem: Problem, arrays: Mapping[str, Any]) -> S
 
 
 def _rebound(policy: FrankWolfe, state: State, base: Any) -> State:
-    """The state with its plan made anew for the items that its base has."""
+    """The state with a new plan for the items that its base has."""
     ranking, holder = _holding(state.plan.kind, state.plan.base)
     plan = policy.plan(ranking.holding(holder.catalogue(base)))
     return state._replace(plan=plan, base=base, prices=carried_prices(state, plan))

@@ -43,7 +43,7 @@ class Live:
 
     at_most: f* <= at_most with probability `confidence` = 1 - delta - delta', where delta' is that
         of the base's widths; None where nothing can be guaranteed, or nothing that the ranges of
-        the rewards do not say already: `reason` tells which
+        the rewards do not imply already: `reason` explains why
     about: an estimate of f*, with an interval from `low` to `high` at level 1 - delta; None while
         too few decisions were answered, and where it seems that no policy keeps the hard
         constraints, of which f* is the best value otherwise
@@ -145,7 +145,7 @@ class Watch:
 
     def gather(self, windows: Windows, z: Vector, prices: Vector, age: int) -> None:
         """Take the certificate at z to the others; begin the next window if this is complete."""
-        # A function of the user may raise. The next decision asks it again and says so; here the
+        # A function of the user may raise. The next decision calls it again and raises; here the
         # feedback is half applied, and continues without the certificate.
         with suppress(Exception):
             windows.gather(*self.priced_certificate(z, prices, age))
