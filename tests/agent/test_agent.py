@@ -266,7 +266,7 @@ def test_forged_evidence_never_reaches_a_kernel(evidence: Any) -> None:
 def test_out_of_range_is_counted_warned_of_once_and_learnt_as_it_is() -> None:
     one = agent()
     with pytest.warns(
-        UserWarning, match="reward 'minutes' is 12; the problem says 0 to 10"
+        UserWarning, match="reward 'minutes' is 12; the problem states 0 to 10"
     ) as seen:
         one.update(one.act(np.eye(3)), [0.0, 12.0])
     assert [Path(w.filename).name for w in seen] == ["test_agent.py"]
@@ -301,7 +301,7 @@ def test_long_features_are_warned_of_once() -> None:
     one = agent()
     unit = np.full((1, 3), 1.0 / np.sqrt(3.0)) * (1.0 + 1e-12)
     one.act(unit)
-    with pytest.warns(UserWarning, match="norm 2 were given; the problem says at most 1") as seen:
+    with pytest.warns(UserWarning, match="norm 2 were given; the problem states at most 1") as seen:
         one.act([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0]])
     assert [Path(w.filename).name for w in seen] == ["test_agent.py"]
     one.act([[9.0, 0.0, 0.0]])

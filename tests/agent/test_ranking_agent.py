@@ -190,7 +190,7 @@ def test_rewards_out_of_range_are_learnt_counted_and_warned_of_once() -> None:
     one = agent(POLICY, SEVERAL)
     first, second, third = (one.act([0.3, 0.3]) for _ in range(3))
     a = int(np.asarray(first.action)[0])
-    with pytest.warns(UserWarning, match=r"'minutes' is 60; the problem says 0 to 10"):
+    with pytest.warns(UserWarning, match=r"'minutes' is 60; the problem states 0 to 10"):
         one.update(first, {"minutes": {a: 60.0}}, exposed=[a], missing=0.0)
     one.update(second, Shown(np.ones(K), np.full((K, 2), -1.0)))
     assert one.out_of_range == 2
@@ -202,7 +202,7 @@ def test_rewards_out_of_range_are_learnt_counted_and_warned_of_once() -> None:
 @pytest.mark.parametrize("how", ["act", "act_many"])
 def test_features_beyond_their_norm_are_warned_of_once(how: str) -> None:
     one = agent()
-    with pytest.warns(UserWarning, match=r"features of norm .* were given; the problem says at"):
+    with pytest.warns(UserWarning, match=r"features of norm .* were given; the problem states at"):
         one.act([9.0, 9.0]) if how == "act" else one.act_many([[9.0, 9.0]])
     one.act([9.0, 9.0])
 

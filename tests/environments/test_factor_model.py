@@ -275,7 +275,7 @@ def test_the_model_says_what_is_wrong(options: dict[str, Any], message: str) -> 
 
 
 def test_equal_users_with_different_weights_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="users 0 and 1 are equal, so nobody can tell them"):
+    with pytest.raises(InvalidInput, match="users 0 and 1 are equal and cannot be distinguished"):
         FactorModel([GOOD[0], GOOD[0]], GOOD, [[1.0], [0.5]])
 
 

@@ -508,7 +508,7 @@ def test_no_guarantee_from_a_gradient_by_differences() -> None:
 def test_no_guarantee_once_a_reward_was_out_of_range() -> None:
     one = played(agent(), 2000)
     assert one.live().at_most is not None
-    with pytest.warns(UserWarning, match="the problem says"):
+    with pytest.warns(UserWarning, match="the problem states"):
         one.update(one.act(np.eye(3) / 2.0), [1.5, 0.0])
     live = one.live()
     assert live.at_most is None

@@ -81,7 +81,7 @@ _MOST_NODES = 2**32 - 1
 _FORK_SECONDS = 10.0  # how long a fork waits for an agent that another thread is using
 
 logger = logging.getLogger("fairwolfe")
-logger.addHandler(logging.NullHandler())  # silent unless the application says otherwise
+logger.addHandler(logging.NullHandler())  # silent by default
 
 
 Pending: TypeAlias = tuple[Entry, int | None, int, int]
@@ -105,7 +105,7 @@ class Before(NamedTuple):
 
 
 class Agent:
-    """A policy with its state and its generator: ask it to `act`, tell it what came of it.
+    """A policy with its state and its generator: it acts, and learns from feedback.
 
     Feedback may come late and in any order, once for each decision: an error changes
     nothing, and what is interrupted (Ctrl-C) has happened whole or not at all. Safe to use from
@@ -423,7 +423,7 @@ class Agent:
     ) -> Sequence[Decision]:
         """What `act_many` would decide; nothing changes until `issue` is given it.
 
-        For who must keep decisions safe before anybody sees them. A proposal that is not issued
+        For code that must store decisions before they are used. A proposal that is not issued
         leaves no trace, and its numbers are used again. explain: whether the decisions can explain
         themselves, which takes a little time where many items are ranked.
         """
@@ -619,16 +619,16 @@ class Agent:
         stated = self._kind.problem.feature_norm
         if not given.norm <= self._limit:
             raise InvalidInput(
-                f"{given.largest()}; the problem says a norm of at most {stated:g}, and from more "
-                f"than {self._limit:g} nothing can be learnt: scale the features, or give Problem "
-                "a larger feature_norm"
+                f"{given.largest()}; the problem states a norm of at most {stated:g}, and from "
+                f"more than {self._limit:g} nothing can be learnt: scale the features, or give "
+                "Problem a larger feature_norm"
             )
         if not note:
             return
         self._warn_once(
             "features",
-            f"features of norm {given.norm:.4g} were given; the problem says at most "
-            f"{stated:g}, and confidence widths rest on it: scale the features, or give Problem "
+            f"features of norm {given.norm:.4g} were given; the problem states at most "
+            f"{stated:g}, and confidence widths depend on it: scale the features, or give Problem "
             "a larger feature_norm (reported once)",
         )
         self._over_norm += 1
@@ -858,7 +858,7 @@ class Agent:
 
     def _recover(self) -> None:
         """Make whole what an interrupt left: one answer is finished, a batch taken back, a decision
-        that nobody has received is open no more.
+        that no caller received is not open any more.
         """
         before, pending, issuing = self._before, self._pending, self._issuing
         if issuing is not None:
@@ -936,7 +936,7 @@ class Agent:
 
     def log(self, path: str | os.PathLike[str] | None) -> None:
         """From now on append every decision that is answered, with its context, to this file: what
-        `fw.offpolicy.Log.of(path)` reads, JSON Lines as `fairwolfe.data.decisions` says. None ends
+        `fw.offpolicy.Log.of(path)` reads, JSON Lines as in `fairwolfe.data.decisions`. None ends
         it.
 
         A log of the same problem is continued; another path continues there with all open
@@ -1484,7 +1484,7 @@ def _numbering(i: int) -> Iterator[None]:
 
 
 def _feedback_options(exposed: Any, clicked: Any, missing: Any) -> dict[str, Any]:
-    """What feedback says besides the reward."""
+    """What feedback has in addition to the reward."""
     options: dict[str, Any] = {}
     if exposed is not None:
         options["exposed"] = exposed
@@ -1583,5 +1583,5 @@ def _refilled(
             return policy.resume(problem, arrays)
         return policy.init(problem)
 
-    beside = 0 if earned is None else earned.nbytes
-    return agent_file.rebuilt(make, problem, arrays, beside, lacks)
+    extra = 0 if earned is None else earned.nbytes
+    return agent_file.rebuilt(make, problem, arrays, extra, lacks)

@@ -103,15 +103,15 @@ def rebuilt(
     make: Callable[[], S],
     problem: Problem,
     arrays: Mapping[str, Array],
-    beside: int = 0,
+    extra: int = 0,
     lacks: Iterable[str] = (),
 ) -> S:
     """What `make` allocates for a problem, filled with these arrays and no larger than they are.
 
-    beside: bytes that the agent itself keeps; lacks: names that stay as they are made where the
+    extra: bytes that the agent itself keeps; lacks: names that stay as they are made where the
     arrays do not have them.
     """
-    with room(sum(array.nbytes for array in arrays.values()) + beside):
+    with room(sum(array.nbytes for array in arrays.values()) + extra):
         need(problem.n_objectives)  # policy or agent keep the average of each reward
         state = make()
     fresh = dict(arrays_of(state)) if lacks else {}

@@ -221,7 +221,7 @@ class Ledger:
             self.kept = (dropped + full, bits[full:])
 
     def copy(self) -> Ledger:
-        """Another one that says the same, under the same token."""
+        """A copy with the same token."""
         ledger = Ledger()
         for name in self.__slots__:
             setattr(ledger, name, getattr(self, name))
@@ -300,7 +300,7 @@ class Ledger:
             fits = known.beyond and len(own) == count and all(n >= known.end for n in own)
             if count and not fits:
                 raise IncompatibleState(
-                    f"ledger.beyond says that {count} answers are of {token!r}, and the numbers "
+                    f"ledger.beyond has {count} answers of {token!r}, and the numbers "
                     "do not fit: the file is damaged or forged"
                 )
             self.beyond[token] = own
@@ -315,7 +315,7 @@ class Ledger:
         last = 8 * dropped + int(marked[-1]) if marked.size else -1
         if counted != self.answered + self.expired or last >= self.issued or self.open > _MOST_OPEN:
             raise IncompatibleState(
-                f"the ledger says that {self.answered} of {self.issued} decisions were answered "
+                f"in the ledger {self.answered} of {self.issued} decisions were answered "
                 f"and {self.expired} have expired, and marks {counted}, the last of them number "
                 f"{last}: the file is damaged or forged"
             )

@@ -143,7 +143,7 @@ class Keys:
 
     @classmethod
     def loaded(cls, array: Any, catalogue: Catalogue) -> Keys:
-        """Those that `saved` wrote, for these items; they may come from anybody."""
+        """Those that `saved` wrote, for these items; they may be of any origin."""
         keys = tuple(_name(f"key {i}", one) for i, one in enumerate(unpack(array.tobytes())))
         loaded = cls(keys)
         fits = len(keys) == catalogue.total == catalogue.features.shape[1]
@@ -212,7 +212,7 @@ def keyed(given: Any, width: int) -> tuple[tuple[str, ...], Matrix]:
 
 
 def _matrix(what: str, names: Sequence[str], rows: list[Any], width: int) -> Matrix:
-    """Features (names, width), or an error that says whose are wrong."""
+    """Features (names, width), or an error that names the wrong ones."""
     try:
         features = real_array(f"the features of the {what}s", rows)
     except InvalidInput:

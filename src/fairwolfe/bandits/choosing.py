@@ -579,7 +579,7 @@ class LinearBandit(ABC):
     ) -> Choice:
         """Choose an arm for the scalar reward <direction, r>; only reads the state.
 
-        With `look`, a slope and the doubt, the choice says what `tally` needs of <slope, r>.
+        With `look`, a slope and the doubt, the choice holds what `tally` needs of <slope, r>.
         """
         problem = state.problem
         given = arms(context, problem)
@@ -782,7 +782,7 @@ class LinearBandit(ABC):
         return block, rows
 
     def _arm(self, state: BanditState, choice: Choice) -> tuple[int, Vector]:
-        """The block and x: evidence may come from bytes that anybody wrote, and kernels trust what
+        """The block and x: evidence may come from bytes of any origin, and kernels trust what
         they are given.
         """
         problem = state.problem
@@ -839,8 +839,8 @@ class LinearBandit(ABC):
         if state.problem.n_arms is None:
             expect_rows.call(words, rows, -1, 0, 0, rows.shape[1])
             return
-        beside: Matrix = np.column_stack([block.astype(np.float64), rows])
-        expect_rows.call(words, beside, 0, 0, 1, beside.shape[1])
+        columns: Matrix = np.column_stack([block.astype(np.float64), rows])
+        expect_rows.call(words, columns, 0, 0, 1, columns.shape[1])
 
     def expect(self, state: BanditState, choice: Choice, expected: Any, words: IntVector) -> None:
         """Count a decision among the open ones."""

@@ -61,7 +61,7 @@ def thompson(
             drawn[j] = fma(spread, noise, drawn[j])
         row_products(features, drawn, out[block : block + 1] if per_arm else out)
     arm = argmax(out)
-    report[0] = np.nan  # nobody knows it in closed form
+    report[0] = np.nan  # it has no closed form
     if report.size > 1:
         low, high = params[n : 2 * n], params[2 * n : 3 * n]
         predict(theta, features, per_arm, arm, low, high, report[1:])
@@ -99,7 +99,7 @@ class Thompson(LinearBandit):
 
     @cached_property
     def regression(self) -> LinearOracle:
-        """Ridge: its design says how uncertain the parameters are."""
+        """Ridge: its design gives the uncertainty of the parameters."""
         return Ridge(self.ridge)
 
     def draws(self, rng: np.random.Generator, problem: Problem, n: int) -> Matrix:

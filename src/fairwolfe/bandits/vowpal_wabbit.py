@@ -171,7 +171,7 @@ class VowpalWabbit:
             if self.exploration == "squarecb"
             else f"--epsilon {float(self.epsilon)!r}"
         )
-        # Probabilities below 1 are taken for 1: every weight is 1.
+        # Probabilities below 1 are replaced by 1: every weight is 1.
         plain = "" if self.weighted else "--clip_p 1"
         parts = ("--quiet --noconstant --cb_explore_adf --cb_type mtr", explore, plain)
         return " ".join(" ".join((*parts, self.arguments)).split())

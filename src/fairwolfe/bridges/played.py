@@ -1,4 +1,4 @@
-"""`Gymnasium`: somebody else's environment with vector rewards, played as a contextual bandit."""
+"""`Gymnasium`: an environment of Gymnasium with vector rewards, played as a contextual bandit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SEEDS = 2**31  # what every environment takes
 
 
 class Facts(NamedTuple):
-    """What an environment says of itself before it is played."""
+    """What is known of an environment before it is played."""
 
     problem: Problem
     own: bool  # whether it states its problem, so that an observation is the context
@@ -196,14 +196,14 @@ class Gymnasium:
         return np.atleast_1d(np.asarray(reward, dtype=np.float64))
 
     def mean_reward(self, world: Episode, context: Any, action: Any) -> NoReturn:
-        """Refused: nobody knows it."""
+        """Raises: it is unknown."""
         raise InvalidInput(
             f"the expected rewards of {self.id} are not known, so that neither regret nor optimum "
             "is; see `observed` and `average_observed` of a run"
         )
 
     def best_action(self, world: Episode, context: Any, direction: Any) -> NoReturn:
-        """Refused: nobody knows it."""
+        """Raises: it is unknown."""
         self.mean_reward(world, context, None)
 
     @classmethod

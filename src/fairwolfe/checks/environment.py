@@ -45,7 +45,7 @@ def _reward(environment: Any, action: Any, feedback: Any) -> Vector:
 
 
 def _opaque(environment: Any) -> bool:
-    """Whether nobody knows the expected rewards."""
+    """Whether the expected rewards are unknown."""
     return isinstance(environment, Opaque) and environment.opaque
 
 

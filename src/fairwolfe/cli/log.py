@@ -102,7 +102,7 @@ def replay(
     """Fold a log from its start, and print what the models have learnt.
 
     The digest is that of the whole state: equal digests are equal bits. Exit code 1 where a row
-    cannot be applied, or a decision is not what the log says.
+    cannot be applied, or a decision differs from the log.
     """
     from fairwolfe.service.audit import remade
     from fairwolfe.service.events import Decided, Event
@@ -202,7 +202,7 @@ def backup(paths: tuple[Path, ...], address: str | None, key: str | None, as_jso
 )
 @as_json
 def export(place: Path, out: Path, name: str | None, prune: bool, as_json: bool) -> None:
-    """Write closed decisions with what came of them, as a table that `fairwolfe evaluate` reads.
+    """Write closed decisions with their outcomes, as a table that `fairwolfe evaluate` reads.
 
     OUT is a file (.parquet or .jsonl) for one model, or a folder for a file of each. With --prune
     files hold exactly what was not exported with --prune before: each decision is in one of them.

@@ -117,7 +117,7 @@ def feedback(
     clicked: Iterable[str] | None = None,
     final: bool = False,
 ) -> Call[str]:
-    """What came of a decision, or a part of it: joined, known, late, unknown or conflict."""
+    """The outcome of a decision, or a part of it: joined, known, late, unknown or conflict."""
     one = entry(decision, rewards, exposed=exposed, clicked=clicked, final=final)
     return feedback_raw(decision.model, [encode(one)], lambda body: str(_outcomes(body)[0]))
 

@@ -30,7 +30,7 @@ def _method(make: Callable[P, Call[T]]) -> Callable[Concatenate[Client, P], T]:
 
 
 class Client:
-    """Asks for decisions and reports what came of them.
+    """Asks for decisions and reports their outcomes.
 
     Every question carries a request_id, so that it can be sent again without being decided twice;
     feedback may be sent again in any case. What the service rejects for load or cannot make durable

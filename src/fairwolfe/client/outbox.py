@@ -143,7 +143,7 @@ class Outbox:
         return Batch(model, tuple(self._queues[model][i][1] for i in range(count)))
 
     def took(self, batch: Batch, reply: Reply | BaseException) -> None:
-        """Take in what came of a batch, or why nothing did."""
+        """Take in the answer to a batch, or the error."""
         count = len(batch.entries)
         if isinstance(reply, BaseException):
             self._keep(batch, f"{type(reply).__name__}: {reply}")
@@ -213,7 +213,7 @@ class Outbox:
 
 
 class Collecting:
-    """What a buffer says of itself."""
+    """What a buffer reports about itself."""
 
     _closed: bool
     _outbox: Outbox

@@ -1,4 +1,4 @@
-"""When a call is sent again, after which pause, and when it is given up."""
+"""When a call is sent again, after which pause, and when it ends with an error."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class Finite(ArmsWorld[FiniteWorld]):
             for j in range(i):
                 if np.array_equal(features[i], features[j]):
                     raise InvalidInput(
-                        f"contexts {j} and {i} have equal features, so nobody can tell them apart; "
+                        f"contexts {j} and {i} have equal features and cannot be distinguished; "
                         "make them one, with the sum of the probabilities"
                     )
         shares = finite_vector("probabilities", self.probabilities)

@@ -94,7 +94,7 @@ def _spread(rng: np.random.Generator, n: int, d: int) -> Matrix:
 
 
 class NonlinearWorld(NamedTuple):
-    """What a seed draws: the contexts that are met, their mean rewards, and the ideal points."""
+    """What a seed draws: the contexts, their mean rewards, and the ideal points."""
 
     features: Cube  # (contexts, arms, d)
     means: Cube  # (contexts, arms, D)

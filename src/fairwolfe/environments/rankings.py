@@ -78,7 +78,7 @@ def observe(
     exposed: Vector,
     rewards: Matrix,
 ) -> None:
-    """What comes of a ranking. uniforms: k for the exposures, then k R for the rewards by slot.
+    """The feedback to a ranking. uniforms: k for the exposures, then k R for the rewards by slot.
 
     action, exposed (slots,), uniforms (slots + slots rewards,), turned (rewards, users, q),
     items (n_items, q), weights (1 or users, slots), ranges (rewards, 2), rewards (slots, rewards).
@@ -211,7 +211,7 @@ class RankingArrays(NamedTuple):
             first = places.setdefault(user.tobytes(), i)
             if len(weights) > 1 and not np.array_equal(weights[i], weights[first]):
                 raise InvalidInput(
-                    f"users {first} and {i} are equal, so nobody can tell them apart, but they "
+                    f"users {first} and {i} are equal and cannot be distinguished, but they "
                     "have different position weights; give them the same, or another feature"
                 )
         columns = np.ascontiguousarray(items.T)

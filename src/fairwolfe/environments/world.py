@@ -101,7 +101,7 @@ class CompiledWorld(Protocol):
     """What an environment gives besides the contract so that the compiled loop can run it.
 
     `draw_contexts` and `draw_noise` take from their generators exactly what as many calls of
-    `context` and `feedback` take, so that both loops meet the same world.
+    `context` and `feedback` take, so that both loops have the same world.
     """
 
     def draw_contexts(

@@ -176,7 +176,7 @@ class Encoder:
         return tuple(tuple(sorted(there)) for there in places.values() if len(there) > 1)
 
     def to_json(self) -> str:
-        """The settings as one line of JSON, to be kept beside the agent's file."""
+        """The settings as one line of JSON, to be stored with the agent's file."""
         return json.dumps(asdict(self) | {"ranges": {k: list(v) for k, v in self.ranges.items()}})
 
     @classmethod

@@ -380,7 +380,7 @@ class Ranking(Kind):
         return np.concatenate([vector[given.places], vector[self.catalogue.ids.size :]])
 
     def joined(self, size: int | None) -> tuple[int, int]:
-        """Items that came after the decision: it says nothing of them."""
+        """Items that were added after the decision: its feedback does not cover them."""
         stop = self.problem.n_items or 0
         return (stop if size is None else min(size - self.n_rewards, stop)), stop
 

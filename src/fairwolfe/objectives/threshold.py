@@ -252,7 +252,7 @@ class AtLeast(_OneSided):
 
     One level for all coordinates, one for each, or some by name. No penalty has to be chosen: the
     price of the floor is found on the way, in whatever units the rewards have. The value is 0
-    where the floor is kept and -inf elsewhere; what is reported beside f is the shortfall.
+    where the floor is kept and -inf elsewhere; what is reported in addition to f is the shortfall.
 
     Parameters
     ----------

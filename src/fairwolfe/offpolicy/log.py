@@ -49,9 +49,9 @@ __all__ = ["Log"]
 class Log:
     """Decisions that were made with known probabilities, with their contexts and rewards.
 
-    Make it with `Log.of`. Then `check` says whether the data can be used, `evaluate` what another
-    policy would have earned, `compare` which of two is better, `learn` finds a policy for an f,
-    and `tradeoff` one for each weight.
+    Make it with `Log.of`. Then `check` reports whether the data can be used, `evaluate` what
+    another policy would have earned, `compare` which of two is better, `learn` finds a policy for
+    an f, and `tradeoff` one for each weight.
 
     >>> import fairwolfe as fw
     >>> rng = np.random.default_rng(0)

@@ -47,7 +47,7 @@ def made(address: str, options: Mapping[str, Any]) -> Any:
     """The estimator that `described` described: the class is called with the options.
 
     Only scikit-learn is imported for it, and only estimators are made: an address may come from a
-    file that somebody else wrote.
+    file of any origin.
 
     >>> made("sklearn.neighbors:KNeighborsRegressor", {"n_neighbors": 3})
     KNeighborsRegressor(n_neighbors=3)

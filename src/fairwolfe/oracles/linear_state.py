@@ -150,7 +150,7 @@ class Regression(Protocol):
         """Validate and allocate; a RegressionState, and a tuple."""
 
     def regret_bound(self, problem: Problem) -> RegretBound:
-        """R(t) where the problem says enough for one; OutsideAssumptions otherwise."""
+        """R(t) where the problem states enough for it; OutsideAssumptions otherwise."""
 
 
 class LinearOracle(Regression, Protocol):

@@ -102,7 +102,7 @@ class Fit:
             warnings.simplefilter("ignore", ConvergenceWarning)
             try:
                 method(features, rewards[:, 0] if self.n == 1 else rewards)
-            except Exception as error:  # whatever a model of anybody's raises
+            except Exception as error:  # a user's model may raise anything
                 raise self._complaint(f"learn from {len(features)} observations", error) from error
 
     def _answer(self, model: Any, features: Matrix) -> Matrix:

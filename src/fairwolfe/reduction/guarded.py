@@ -59,8 +59,8 @@ class Guarded:
     z_t is the average of the mean rewards of all decisions made so far, y_t what it would have been
     had the baseline decided for the same contexts. It holds with probability 1 - delta, at all t at
     once, where the mean rewards are linear in the features, with `parameter_norm` as the problem
-    states it and noise in the ranges, feedback neither missing nor late by what it says, contexts
-    that are drawn independently, and a baseline that does not learn. Without the last two it holds
+    states it and noise in the ranges, absence and delay of feedback do not depend on its content,
+    contexts are drawn independently, and the baseline does not learn. Without the last two it holds
     at all t at which the policy has just played. Proposition and proof: docs/guard.md.
 
     Whether the policy may play depends on the past alone, not on the context or the draws, so that
@@ -77,7 +77,7 @@ class Guarded:
     floor: the value from which shares count: f - floor is at least a share of the baseline's
         f - floor. f must be at least `floor` and finite in the ranges of the rewards
 
-    Cost of a round, beside that of both: d^2 + 2^D values of f for D <= 4 rewards, else 2 D.
+    Cost of a round, besides that of both: d^2 + 2^D values of f for D <= 4 rewards, else 2 D.
 
     Reference: conservative linear bandits (Kazerouni et al. 2017), for a concave f.
 
@@ -237,7 +237,7 @@ class Guarded:
         return replace(decision, evidence=trail)
 
     def take_back(self, state: State, decision: Decision) -> None:
-        """Forget a decision that may or may not have been counted, and that nobody has received."""
+        """Forget a decision that may or may not have been counted, and that no caller received."""
         trail = self._trail(state, decision)
         own, other = _parts(decision, trail)
         if isinstance(self.policy, Recounts):
@@ -322,7 +322,7 @@ class Guarded:
 
     @staticmethod
     def _trail(state: State, decision: Decision) -> Trail:
-        """What a decision remembers, checked, since it may come from bytes that anybody wrote."""
+        """What a decision remembers, checked, since it may come from bytes of any origin."""
         if not _is_trail(decision.evidence):
             raise _foreign(decision)
         trail = Trail(*decision.evidence)

@@ -1,4 +1,4 @@
-"""Items that come and go, in a state of the reduction.
+"""Items that are added and retired, in a state of the reduction.
 
 Every item is averaged over its own time; f sees the items that are left.
 """
@@ -96,7 +96,7 @@ def _rebound(policy: FrankWolfe, state: State, base: Any) -> State:
 
 
 def _holding(kind: Kind, base: Any) -> tuple[Ranking, HoldsItems]:
-    """The kind and the base, where these have items that can come and go."""
+    """The kind and the base, where these have items that can be added and retired."""
     if not isinstance(kind, Ranking):
         raise InvalidInput("the problem has arms; items are for Problem.ranking(...)")
     if not isinstance(base, HoldsItems):

@@ -150,7 +150,7 @@ class Watch:
         with suppress(Exception):
             windows.gather(*self.priced_certificate(z, prices, age))
         forget = self.plan.forget
-        with suppress(Exception):  # a kind of somebody else may raise too
+        with suppress(Exception):  # a user's kind may raise too
             windows.advance(self.kind.extent, 1.0 / forget if forget > 0.0 else np.inf)
 
     def priced_certificate(
@@ -187,7 +187,7 @@ class Watch:
     def report(
         self, windows: Windows, average: Vector, t: int, delta: float, trusted: bool
     ) -> Live:
-        """The live numbers; `trusted` says that all rewards were inside their ranges."""
+        """The live numbers; `trusted`: whether all rewards were inside their ranges."""
         if not 0.0 < delta < 1.0:
             raise InvalidInput(f"delta is {delta!r}; give a number between 0 and 1")
         value = float(self.objective._value(average))

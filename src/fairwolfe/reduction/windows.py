@@ -5,7 +5,7 @@ A *certificate* is a pair (a, b) with f(s) <= a + <b, s> for every s, so that
     f* <= a + E max_action <b, mean reward of the action in a context>,
 
 an expectation over contexts alone. The lengths of the windows double. The certificate of a window
-is the mean of those met on the way through the window before it: fixed before the first decision
+is the mean of those of the window before it: fixed before the first decision
 that is measured with it, and at least as close as they are on average, the bound being convex.
 """
 
@@ -274,7 +274,7 @@ def _missing(numbers: Vector) -> float:
 def _fingerprint(serial: float, intercept: float, slope: Vector) -> float:
     """A whole number, exact in a float, that another certificate does not have.
 
-    After a crash a loaded agent meets decisions that were measured with the certificates of the
+    After a crash a loaded agent gets decisions that were measured with the certificates of the
     time that it has not seen: equal places in two histories must not have equal names.
     """
     digest = blake2b(np.concatenate([[serial, intercept], slope]).tobytes(), digest_size=6)
