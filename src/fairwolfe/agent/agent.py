@@ -542,16 +542,16 @@ class Agent:
                 return contexts, options, [called] * len(contexts)
         if called is None and not any(isinstance(one, Mapping) for one in contexts):
             return contexts, options, None
-        plain, options, names = [], [], []
+        plain, converted, names = [], [], []
         for i, context in enumerate(contexts):
             try:
                 one, with_, by = self._plain(context, options[i] if options else {})
             except InvalidInput as error:
                 raise InvalidInput(f"context {i}: {error}") from error
             plain.append(one)
-            options.append(with_)
+            converted.append(with_)
             names.append(by)
-        return plain, options if any(options) else [], names
+        return plain, converted if any(converted) else [], names
 
     def _each(self, stack: Stack, contexts: Any, called: Sequence[Any] | None) -> list[Decision]:
         """One by one: for policies without batches, and where decisions expire on the way."""
