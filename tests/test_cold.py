@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.unit.lab_specs import SMALL
+from tests.lab.lab_specs import SMALL
 
 ROOT = Path(__file__).parents[1]
 LIMIT = 280.0  # seconds, below the limit of a test

@@ -441,7 +441,7 @@ def test_the_checks_know_worlds_without_a_truth() -> None:
     assert isinstance(Gymnasium.examples()[0], Opaque)
     failed = {one.check for one in fw.checks.outcomes(Invents.examples()[0]) if one.error}
     assert failed == {"has_mean_rewards", "knows_the_best_action"}
-    with pytest.raises(ConformanceError, match="it is opaque, and tells expected rewards"):
+    with pytest.raises(ConformanceError, match="it is opaque, and returns expected rewards"):
         fw.checks.check(Invents.examples()[0])
 
 

@@ -137,10 +137,10 @@ def test_dsjson_of_vowpal_wabbit(tmp_path: Path) -> None:
     assert list(two.problem.rewards) == ["clicks", "cost"]
     cut = [*lines[:40], lines[40][:60], *lines[41:]]
     path.write_text("\n".join(cut) + "\n")
-    with pytest.raises(InvalidInput, match=r"line 41: the line is cut or is no JSON"):
+    with pytest.raises(InvalidInput, match=r"line 41: the line is incomplete or not JSON"):
         Log.of(path)
     path.write_text("\n".join(lines[:40]) + "\n" + lines[40][:60])
-    with pytest.warns(UserWarning, match="line 41: the last line is cut"):
+    with pytest.warns(UserWarning, match="line 41: the last line is incomplete"):
         assert len(Log.of(path)) == 40
     path.write_text(lines[0].replace('"_multi"', '"multi"') + "\n")
     with pytest.raises(InvalidInput, match="line 1: KeyError"):

@@ -353,7 +353,7 @@ def test_what_a_policy_cannot_heed_is_not_dropped() -> None:
 
 def test_rewards_of_another_kind_out_of_range_are_counted() -> None:
     agent = fw.Agent(fw.FrankWolfe(Minimum(), Even()), Kitchen().problem())
-    with pytest.warns(UserWarning, match="the reward 'taste' is 7; the problem says 0 to 1"):
+    with pytest.warns(UserWarning, match="the reward 'taste' is 7; the problem states 0 to 1"):
         agent.update(agent.act([0.1, 0.2]), {"taste": 7.0, "cost": -1.0})
     assert (agent.t, agent.out_of_range) == (1, 1)
     with pytest.raises(InvalidInput, match="a million ranges away"):

@@ -76,12 +76,12 @@ __all__ = ["Agent"]
 
 _ROUNDING = 1.0 + 1e-9  # features that were scaled to the norm exceed it by less than this
 _DRIFT = 1e-6  # of the kept inverse between two refreshes; more is worth a warning
-_NOW_AND_THEN = 1024  # answers between two looks at the drift
+_NOW_AND_THEN = 1024  # answers between two checks of the drift
 _MOST_NODES = 2**32 - 1
 _FORK_SECONDS = 10.0  # how long a fork waits for an agent that another thread is using
 
 logger = logging.getLogger("fairwolfe")
-logger.addHandler(logging.NullHandler())  # silent unless the application says otherwise
+logger.addHandler(logging.NullHandler())  # silent by default
 
 
 Pending: TypeAlias = tuple[Entry, int | None, int, int]
@@ -105,15 +105,15 @@ class Before(NamedTuple):
 
 
 class Agent:
-    """A policy with its state and its generator: ask it to `act`, tell it what came of it.
+    """A policy with its state and its generator: it acts, and learns from feedback.
 
-    Feedback may come late and in any order, once for each decision: what is refused changes
+    Feedback may come late and in any order, once for each decision: an error changes
     nothing, and what is interrupted (Ctrl-C) has happened whole or not at all. Safe to use from
     several threads. Memory does not grow while feedback comes, and by one bit for each decision
     made after one that is never answered.
 
     An agent is one process: what another process learns it does not see. A forked child continues
-    with ids and random draws of its own.
+    with its own ids and random draws.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ class Agent:
         whatever came before it
     node: the number of the process, from 0 on: agents with one seed and other nodes draw others
     expires: after so many further decisions one that has no feedback yet gets none any more: what
-        was expected of it is taken back, and feedback is refused. None: never
+        was expected of it is removed, and feedback raises an error. None: never
     items: for rankings, the features of the items by id, (n_items, features of an item): contexts
         then need the user alone. A mapping key -> features, or pairs, gives the items keys, texts
         by which they may be named wherever ids may
@@ -234,7 +234,7 @@ class Agent:
         bound = _bound_objective(policy, kind)
         self._policy, self._state, self._kind, self._bound = policy, state, kind, bound
         self._reads, self._mends, self._limit, self._commits = reads, mends, limit, commits
-        # `decide` is `act` under an id, unless a subclass has an `act` of its own.
+        # `decide` is `act` with an id, unless a subclass has its own `act`.
         self._names = isinstance(policy, FrankWolfe) and type(policy).act is FrankWolfe.act
         self._awaits = isinstance(policy, Expects)
         others = self._awaits and not isinstance(policy, FrankWolfe)
@@ -357,7 +357,7 @@ class Agent:
             self._warn_once(
                 "repair",
                 "a decision could not be made from the state as it was, and the regression was "
-                f"computed afresh; its inverse was off by {drift:.1e} (reported once)",
+                f"recomputed; the error of its inverse was {drift:.1e} (reported once)",
             )
             return self._named(given)
 
@@ -424,7 +424,7 @@ class Agent:
     ) -> Sequence[Decision]:
         """What `act_many` would decide; nothing changes until `issue` is given it.
 
-        For who must keep decisions safe before anybody sees them. A proposal that is not issued
+        For code that must store decisions before they are used. A proposal that is not issued
         leaves no trace, and its numbers are used again.
 
         Parameters
@@ -558,16 +558,16 @@ class Agent:
                 return contexts, options, [called] * len(contexts)
         if called is None and not any(isinstance(one, Mapping) for one in contexts):
             return contexts, options, None
-        plain, told, names = [], [], []
+        plain, converted, names = [], [], []
         for i, context in enumerate(contexts):
             try:
                 one, with_, by = self._plain(context, options[i] if options else {})
             except InvalidInput as error:
                 raise InvalidInput(f"context {i}: {error}") from error
             plain.append(one)
-            told.append(with_)
+            converted.append(with_)
             names.append(by)
-        return plain, told if any(told) else [], names
+        return plain, converted if any(converted) else [], names
 
     def _each(self, stack: Stack, contexts: Any, called: Sequence[Any] | None) -> list[Decision]:
         """One by one: for policies without batches, and where decisions expire on the way."""
@@ -631,20 +631,20 @@ class Agent:
             )
 
     def _judge_norm(self, given: Any, note: bool) -> None:
-        """Refuse features that would cost the regression its digits; note others, and warn once."""
+        """Raise for features that would make the regression inaccurate; warn once for others."""
         stated = self._kind.problem.feature_norm
         if not given.norm <= self._limit:
             raise InvalidInput(
-                f"{given.largest()}; the problem says a norm of at most {stated:g}, and from more "
-                f"than {self._limit:g} nothing can be learnt: scale the features, or give Problem "
-                "a larger feature_norm"
+                f"{given.largest()}; the problem states a norm of at most {stated:g}, and from "
+                f"more than {self._limit:g} nothing can be learnt: scale the features, or give "
+                "Problem a larger feature_norm"
             )
         if not note:
             return
         self._warn_once(
             "features",
-            f"features of norm {given.norm:.4g} were given; the problem says at most "
-            f"{stated:g}, and confidence widths rest on it: scale the features, or give Problem "
+            f"features of norm {given.norm:.4g} were given; the problem states at most "
+            f"{stated:g}, and confidence widths depend on it: scale the features, or give Problem "
             "a larger feature_norm (reported once)",
         )
         self._over_norm += 1
@@ -666,14 +666,15 @@ class Agent:
         items that were exposed and of those clicked, and other rewards by name and item:
         ``update(decision, {"minutes": {12: 3.5}}, exposed=[12, 7], clicked=[12])``; or a
         `Shown`. Where the policy's `exposure` is not "observed", `exposed` is not needed. Keys
-        stand for the items that the decision showed, whatever they mean now.
+        mean the items that the decision showed, whatever they mean now.
 
-        A reward that is None or not there is refused. `missing` is the number to count instead; for
-        rankings 0. only, which also says that nothing was exposed where `exposed` is left out.
+        A reward that is None or not given raises an error. `missing` is the number to count
+        instead; for rankings 0. only, which also means that nothing was exposed if `exposed` is
+        left out.
 
         Rewards outside their declared range are learnt as they are, counted and warned of once.
         """
-        options = _told(exposed, clicked, missing)
+        options = _feedback_options(exposed, clicked, missing)
         with self._lock:
             try:
                 if self._unfinished():
@@ -701,13 +702,15 @@ class Agent:
     ) -> Answer:
         """What `update` would learn from, checked; nothing changes."""
         with self._lock:
-            options = _told(exposed, clicked, missing) | self._heard_names(decision.action)
+            options = _feedback_options(exposed, clicked, missing) | self._heard_names(
+                decision.action
+            )
             return self._kind.hear(decision.action, reward, **options)
 
     def update_many(
         self, decisions: Iterable[Decision], rewards: Any, *, missing: float | None = None
     ) -> None:
-        """`update` for each pair in turn; if one of them is refused, none is applied, and the error
+        """`update` for each pair in turn; if one of them is wrong, none is applied, and the error
         has its number.
 
         The reward of a ranking is a `Shown`, or a mapping that may hold "exposed" and "clicked".
@@ -768,7 +771,7 @@ class Agent:
                 self._fold_columns(batch, answers)
             elif self._commits:
                 self._apply_all(list(batch), each)
-        if each is not None and not self._commits:  # in a thread of its own, which takes the lock
+        if each is not None and not self._commits:  # in a separate thread, which takes the lock
             uninterrupted(lambda: self._apply_all(list(batch), each))
 
     def _fold_columns(self, batch: Batch, answers: Any) -> None:
@@ -871,7 +874,7 @@ class Agent:
 
     def _recover(self) -> None:
         """Make whole what an interrupt left: one answer is finished, a batch taken back, a decision
-        that nobody has received is open no more.
+        that no caller received is not open any more.
         """
         before, pending, issuing = self._before, self._pending, self._issuing
         if issuing is not None:
@@ -898,7 +901,7 @@ class Agent:
 
     def expire(self, decision: Decision) -> None:
         """A decision gets no feedback any more: what was expected of it is taken back, and feedback
-        is refused from now on.
+        raises an error from now on.
         """
         with self._lock:
             self._recover()
@@ -928,7 +931,7 @@ class Agent:
         self._leaving = leaving = (entry, decision, self._waiting(), self._ledger.expired + 1)
         try:
             self._finish_leaving(*leaving)
-        except Exception:  # it was refused, and nothing has changed
+        except Exception:  # it raised, and nothing has changed
             self._leaving = None
             raise
 
@@ -949,13 +952,13 @@ class Agent:
 
     def log(self, path: str | os.PathLike[str] | None) -> None:
         """From now on append every decision that is answered, with its context, to this file: what
-        `fw.offpolicy.Log.of(path)` reads, JSON Lines as `fairwolfe.data.decisions` says. None ends
+        `fw.offpolicy.Log.of(path)` reads, JSON Lines as in `fairwolfe.data.decisions`. None ends
         it.
 
-        A log of the same problem is continued; another path goes on there with all open decisions.
-        The context of an open decision is kept in memory
-        until it is answered or expires. Decisions made before the call have no context here, and
-        are counted in `stats()` as unlogged. A log belongs to the process: a loaded agent and a
+        A log of the same problem is continued; another path continues there with all open
+        decisions. The context of an open decision is kept in memory until it is answered or
+        expires. Decisions made before the call have no context here, and are counted in `stats()`
+        as unlogged. A log belongs to the process: a loaded agent and a
         forked child have none until they are given one.
         """
         with self._lock:
@@ -1035,7 +1038,7 @@ class Agent:
                 return
             self._warned.add(about)
         logger.warning(text)
-        warnings.warn(text, stacklevel=_outside())  # of whoever called act or update
+        warnings.warn(text, stacklevel=_outside())  # of the caller of act or update
 
     # --- items -------------------------------------------------------------------------------
 
@@ -1061,7 +1064,7 @@ class Agent:
     @property
     def names(self) -> tuple[str, ...] | None:
         """What arms or items are called, by number, those of retired items too; None where they
-        have no names of their own.
+        have no names.
         """
         return None if self._called is None else self._called.all
 
@@ -1212,7 +1215,7 @@ class Agent:
         """How far `value` is from the best that can be reached: `print` it, or see `Live`."""
         if not isinstance(self._policy, Reports):
             raise InvalidInput(f"{self._policy!r} keeps no live numbers; FrankWolfe does")
-        if isinstance(self._policy, Surveys):  # outside of the lock: others go on deciding
+        if isinstance(self._policy, Surveys):  # outside of the lock: others continue to decide
             self._policy.survey(self._state)
         with self._lock:
             self._recover()
@@ -1235,10 +1238,10 @@ class Agent:
 
         t, open, expired: decisions with feedback, without, and those that get none any more;
         oldest_open: how many decisions ago the oldest open one was made (None: none is open);
-        refused: calls of update that were;
+        refused: calls of update that raised an error;
         out_of_range: rewards outside their ranges; features_over_norm: contexts with features
         beyond `feature_norm`; value: f of the average (None where there is no f); drift: how far
-        the regression's kept inverse was off when it was last computed afresh (0 where none is);
+        the regression's kept inverse was off when it was last recomputed (0 where none is kept);
         what the policy counts itself, as Guarded does (baseline_played); and while there is a
         `log`, logged and unlogged: decisions answered with a row, and without one.
         """
@@ -1276,16 +1279,16 @@ class Agent:
         self._warm = True
 
     def repair(self) -> float:
-        """Compute what is kept of the regression afresh from its sums; how far off it was.
+        """Recompute what is kept of the regression from its sums; how large its error was.
 
-        Done by itself now and then, and when a decision cannot be made otherwise.
+        This is done automatically from time to time, and when a decision cannot be made otherwise.
         """
         if not self._mends:
-            raise InvalidInput(f"{self._policy!r} keeps nothing that could be computed afresh")
+            raise InvalidInput(f"{self._policy!r} keeps nothing that could be recomputed")
         with self._lock:
             self._recover()
             drift: float = self._policy.repair(self._state)
-        logger.warning("the regression was computed afresh; its inverse was off by %.1e", drift)
+        logger.warning("the regression was recomputed; the error of its inverse was %.1e", drift)
         return drift
 
     def _warn_of_drift(self) -> None:
@@ -1296,9 +1299,9 @@ class Agent:
         if drift > _DRIFT:
             self._warn_once(
                 "drift",
-                f"the inverse of the design was off by {drift:.1e} when it was last computed "
-                "afresh, as it is now and then: features are nearly dependent or of very different "
-                "scales; scale them, or raise the ridge (reported once)",
+                f"the error of the inverse of the design was {drift:.1e} when it was last "
+                "recomputed: features are nearly dependent or of very different scales; scale "
+                "them, or raise the ridge (reported once)",
             )
 
     # --- changing f, saving, loading ----------------------------------------------------------
@@ -1311,10 +1314,10 @@ class Agent:
             self._recover()
             policy, problem = self._retargeted(objective), self._kind.problem
             arrays = dict(arrays_of(self._state))
-            anew = policy.of_objective if isinstance(policy, KeepsPrices) else ()
-            for name in anew:
+            own = policy.of_objective if isinstance(policy, KeepsPrices) else ()
+            for name in own:
                 arrays.pop(name, None)
-            state = _refilled(policy, problem, arrays, self._earned, anew)
+            state = _refilled(policy, problem, arrays, self._earned, own)
             self._take(policy, problem, policy.renewed(state))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -1369,7 +1372,7 @@ class Agent:
         each once. Those of other agents cannot, nor those of another process that loaded the file.
 
         With a `seed` the random draws that follow are its own: two processes that load one file
-        with different seeds do not explore alike.
+        with different seeds do not explore in the same way.
         """
         return cls._of(path, agent_file.read(path), policy, seed)
 
@@ -1402,7 +1405,7 @@ class Agent:
     ) -> Agent:
         text, arrays = content
         if seed is not None:
-            Numbered.of(seed)  # a bad one is refused as such, not as a fault of the file
+            Numbered.of(seed)  # a bad one raises as such, not as a fault of the file
         with agent_file.refusals(path):
             problem = Problem.from_json(json.dumps(text["problem"]))
             rebuilt = agent_file.policy_of(text["policy"], policy, path)
@@ -1447,7 +1450,7 @@ class Agent:
 
 
 _AGENTS: weakref.WeakSet[Agent] = weakref.WeakSet()
-_REGISTER = [threading.Lock()]  # of the set itself; a child has one of its own
+_REGISTER = [threading.Lock()]  # of the set itself; a child has its own
 _FORKING = threading.local()  # agents whose locks this thread holds while it forks
 
 
@@ -1496,16 +1499,16 @@ def _numbering(i: int) -> Iterator[None]:
         raise InvalidInput(f"answer {i}: {error}") from error
 
 
-def _told(exposed: Any, clicked: Any, missing: Any) -> dict[str, Any]:
-    """What feedback says besides the reward."""
-    told: dict[str, Any] = {}
+def _feedback_options(exposed: Any, clicked: Any, missing: Any) -> dict[str, Any]:
+    """What feedback has in addition to the reward."""
+    options: dict[str, Any] = {}
     if exposed is not None:
-        told["exposed"] = exposed
+        options["exposed"] = exposed
     if clicked is not None:
-        told["clicked"] = clicked
+        options["clicked"] = clicked
     if missing is not None:
-        told["missing"] = finite_number("missing", missing)
-    return told
+        options["missing"] = finite_number("missing", missing)
+    return options
 
 
 def _node(given: Any) -> int:
@@ -1550,7 +1553,7 @@ def _by_row(name: str, values: Any, rows: int) -> list[Any]:
         return [listed] * rows
     if len(listed) != rows:
         raise InvalidInput(f"{name} has {len(listed)} lists for {rows} contexts; give one each")
-    plain = (str, Mapping, np.ndarray)  # and what is no list is for the kind to judge
+    plain = (str, Mapping, np.ndarray)  # what is not a list is for the kind to judge
     return [list(one) if is_list(one) and not isinstance(one, plain) else one for one in listed]
 
 
@@ -1596,5 +1599,5 @@ def _refilled(
             return policy.resume(problem, arrays)
         return policy.init(problem)
 
-    beside = 0 if earned is None else earned.nbytes
-    return agent_file.rebuilt(make, problem, arrays, beside, lacks)
+    extra = 0 if earned is None else earned.nbytes
+    return agent_file.rebuilt(make, problem, arrays, extra, lacks)

@@ -1,7 +1,7 @@
 """The file of an agent: arrays and one JSON text in a zip archive, written whole or not at all.
 
-Any of them can be looked at with ``np.load(path)``; nothing is ever pickled. A file may come from
-anybody: nothing is compressed in it, so that what it unpacks to is no larger than itself; every
+Any of them can be read with ``np.load(path)``; nothing is ever pickled. A file may come from
+anybody: nothing is compressed in it, so that its content is not larger than the file; every
 size is compared before anything is allocated, and every number before it is used.
 """
 
@@ -103,15 +103,15 @@ def rebuilt(
     make: Callable[[], S],
     problem: Problem,
     arrays: Mapping[str, Array],
-    beside: int = 0,
+    extra: int = 0,
     lacks: Iterable[str] = (),
 ) -> S:
     """What `make` allocates for a problem, filled with these arrays and no larger than they are.
 
-    beside: bytes that the agent itself keeps; lacks: names that stay as they are made where the
+    extra: bytes that the agent itself keeps; lacks: names that stay as they are made where the
     arrays do not have them.
     """
-    with room(sum(array.nbytes for array in arrays.values()) + beside):
+    with room(sum(array.nbytes for array in arrays.values()) + extra):
         need(problem.n_objectives)  # policy or agent keep the average of each reward
         state = make()
     fresh = dict(arrays_of(state)) if lacks else {}
@@ -122,7 +122,7 @@ def rebuilt(
 def filled(state: S, arrays: Mapping[str, Array]) -> S:
     """A fresh state with these arrays written into it, after all of them have been checked.
 
-    A part of it that cannot continue from any arrays says so in a method `restored`, called then.
+    A part of it that cannot continue from some arrays raises in a method `restored`, called then.
     """
     fresh = dict(parts_of(state))
     if fresh.keys() != arrays.keys():
@@ -148,7 +148,7 @@ def fill(name: str, part: Array, given: Array | None) -> None:
 
 
 def _compare(name: str, part: Array | Stored, given: Array) -> None:
-    """Refuse an array that cannot take the place of a part."""
+    """Raise for an array that cannot replace a part."""
     if isinstance(part, np.ndarray):
         fits = given.shape == part.shape and given.dtype == part.dtype
         wanted = f"{part.dtype} of shape {part.shape}"
@@ -294,7 +294,7 @@ def _from_version_1(
 ) -> tuple[dict[str, Any], dict[str, Array]]:
     """What version 2 has made of a file of version 1.
 
-    It counts refusals, knows which decisions are from beyond a file, and the first and the last
+    It counts errors, knows which decisions are from beyond a file, and the first and the last
     number of a window of live numbers; here its decisions are taken to have been the last ones.
     """
     old = text["ledger"]
@@ -397,4 +397,4 @@ def policy_of(text: str, given: Any, path: object) -> Any:
 
 
 def _plain(text: str) -> str:
-    return re.sub(r" at 0x[0-9a-fA-F]+", "", text)  # where a function stands in one process
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", text)  # the address of a function in one process

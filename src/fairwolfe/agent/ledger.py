@@ -24,8 +24,8 @@ _LONGEST = 64  # characters of a token
 class Numbers(NamedTuple):
     """The numbers that were issued under an earlier token: from `first` to below `end`.
 
-    `beyond`: whether later ones count too. They do after a load: whoever saved the file continued
-    under its token until it ended, and what it decided then the loaded state has not seen.
+    `beyond`: whether later ones count too. They do after a load: the agent that saved the file
+    continued with its token until it ended, and the loaded state has not seen its later decisions.
     """
 
     first: int
@@ -43,7 +43,7 @@ class Ledger:
     An answer costs one bit, and none below the watermark: leading bytes whose eight decisions are
     all answered are dropped, so that memory does not grow while feedback comes.
 
-    The token in an id tells agents apart. A loaded ledger continues under a token of its own, so
+    The token in an id identifies the agent. A loaded ledger continues with its own token, so
     that its decisions are not mistaken for those of another process that read the same file; under
     the same token only where it is asked for.
 
@@ -221,7 +221,7 @@ class Ledger:
             self.kept = (dropped + full, bits[full:])
 
     def copy(self) -> Ledger:
-        """Another one that says the same, under the same token."""
+        """A copy with the same token."""
         ledger = Ledger()
         for name in self.__slots__:
             setattr(ledger, name, getattr(self, name))
@@ -231,7 +231,7 @@ class Ledger:
         return ledger
 
     def fork(self) -> None:
-        """Continue under a token of its own: the parent process keeps the old one."""
+        """Continue with its own token: the parent process keeps the old one."""
         self._renew(beyond=False)
 
     def _renew(self, beyond: bool) -> None:
@@ -260,7 +260,7 @@ class Ledger:
     def loaded(
         cls, numbers: Any, arrays: Mapping[str, NDArray[Any]], token: str | None = None
     ) -> Ledger:
-        """The ledger that `saved` wrote, which continues under a token of its own, or under that
+        """The ledger that `saved` wrote, which continues with its own token, or with that
         which it had.
         """
         if not isinstance(numbers, dict):
@@ -300,12 +300,12 @@ class Ledger:
             fits = known.beyond and len(own) == count and all(n >= known.end for n in own)
             if count and not fits:
                 raise IncompatibleState(
-                    f"ledger.beyond says that {count} answers are of {token!r}, and the numbers "
+                    f"ledger.beyond has {count} answers of {token!r}, and the numbers "
                     "do not fit: the file is damaged or forged"
                 )
             self.beyond[token] = own
         if left:
-            raise IncompatibleState(f"recovered holds {len(left)} numbers of nobody")
+            raise IncompatibleState(f"recovered holds {len(left)} numbers of unknown agents")
 
     def _take_bits(self, dropped: int, bits: NDArray[Any]) -> None:
         if bits.ndim != 1 or bits.dtype != np.uint8:
@@ -315,7 +315,7 @@ class Ledger:
         last = 8 * dropped + int(marked[-1]) if marked.size else -1
         if counted != self.answered + self.expired or last >= self.issued or self.open > _MOST_OPEN:
             raise IncompatibleState(
-                f"the ledger says that {self.answered} of {self.issued} decisions were answered "
+                f"in the ledger {self.answered} of {self.issued} decisions were answered "
                 f"and {self.expired} have expired, and marks {counted}, the last of them number "
                 f"{last}: the file is damaged or forged"
             )

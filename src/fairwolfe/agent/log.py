@@ -35,12 +35,12 @@ logger = logging.getLogger("fairwolfe")
 
 
 class Met(NamedTuple):
-    """What a decision met: a context, or one of those that were read together."""
+    """The context of a decision, or one of those that were read together."""
 
     given: Any  # a checked context, or a Stack
     row: int | None  # of a Stack
     time: float
-    beside: dict[str, Any]  # columns of the row that the context does not tell
+    columns: dict[str, Any]  # of the row, in addition to the context
 
 
 class DecisionLog:
@@ -90,18 +90,18 @@ class DecisionLog:
         """A decision is made in a context, which was read as `given`; names: of its arms, where
         they came with it. What is kept are copies: the caller may use its arrays again.
         """
-        beside: dict[str, Any] = {} if names is None else {"names": list(names)}
+        columns: dict[str, Any] = {} if names is None else {"names": list(names)}
         kept = given
         if isinstance(given, Arms):
             whole = given if given.places is None else kind.read(context)
             kept = whole._replace(features=whole.features.copy(), places=given.places)
             if isinstance(context, Bilinear):
-                beside |= {"user": np.array(context.user), "arms": np.array(context.items)}
+                columns |= {"user": np.array(context.user), "arms": np.array(context.items)}
                 kept = kept._replace(features=whole.features[:0])
         elif isinstance(given, Candidates):
             items = given.items if given.kept else given.items.copy()
             kept = given._replace(user=given.user.copy(), items=items)
-        self._met[number] = Met(kept, None, time.time(), beside)
+        self._met[number] = Met(kept, None, time.time(), columns)
 
     def meet_many(self, first: int, kind: Kind, stack: Stack) -> None:
         """Decisions are made in contexts that were read from one array, from number `first` on."""
@@ -167,7 +167,7 @@ class DecisionLog:
         try:
             self._write(b"".join(lines))
             self.logged += len(rows)
-        except OSError as error:  # the answers stand; only their rows are lost
+        except OSError as error:  # the answers count; only their rows are lost
             self.unlogged += len(rows)
             text = (
                 f"{self.path} cannot be written ({error.strerror or error}), so decisions are not "
@@ -188,7 +188,7 @@ def _context_columns(met: Met) -> dict[str, Any]:
     if met.row is not None:
         kind, stack = met.given
         given = kind.single(stack, met.row)
-    columns = dict(met.beside)
+    columns = dict(met.columns)
     if isinstance(given, Arms):
         if "arms" not in columns:
             if given.per_arm:
@@ -241,5 +241,5 @@ def _prepare(path: str | os.PathLike[str], header: Header) -> None:
                 break
             end = start
         if end < size:
-            logger.warning("the last line of %s was cut when it was written; it is taken off", path)
+            logger.warning("the last line of %s is incomplete; it is removed", path)
             file.truncate(end)

@@ -1,7 +1,7 @@
 """Names: what arms and items are called by those who use an agent; inside they are numbers.
 
 The names of arms come with a context or once with the agent. The keys of items are kept by number,
-those of retired items too: a decision tells which items it showed, whatever their keys mean now.
+those of retired items too: a decision has the items it showed, whatever their keys mean now.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class ArmNames:
         self.all = names
 
     def options(self, options: dict[str, Any], catalogue: Any) -> dict[str, Any]:
-        """What `Kind.read` is told besides the context."""
+        """What `Kind.read` gets besides the context."""
         return {**options, "names": self.all}
 
     def heard(self, action: Any) -> dict[str, Any]:
-        """What `Kind.hear` is told besides the feedback."""
+        """What `Kind.hear` gets besides the feedback."""
         return {}
 
 
@@ -95,18 +95,18 @@ class Keys:
         return Keys((*self.all[:total], *keys))
 
     def options(self, options: dict[str, Any], catalogue: Any) -> dict[str, Any]:
-        """What `Kind.read` is told besides the context, with numbers for keys."""
+        """What `Kind.read` gets besides the context, with numbers for keys."""
         if not options:
             return options
-        told = dict(options)
+        converted = dict(options)
         for name in ("candidates", "blocked"):
-            if name in told:
-                told[name] = self.ids(name, told[name], catalogue)
-        pinned = told.get("pinned")
+            if name in converted:
+                converted[name] = self.ids(name, converted[name], catalogue)
+        pinned = converted.get("pinned")
         if isinstance(pinned, Mapping):
             ids = self.ids("pinned", pinned.values(), catalogue)
-            told["pinned"] = dict(zip(pinned, ids, strict=True))
-        return {**told, "names": self.all}
+            converted["pinned"] = dict(zip(pinned, ids, strict=True))
+        return {**converted, "names": self.all}
 
     def ids(self, what: str, given: Any, catalogue: Catalogue) -> list[Any]:
         """Numbers for keys; what is not a text stays as it is, for others to judge."""
@@ -117,15 +117,14 @@ class Keys:
         for one in listed:
             if isinstance(one, str) and one not in numbers:
                 retired = one in self.all
+                reason = "an item that was retired" if retired else "which is not a key of an item"
                 raise InvalidInput(
-                    f"{what} holds {one!r:.80}, "
-                    f"{'an item that was retired' if retired else 'which is no key of an item'}; "
-                    "agent.keys has those that can be shown"
+                    f"{what} holds {one!r:.80}, {reason}; agent.keys has those that can be shown"
                 )
         return [numbers[one] if isinstance(one, str) else one for one in listed]
 
     def shown(self, action: Any) -> tuple[str, ...] | None:
-        """The keys of a ranking, by slot; None for an action that is none."""
+        """The keys of a ranking, by slot; None for an action that is not a ranking."""
         if not isinstance(action, np.ndarray) or action.dtype != _INT or action.ndim != 1:
             return None
         numbers, keys = action.tolist(), self.all
@@ -134,7 +133,7 @@ class Keys:
         return tuple([keys[number] for number in numbers])
 
     def heard(self, action: Any) -> dict[str, Any]:
-        """What `Kind.hear` is told besides the feedback: what the shown items are called."""
+        """What `Kind.hear` gets besides the feedback: the names of the shown items."""
         names = self.shown(action)
         return {} if names is None else {"names": names}
 
@@ -144,7 +143,7 @@ class Keys:
 
     @classmethod
     def loaded(cls, array: Any, catalogue: Catalogue) -> Keys:
-        """Those that `saved` wrote, for these items; they may come from anybody."""
+        """Those that `saved` wrote, for these items; they may be of any origin."""
         keys = tuple(_name(f"key {i}", one) for i, one in enumerate(unpack(array.tobytes())))
         loaded = cls(keys)
         fits = len(keys) == catalogue.total == catalogue.features.shape[1]
@@ -213,7 +212,7 @@ def keyed(given: Any, width: int) -> tuple[tuple[str, ...], Matrix]:
 
 
 def _matrix(what: str, names: Sequence[str], rows: list[Any], width: int) -> Matrix:
-    """Features (names, width), or an error that says whose are wrong."""
+    """Features (names, width), or an error that names the wrong ones."""
     try:
         features = real_array(f"the features of the {what}s", rows)
     except InvalidInput:

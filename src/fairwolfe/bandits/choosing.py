@@ -97,7 +97,10 @@ call_choose = function_at(CHOOSE)
 def extended_lesson(
     direction: Vector, x: Vector, reward: Vector, wide: Vector, scalar: Vector
 ) -> None:
-    """What an extended model learns of an arm: wide = g (x) x, and scalar[0] = <g, r>."""
+    """What an extended model learns of an arm: wide = g (x) x, and scalar[0] = <g, r>.
+
+    direction, reward (rewards,), x (features,), wide (rewards features,), scalar (1,).
+    """
     scalar[0] = 0.0
     for i in range(direction.size):
         scalar[0] += direction[i] * reward[i]
@@ -364,7 +367,7 @@ def learn_rows(
     expected: Matrix,
 ) -> int:
     """`learn_once` for decisions in a row, from `start` on: twice the place to continue at, plus 1
-    where a certificate is due before; negative where a decision was refused.
+    where a certificate is due before; negative where a decision could not be applied.
 
     blocks, places (rows,), rows (rows, d), rewards (rows, n); rhos, followed, expected (rows, n),
     tallied (rows, 3), or without rows; number: of decision 0.
@@ -502,7 +505,7 @@ class LinearBandit(ABC):
 
     choose: ClassVar[Kernel[..., int]]
     needs_direction: ClassVar[bool] = True
-    """Whether the rule looks at the direction at all."""
+    """Whether the rule uses the direction at all."""
     extended = False
     """Whether it regresses <g, r> on the features g (x) x instead of r on x: the direction is then
     part of what is learnt, and travels in the decision."""
@@ -548,7 +551,7 @@ class LinearBandit(ABC):
         return BanditState(problem, self.rule_params(problem), self.regression.init(problem))
 
     def look_rule(self, optimistic: bool) -> Kernel[..., None]:
-        """What tells live numbers of the arms that were not chosen."""
+        """The kernel that reports the arms that were not chosen to the live numbers."""
         if self.extended:
             return extended_outlook
         return optimistic_outlook if optimistic else outlook
@@ -576,7 +579,7 @@ class LinearBandit(ABC):
     ) -> Choice:
         """Choose an arm for the scalar reward <direction, r>; only reads the state.
 
-        With `look`, a slope and the doubt, the choice says what `tally` needs of <slope, r>.
+        With `look`, a slope and the doubt, the choice holds what `tally` needs of <slope, r>.
         """
         problem = state.problem
         given = arms(context, problem)
@@ -779,7 +782,7 @@ class LinearBandit(ABC):
         return block, rows
 
     def _arm(self, state: BanditState, choice: Choice) -> tuple[int, Vector]:
-        """The block and x: evidence may come from bytes that anybody wrote, and kernels trust what
+        """The block and x: evidence may come from bytes of any origin, and kernels trust what
         they are given.
         """
         problem = state.problem
@@ -836,8 +839,8 @@ class LinearBandit(ABC):
         if state.problem.n_arms is None:
             expect_rows.call(words, rows, -1, 0, 0, rows.shape[1])
             return
-        beside: Matrix = np.column_stack([block.astype(np.float64), rows])
-        expect_rows.call(words, beside, 0, 0, 1, beside.shape[1])
+        columns: Matrix = np.column_stack([block.astype(np.float64), rows])
+        expect_rows.call(words, columns, 0, 0, 1, columns.shape[1])
 
     def expect(self, state: BanditState, choice: Choice, expected: Any, words: IntVector) -> None:
         """Count a decision among the open ones."""
@@ -863,12 +866,12 @@ class LinearBandit(ABC):
         return self.regression.ridge if isinstance(self.regression, Ridge) else 0.0
 
     def repair(self, state: BanditState) -> float:
-        """Compute the inverse and the estimates from the design afresh; how far off they were."""
+        """Recompute the inverse and the estimates from the design; how large their error was."""
         learner, nothing = self.regression.learn, np.empty(0)
         return repair(state.oracle, lambda: learner(-1, nothing, nothing, *state.oracle))
 
     def drift(self, state: BanditState) -> float:
-        """How far off the inverse was when it was last computed afresh; 0 where none is kept."""
+        """The error of the inverse when it was last recomputed; 0 where none is kept."""
         return state.oracle.drift if isinstance(state.oracle, LinearState) else 0.0
 
     # --- live numbers -------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""`EpsilonGreedy`: the best estimate, and now and then any arm."""
+"""`EpsilonGreedy`: the best estimate, and from time to time any arm."""
 
 from __future__ import annotations
 

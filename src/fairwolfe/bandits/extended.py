@@ -42,7 +42,7 @@ class Extended:
     linear in these, so that a linear policy will do.
 
     *pair*: (g, x), D + d numbers, for policies that find products by themselves (trees, networks,
-    quadratic features). A linear policy would choose alike whatever the direction.
+    quadratic features). A linear policy would make the same choice for every direction.
 
     The direction is part of what is learnt and travels in the decision. The probability is the
     policy's, and so is the guarantee: it must hold for contexts that an adversary chooses, since

@@ -38,7 +38,7 @@ def thompson(
     """params: R_i times the scale; lows; highs. draws: d normals for each block.
 
     <g, theta> has mean sum_i g_i theta_i and covariance (sum_i g_i^2 R_i^2) V^-1, the rewards
-    being independent: one draw of d numbers stands for D of them.
+    being independent: one draw of d numbers is enough for all D rewards.
 
     direction (rewards,), theta (blocks, rewards, features), inverse (blocks, features, features),
     counters (5,), features (arms or 1, features), draws (blocks features,), out (arms,),
@@ -61,7 +61,7 @@ def thompson(
             drawn[j] = fma(spread, noise, drawn[j])
         row_products(features, drawn, out[block : block + 1] if per_arm else out)
     arm = argmax(out)
-    report[0] = np.nan  # nobody knows it in closed form
+    report[0] = np.nan  # it has no closed form
     if report.size > 1:
         low, high = params[n : 2 * n], params[2 * n : 3 * n]
         predict(theta, features, per_arm, arm, low, high, report[1:])
@@ -99,7 +99,7 @@ class Thompson(LinearBandit):
 
     @cached_property
     def regression(self) -> LinearOracle:
-        """Ridge: its design says how uncertain the parameters are."""
+        """Ridge: its design gives the uncertainty of the parameters."""
         return Ridge(self.ridge)
 
     def draws(self, rng: np.random.Generator, problem: Problem, n: int) -> Matrix:

@@ -36,7 +36,7 @@ class _Model:
         try:
             self._workspace = _workspace(arguments)
         except RuntimeError as error:
-            raise InvalidInput(f"Vowpal Wabbit refuses {arguments!r}: {error}") from error
+            raise InvalidInput(f"Vowpal Wabbit rejects {arguments!r}: {error}") from error
 
     def probabilities(self, features: Matrix) -> Vector:
         """Of every arm, summing to 1."""
@@ -46,8 +46,8 @@ class _Model:
         total = float(found.sum())
         if not (math.isfinite(total) and total > 0.0):
             raise NumericalFailure(
-                "the probabilities of Vowpal Wabbit are not numbers: its weights have grown "
-                "beyond all bounds; try a smaller learning rate"
+                "the probabilities of Vowpal Wabbit are not numbers: its weights have become "
+                "too large; try a smaller learning rate"
             )
         return found / total
 
@@ -90,10 +90,10 @@ class _Model:
         return isinstance(other, _Model) and self._learnt() == other._learnt()
 
     def _learnt(self) -> list[str]:
-        """The readable form, but for the line of t: that counts predictions too, to no effect."""
+        """The readable form without the line of t: it counts predictions too, without an effect."""
         with TemporaryDirectory() as folder:
             file = Path(folder, "text")
-            # Loaded in the usual way, it starts its other counters anew.
+            # Loaded in the usual way, it starts its other counters again.
             copy = self._loaded(self.dump(), "--hexfloat_weights", "--readable_model", str(file))
             copy.finish()
             return [line for line in file.read_text().splitlines() if not line.startswith("t ")]
@@ -171,7 +171,7 @@ class VowpalWabbit:
             if self.exploration == "squarecb"
             else f"--epsilon {float(self.epsilon)!r}"
         )
-        # Probabilities below 1 are taken for 1: every weight is 1.
+        # Probabilities below 1 are replaced by 1: every weight is 1.
         plain = "" if self.weighted else "--clip_p 1"
         parts = ("--quiet --noconstant --cb_explore_adf --cb_type mtr", explore, plain)
         return " ".join(" ".join((*parts, self.arguments)).split())

@@ -58,7 +58,7 @@ class World(gymnasium.Env[Any, Any]):
 
     An observation is the context: an array (arms, features), or a dict with ``user`` and ``items``
     where it is `Bilinear`, so that ``Bilinear(**observation)`` is the context again. An action is
-    the number of an arm, or a ranking of items as in `Rankings`; one with an item twice is refused.
+    the number of an arm, or a ranking of items as in `Rankings`; one with an item twice raises.
     The reward is a float64 vector: for rankings the exposures of the items, then the user-side
     rewards, and ``info`` has ``exposed`` and ``rewards`` slot by slot, as `Shown` has them.
 

@@ -1,4 +1,4 @@
-"""`Gymnasium`: somebody else's environment with vector rewards, played as a contextual bandit."""
+"""`Gymnasium`: an environment of Gymnasium with vector rewards, played as a contextual bandit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SEEDS = 2**31  # what every environment takes
 
 
 class Facts(NamedTuple):
-    """What an environment says of itself before it is played."""
+    """What is known of an environment before it is played."""
 
     problem: Problem
     own: bool  # whether it states its problem, so that an observation is the context
@@ -53,7 +53,7 @@ class Gymnasium:
     library do, the observation is the context itself, a row for each arm.
 
     The seed of a run is that of ``reset(seed=...)``. Nobody knows the expected rewards, so that
-    `simulate` and `compare` count those observed, scalar regrets are NaN, and `optimum` refuses.
+    `simulate` and `compare` count those observed, scalar regrets are NaN, and `optimum` raises.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ class Gymnasium:
         """The reward vector of a step; the world has then gone on."""
         if not np.array_equal(_features(context), _features(world.context)):
             raise InvalidInput(
-                "the context is not the one that waits for an action; this world goes on with "
+                "the context is not the one that waits for an action; this world continues with "
                 "every answer, so give what context(...) returned last"
             )
         n = int(world.env.action_space.n)
@@ -196,14 +196,14 @@ class Gymnasium:
         return np.atleast_1d(np.asarray(reward, dtype=np.float64))
 
     def mean_reward(self, world: Episode, context: Any, action: Any) -> NoReturn:
-        """Refused: nobody knows it."""
+        """Raises: it is unknown."""
         raise InvalidInput(
             f"the expected rewards of {self.id} are not known, so that neither regret nor optimum "
             "is; see `observed` and `average_observed` of a run"
         )
 
     def best_action(self, world: Episode, context: Any, direction: Any) -> NoReturn:
-        """Refused: nobody knows it."""
+        """Raises: it is unknown."""
         self.mean_reward(world, context, None)
 
     @classmethod
@@ -230,7 +230,7 @@ def _features(context: Any) -> Any:
 
 
 def _seed(rng: np.random.Generator) -> int:
-    """The seed that a generator was made from; drawn, where that is none for an environment."""
+    """The seed that a generator was made from; drawn, if it is not a seed for an environment."""
     entropy = getattr(rng.bit_generator.seed_seq, "entropy", None)
     if isinstance(entropy, int) and 0 <= entropy < _SEEDS:
         return entropy

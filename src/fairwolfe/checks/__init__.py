@@ -70,7 +70,7 @@ OTHERS: dict[str, dict[Any, list[Check]]] = {
 
 
 class Outcome(NamedTuple):
-    """What one check said of one example."""
+    """The result of one check on one example."""
 
     check: str
     example: str

@@ -50,7 +50,7 @@ def follows_any_direction(base: Any, rng: np.random.Generator) -> None:
 
 
 def refuses_vectors_of_another_length(base: Any, rng: np.random.Generator) -> None:
-    """Directions and rewards of another length are refused, and nothing changes.
+    """Directions and rewards of another length raise InvalidInput, and nothing changes.
 
     Asked of bandits that call kernels, which would read what is not there.
     """

@@ -40,12 +40,12 @@ def _actions(environment: Any, context: Any, rng: np.random.Generator) -> list[A
 
 
 def _reward(environment: Any, action: Any, feedback: Any) -> Vector:
-    """The reward vector that a feedback tells of."""
+    """The reward vector of a feedback."""
     return kind_of(environment.problem()).observe(action, feedback).reward
 
 
 def _opaque(environment: Any) -> bool:
-    """Whether nobody knows the expected rewards."""
+    """Whether the expected rewards are unknown."""
     return isinstance(environment, Opaque) and environment.opaque
 
 
@@ -92,7 +92,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def has_mean_rewards(environment: Any, rng: np.random.Generator) -> None:
-    """The mean of many feedbacks is `mean_reward`; where it is not known, it is refused."""
+    """The mean of many feedbacks is `mean_reward`; where it is unknown, that raises."""
     problem = environment.problem()
     if _opaque(environment):
         _refuses_to_tell(environment, lambda *told: environment.mean_reward(*told, 0), rng)
@@ -120,7 +120,7 @@ def _refuses_to_tell(
     """What an opaque environment does not know, it does not invent."""
     world = environment.init(rng)
     context = environment.context(world, 1, rng)
-    require(is_refused(lambda: ask(world, context)), "it is opaque, and tells expected rewards")
+    require(is_refused(lambda: ask(world, context)), "it is opaque, and returns expected rewards")
 
 
 def shows_slot_by_slot(environment: Any, rng: np.random.Generator) -> None:
@@ -152,7 +152,7 @@ def shows_slot_by_slot(environment: Any, rng: np.random.Generator) -> None:
 
 
 def knows_the_best_action(environment: Any, rng: np.random.Generator) -> None:
-    """No action has a larger <direction, mean reward> than `best_action`; refused if unknown."""
+    """No action has a larger <direction, mean reward> than `best_action`; it raises if unknown."""
     n = environment.problem().n_objectives
     if _opaque(environment):
         _refuses_to_tell(environment, lambda *told: environment.best_action(*told, np.ones(n)), rng)
@@ -261,7 +261,7 @@ def draws_many_users_like_one(environment: Any, rng: np.random.Generator) -> Non
 
 
 def refuses_bad_actions(environment: Any, rng: np.random.Generator) -> None:
-    """An action that is none, and a context with NaN, are refused."""
+    """A value that is not an action, and a context with NaN, raise InvalidInput."""
     world = environment.init(rng)
     context = environment.context(world, 1, rng)
     actions, kind = _actions(environment, context, rng), kind_of(environment.problem())
@@ -272,7 +272,7 @@ def refuses_bad_actions(environment: Any, rng: np.random.Generator) -> None:
         refused = is_refused(
             lambda x=shown, a=action: environment.feedback(world, x, a, rng)  # type: ignore[misc]
         )
-        require(refused, f"action {action!r} of a context {np.shape(shown)} is not refused")
+        require(refused, f"action {action!r} of a context {np.shape(shown)} does not raise")
 
 
 def _no_rankings(good: Any) -> list[Any]:

@@ -36,11 +36,11 @@ def reads_once(kind: Kind, rng: np.random.Generator) -> None:
         given = kind.read(context)
         require(same(context, before), "read changed the context")
         require(kind.read(given) is given, "a context that has been read is read again")
-        require(isinstance(given.largest(), str), "largest() says nothing of what was read")
+        require(isinstance(given.largest(), str), "largest() of a context is not a text")
         norm, most = given.norm, kind.problem.feature_norm
         require(0.0 <= norm <= most * (1.0 + 1e-9), f"the norm is {norm}, of at most {most}")
         for action in kind.actions(context, rng)[:5]:
-            require(kind.is_action(context, action), f"{action!r} is listed and is no action")
+            require(kind.is_action(context, action), f"{action!r} is listed and is not an action")
             _hears(kind, action, kind.random_feedback(action, rng))
 
 
@@ -65,11 +65,11 @@ def refuses_what_is_bad(kind: Kind, rng: np.random.Generator) -> None:
     problem, context = kind.problem, kind.random_context(rng)
     action = kind.actions(context, rng)[0]
     for what, bad in bad_contexts(problem, context).items():
-        require(is_refused(lambda given=bad: kind.read(given)), f"{what} is not refused")  # type: ignore[misc]
+        require(is_refused(lambda given=bad: kind.read(given)), f"{what} does not raise")  # type: ignore[misc]
     for what, bad in bad_rewards(problem).items():
         for gate in (kind.observe, kind.hear):
             refused = is_refused(lambda given=bad, gate=gate: gate(action, given))  # type: ignore[misc]
-            require(refused, f"{what} is not refused by {gate.__name__}")
+            require(refused, f"{what} does not raise in {gate.__name__}")
 
 
 def knows_its_extent(kind: Kind, rng: np.random.Generator) -> None:

@@ -156,7 +156,7 @@ def is_smooth_if_it_says_so(objective: Any, rng: np.random.Generator) -> None:
 
 
 def refuses_bad_input(objective: Any, rng: np.random.Generator) -> None:
-    """NaN, infinities and wrong shapes are refused by value and gradient."""
+    """value and gradient raise InvalidInput for NaN, infinities and wrong shapes."""
     n = length(objective)
     bad = [np.full(n, np.nan), np.full(n, np.inf), np.ones((n, 2)), np.ones(0)]
     if isinstance(objective, Sized) and objective.size is not None:
@@ -164,7 +164,7 @@ def refuses_bad_input(objective: Any, rng: np.random.Generator) -> None:
     for z in bad:
         for method in (objective.value, objective.gradient):
             refused = is_refused(lambda given=z, to=method: to(given))  # type: ignore[misc]
-            require(refused, f"{method.__name__}({z.tolist()}) is not refused")
+            require(refused, f"{method.__name__}({z.tolist()}) does not raise")
 
 
 def can_be_aimed(objective: Any, rng: np.random.Generator) -> None:

@@ -69,7 +69,7 @@ def predicts_better_and_better(oracle: Any, rng: np.random.Generator) -> None:
 def keeps_blocks_apart(oracle: Any, rng: np.random.Generator) -> None:
     """The blocks of PerArm contexts are as many oracles, each with its own observations.
 
-    An oracle may refuse such problems.
+    An oracle may raise InvalidInput for such problems.
     """
     n_arms = 3
     try:
@@ -84,7 +84,7 @@ def keeps_blocks_apart(oracle: Any, rng: np.random.Generator) -> None:
         apart = np.concatenate([_estimated(part, x) for part in parts])
         off = np.abs(_estimated(whole, x, n_arms) - apart).max(axis=1)
         for b in range(n_arms):
-            require(off[b] <= 1e-10, f"block {b} is off by {off[b]} from an oracle of its own")
+            require(off[b] <= 1e-10, f"block {b} is off by {off[b]} from its own oracle")
 
 
 def estimates_from_its_state_alone(oracle: Any, rng: np.random.Generator) -> None:

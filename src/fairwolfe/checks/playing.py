@@ -56,7 +56,7 @@ _ROUNDING = 1e-9
 
 
 class Player(NamedTuple):
-    """A bandit with a fixed direction, or a policy: `init`, `act` and `update` alike."""
+    """A bandit with a fixed direction, or a policy, with the same `init`, `act` and `update`."""
 
     problem: Problem
     init: Callable[[Problem], Any]
@@ -127,9 +127,9 @@ def refuses(state: Any, what: str, attempt: Callable[[], Any]) -> None:
     try:
         attempt()
     except InvalidInput:
-        require(same(state, before), f"{what} is refused, but the state has changed")
+        require(same(state, before), f"{what} raises InvalidInput, but the state has changed")
         return
-    raise ConformanceError(f"{what} is not refused")
+    raise ConformanceError(f"{what} does not raise InvalidInput")
 
 
 def starts_afresh(player: Player, rng: np.random.Generator) -> None:
@@ -158,14 +158,14 @@ def only_reads_when_acting(player: Player, rng: np.random.Generator) -> None:
 
 
 def tells_true_probabilities(player: Player, rng: np.random.Generator) -> None:
-    """An action is taken as often as its probability says (None: nothing is said).
+    """An action is taken as often as its probability states (None: unknown).
 
     Where the probability is given a draw that is made first (a random direction), 1{action}/p has a
     mean of at most 1 for every action, and 1/p of at least 1.
     """
     state = player.learned(rng)
     for context in contexts(player.problem, rng, 2):
-        said: dict[Any, list[float]] = {}
+        drawn: dict[Any, list[float]] = {}
         for choice in (player.act(state, context, rng) for _ in range(_DRAWS)):
             if choice.probability is None:
                 return
@@ -173,19 +173,19 @@ def tells_true_probabilities(player: Player, rng: np.random.Generator) -> None:
                 isinstance(choice.probability, float) and 0.0 < choice.probability <= 1.0,
                 f"the probability of action {choice.action} is {choice.probability!r}",
             )
-            said.setdefault(key(choice.action), []).append(choice.probability)
-            if list(said.values()) == [[1.0] * _CERTAIN]:
+            drawn.setdefault(key(choice.action), []).append(choice.probability)
+            if list(drawn.values()) == [[1.0] * _CERTAIN]:
                 break  # always the same, as it says
-        if all(max(stated) - min(stated) <= _ROUNDING for stated in said.values()):
-            _require_frequencies(said)
+        if all(max(stated) - min(stated) <= _ROUNDING for stated in drawn.values()):
+            _require_frequencies(drawn)
         else:
-            _require_inverse_probabilities(said)
+            _require_inverse_probabilities(drawn)
 
 
-def _require_frequencies(said: dict[Any, list[float]]) -> None:
-    total, draws = sum(p[0] for p in said.values()), sum(map(len, said.values()))
-    require(total <= 1.0 + _ROUNDING, f"the probabilities of {sorted(said)} sum to {total}")
-    for action, stated in said.items():
+def _require_frequencies(drawn: dict[Any, list[float]]) -> None:
+    total, draws = sum(p[0] for p in drawn.values()), sum(map(len, drawn.values()))
+    require(total <= 1.0 + _ROUNDING, f"the probabilities of {sorted(drawn)} sum to {total}")
+    for action, stated in drawn.items():
         share, p = len(stated) / draws, stated[0]
         error = _ERRORS * np.sqrt(p * max(1.0 - p, 0.0) / draws)
         require(
@@ -195,8 +195,8 @@ def _require_frequencies(said: dict[Any, list[float]]) -> None:
         )
 
 
-def _require_inverse_probabilities(said: dict[Any, list[float]]) -> None:
-    for action, stated in said.items():
+def _require_inverse_probabilities(drawn: dict[Any, list[float]]) -> None:
+    for action, stated in drawn.items():
         inverse = np.zeros(_DRAWS)
         inverse[: len(stated)] = 1.0 / np.array(stated)
         most = 1.0 + _ERRORS * inverse.std() / np.sqrt(_DRAWS)
@@ -258,7 +258,7 @@ def can_be_stored(player: Player, rng: np.random.Generator) -> None:
 
 
 def _with_evidence(choice: Any, evidence: Any) -> Any:
-    """A Choice or a Decision as it is, but for its evidence."""
+    """A Choice or a Decision with other evidence."""
     if isinstance(choice, Choice):
         return choice._replace(evidence=evidence)
     return replace(choice, evidence=evidence)
@@ -297,7 +297,7 @@ def learns_late(player: Player, rng: np.random.Generator) -> None:
 
 
 def refuses_bad_contexts(player: Player, rng: np.random.Generator) -> None:
-    """Wrong shapes, NaN, infinities and words are refused, and nothing changes."""
+    """Wrong shapes, NaN, infinities and words raise InvalidInput, and nothing changes."""
     state = player.learned(rng)
     good = next(contexts(player.problem, rng, 1))
     for what, context in bad_contexts(player.problem, good).items():
@@ -305,7 +305,7 @@ def refuses_bad_contexts(player: Player, rng: np.random.Generator) -> None:
 
 
 def refuses_bad_rewards(player: Player, rng: np.random.Generator) -> None:
-    """Rewards of the wrong shape, NaN, infinities and words are refused, and nothing changes."""
+    """Rewards of wrong shape, NaN, infinities and words raise InvalidInput; nothing changes."""
     state = player.learned(rng)
     choice = player.act(state, next(contexts(player.problem, rng, 1)), rng)
     for what, reward in bad_rewards(player.problem, player.exposure).items():

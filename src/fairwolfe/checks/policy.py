@@ -105,7 +105,7 @@ def averages_the_rewards(policy: Any, rng: np.random.Generator) -> None:
 
 
 def counts_the_rewards(policy: Any, rng: np.random.Generator) -> None:
-    """t is the number of rewards averaged, not of decisions; a decision tells its own."""
+    """t is the number of rewards averaged, not of decisions; a decision has its own t."""
     player = player_of(policy)
     state = player.init(player.problem)
     if not isinstance(state, Averages):

@@ -69,7 +69,7 @@ def follows_any_direction_of_items(base: Any, rng: np.random.Generator) -> None:
 
 
 def refuses_directions_of_another_length(base: Any, rng: np.random.Generator) -> None:
-    """A direction has a number for each item, then for each reward; else it is refused.
+    """A direction has a number for each item, then for each reward; others raise InvalidInput.
 
     Asked of rankers that call kernels, which would read what is not there.
     """
@@ -88,7 +88,7 @@ def refuses_directions_of_another_length(base: Any, rng: np.random.Generator) ->
 
 
 def heeds_items(base: Any, state: Any, rng: np.random.Generator) -> bool:
-    """Whether an item is shown because the direction asks for it; some rankers look at users only.
+    """Whether an item is shown because the direction asks for it; some rankers use users only.
 
     The state is one of the problem of these checks.
     """
@@ -112,7 +112,7 @@ def shows_what_may_be_shown(base: Any, rng: np.random.Generator) -> None:
             try:
                 choice = base.act(state, given, kind.aligned(g, given), rng)
             except InvalidInput:
-                require(bool(pins), "candidates without pins are refused")
+                require(bool(pins), "candidates without pins raise InvalidInput")
                 return
             shown = choice.action.tolist()
             fits = kind.is_action(context, choice.action) and set(shown) <= set(ids.tolist())
@@ -145,7 +145,7 @@ def takes_new_items(base: Any, rng: np.random.Generator) -> None:
         choice = base.act(longer, _read(new, context), wide, stream(t, "checks"))
         if heeds:
             unmoved = same(plain.action, choice.action)
-        else:  # a new one may stand above old ones, but brings up no other
+        else:  # a new one may be above old ones, but moves no other up
             unmoved = set(choice.action.tolist()) <= {*plain.action.tolist(), *range(_ITEMS, n)}
         require(unmoved, f"new items turned the ranking {plain.action} into {choice.action}")
     longer = base.update(longer, earlier, wide, rewards(new, earlier.action, rng))
@@ -176,7 +176,7 @@ def treats_products_as_their_flat_form(player: Player, rng: np.random.Generator)
 
 
 def _distance(one: Any, other: Any) -> float:
-    """Between the parts of the scores of two choices, if they are told."""
+    """Between the parts of the scores of two choices, if they are reported."""
     if one is None or other is None:
         return 0.0
     return max(

@@ -68,7 +68,7 @@ def counted(shown: Shown, exposure: str) -> Shown:
 
 
 def vector(problem: Problem, action: Any, feedback: Any, exposure: str) -> Vector:
-    """The reward vector that a feedback tells of."""
+    """The reward vector of a feedback."""
     if problem.kind == "ranking":
         return totals(action, counted(feedback, exposure), problem.n_items or 0)
     return kind_of(problem).observe(action, feedback).reward
@@ -92,7 +92,7 @@ def key(action: Any) -> Any:
 
 
 def bad_contexts(problem: Problem, good: Any) -> dict[str, Any]:
-    """Contexts that must be refused, by what is wrong with them."""
+    """Contexts that must raise InvalidInput, by what is wrong with them."""
     if isinstance(good, Bilinear):
         return _bad_products(good)
     if not isinstance(good, np.ndarray):
@@ -146,7 +146,7 @@ def _bad_products(good: Bilinear) -> dict[str, Any]:
 
 
 def bad_rewards(problem: Problem, exposure: str = "observed") -> dict[str, Any]:
-    """Feedback that must be refused, by what is wrong with it."""
+    """Feedback that must raise InvalidInput, by what is wrong with it."""
     if problem.kind not in ("arms", "ranking"):
         return {"words for feedback": "a", "an object for feedback": object()}
     if problem.n_slots is None:

@@ -34,11 +34,11 @@ def bench(seconds: float, as_json: bool) -> None:
     bar = progress_bar()
     task = bar.add_task("preparing", total=seconds)
 
-    def told(case: speed.Case, spent: float) -> None:
+    def report(case: speed.Case, spent: float) -> None:
         doing = "timing" if spent > 0.0 else "preparing"  # a minute, if kernels must be compiled
         bar.update(task, advance=spent, description=f"{doing} {case.name}, {case.size}")
 
-    timings = speed.measure(speed.CASES, seconds, told)
+    timings = speed.measure(speed.CASES, seconds, report)
     with bar:
         rows = [timing.row() for timing in timings]
     about = speed.about()

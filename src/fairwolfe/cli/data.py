@@ -27,7 +27,7 @@ def data(name: str, source: str | None, root: Path | None, as_json: bool) -> Non
     """Download a data set from its publisher.
 
     lastfm: who listened to which artist how often, for the worlds lastfm-50 and lastfm-2k. The
-    checksum of the file is looked at before it is written; if it is there, nothing is downloaded.
+    checksum of the file is checked before it is written; if it exists, nothing is downloaded.
     """
     from fairwolfe.environments import lastfm
 

@@ -33,7 +33,7 @@ def demo(subject: str, out: Path, as_json: bool) -> None:
     paper's synthetic music world. objectives: what each objective prefers when two rewards can be
     traded against each other.
     """
-    # What would spoil the end is better said before the work: no matplotlib, no such folder.
+    # Errors that would come at the end are raised before the work: no matplotlib, no such folder.
     require_extra("plot", "the demo", "matplotlib")
     make_folder(out)
     shows = {"ranking": _demo_ranking, "music": _demo_music, "objectives": _demo_objectives}

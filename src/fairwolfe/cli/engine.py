@@ -24,7 +24,7 @@ class _Time(click.ParamType[float]):
         parts = re.findall(r"(\d+(?:\.\d+)?)([smhd])", str(value))
         seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
         if "".join(number + unit for number, unit in parts) != value or seconds <= 0.0:
-            self.fail(f"{value!r} is no time such as 90s, 10m, 2h or 1h30m")
+            self.fail(f"{value!r} is not a time such as 90s, 10m, 2h or 1h30m")
         return seconds
 
 

@@ -84,7 +84,7 @@ def evaluate(
         found[name] = gains[name].first
     words = [*_sentences(found, gains, learns, len(test)), *checked.problems]
     rows = [_row(name, one) for name, one in found.items()]
-    said = {
+    results = {
         "decisions": len(test),
         "objective": repr(f),
         "usable": checked.usable,
@@ -92,9 +92,9 @@ def evaluate(
         "sentences": words,
     }
     files = [*save(intervals(found, repr(f)), out, "evaluate"), out / "evaluate.json"]
-    files[-1].write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
+    files[-1].write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     if as_json:
-        print_json(said | {"files": [str(file) for file in files]})
+        print_json(results | {"files": [str(file) for file in files]})
         return
     _print(found)
     print_files(files, words)
@@ -223,15 +223,17 @@ def _row(name: str, one: Any) -> dict[str, Any]:
 
 def _sentences(found: dict[str, Any], gains: dict[str, Any], learns: bool, n: int) -> list[str]:
     base = found["as logged"]
-    said = [f"What was logged earned an f of {base.value:.4g} ({base.low:.4g} to {base.high:.4g})."]
+    lines = [
+        f"The logged policy earned an f of {base.value:.4g} ({base.low:.4g} to {base.high:.4g})."
+    ]
     for name, gain in gains.items():
         sure = "better" if gain.low > 0 else "worse" if gain.high < 0 else "not certainly different"
-        said.append(
+        lines.append(
             f"{name} would have earned {gain.first.value:.4g}, {abs(gain.value):.3g} "
             f"{'more' if gain.value >= 0 else 'less'} ({gain.low:.3g} to {gain.high:.3g}): {sure}."
         )
-        said += [f"{name}: {level}." for level in gain.first.constraints]
-        said += [f"{name}: {text}." for text in gain.first.warnings]
+        lines += [f"{name}: {level}." for level in gain.first.constraints]
+        lines += [f"{name}: {text}." for text in gain.first.warnings]
     if learns:
-        said.append(f"All numbers are from the {n:,} decisions that nothing was learnt from.")
-    return said
+        lines.append(f"All numbers are from the {n:,} decisions that were not used for learning.")
+    return lines

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["log"]
 
-_STEP = 256  # rows between two looks at the bar
+_STEP = 256  # rows between two updates of the bar
 _LISTED = 20  # sentences; --json has all of them
 _SUFFIXES = (".parquet", ".pq", ".jsonl", ".ndjson")
 
@@ -69,12 +69,12 @@ def verify(ctx: click.Context, place: Path, fold: bool, as_json: bool) -> None:
     )
     if found.deleted:
         click.echo(
-            f"Rows up to {found.deleted:,} were deleted after an export, but for those that are "
+            f"Rows up to {found.deleted:,} were deleted after an export, except those that are "
             "still needed: a replay begins from the snapshots kept for that."
         )
     _tell([*found.wrong, *found.notes])
     if not found.wrong:
-        bits = "but for rounding" if found.notes else "bit for bit"
+        bits = "except for rounding" if found.notes else "bit for bit"
         more = f", and the snapshots are the fold of the rows, {bits}" if fold else ""
         click.echo(f"Nothing is wrong: every row is whole and in its place{more}.")
     ctx.exit(1 if found.wrong else 0)
@@ -102,7 +102,7 @@ def replay(
     """Fold a log from its start, and print what the models have learnt.
 
     The digest is that of the whole state: equal digests are equal bits. Exit code 1 where a row
-    cannot be applied, or a decision is not what the log says.
+    cannot be applied, or a decision differs from the log.
     """
     from fairwolfe.service.audit import remade
     from fairwolfe.service.events import Decided, Event
@@ -202,7 +202,7 @@ def backup(paths: tuple[Path, ...], address: str | None, key: str | None, as_jso
 )
 @as_json
 def export(place: Path, out: Path, name: str | None, prune: bool, as_json: bool) -> None:
-    """Write closed decisions with what came of them, as a table that `fairwolfe evaluate` reads.
+    """Write closed decisions with their outcomes, as a table that `fairwolfe evaluate` reads.
 
     OUT is a file (.parquet or .jsonl) for one model, or a folder for a file of each. With --prune
     files hold exactly what was not exported with --prune before: each decision is in one of them.

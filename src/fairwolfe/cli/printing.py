@@ -43,7 +43,7 @@ out_option = click.option(
 
 
 def import_from_here() -> None:
-    """As with `python -m`: what stands in the current directory can be imported."""
+    """As with `python -m`: modules in the current directory can be imported."""
     here = os.getcwd()
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -70,10 +70,10 @@ def console(stderr: bool = False) -> Console:
     """Where text goes."""
     from rich.console import Console
 
-    made = Console(stderr=stderr, highlight=False)
-    if not made.is_terminal and "COLUMNS" not in os.environ:
-        made.width = 140  # a file or a pipe has no width of its own; 80 would cut the rows
-    return made
+    console = Console(stderr=stderr, highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = 140  # a file or a pipe has no width; 80 would cut the rows
+    return console
 
 
 def print_table(columns: tuple[str, ...], rows: Iterable[Iterable[str]], numbers: int = 0) -> None:

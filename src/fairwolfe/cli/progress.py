@@ -18,7 +18,7 @@ _SOME = 0.005  # of the work, before the time left is worth a word
 
 @contextmanager
 def bars(work: Mapping[str, float]) -> Iterator[Callable[[str, float], None]]:
-    """A bar for each part of the work and one for all; what it gives is told what was done."""
+    """A bar for each part of the work and one for all; call what it gives with what was done."""
     if not console(stderr=True).is_terminal:
         yield _Lines(sum(work.values()))
         return
@@ -38,15 +38,15 @@ class _Lines:
 
     def __init__(self, total: float) -> None:
         self.total, self.done = total, 0.0
-        self.began = self.told = time.monotonic()
+        self.began = self.printed = time.monotonic()
 
     def __call__(self, name: str, done: float) -> None:
         self.done += done
         now = time.monotonic()
         share = self.done / self.total
-        # At the very beginning kernels are compiled: what is left cannot be told from that.
-        if now - self.told < _LINE or share < _SOME:
+        # At the very beginning kernels are compiled, which does not show the time that is left.
+        if now - self.printed < _LINE or share < _SOME:
             return
-        self.told = now
+        self.printed = now
         left = (now - self.began) * (1.0 - share) / share
         click.echo(f"{name}: {share:.0%} of all, about {left / 60:.0f} minutes left", err=True)

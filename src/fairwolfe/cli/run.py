@@ -34,7 +34,7 @@ class _Seeds(click.ParamType[tuple[int, ...]]):
         found: list[int] = []
         for part in str(value).rstrip(",").split(","):
             if not (ends := re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)):
-                self.fail(f"{value!r} is no number of seeds, range (3-5) or list (1,4,9)")
+                self.fail(f"{value!r} is not a number of seeds, a range (3-5) or a list (1,4,9)")
             first, last = int(ends[1]), int(ends[2] or ends[1])
             found += range(first, last + 1)
         if re.fullmatch(r"\s*\d+\s*", str(value)):
@@ -150,7 +150,7 @@ def _print_sweep(swept: Sweep, resuming: str) -> None:
     if swept.missing:
         why = {"interrupted": "interrupted", "time": "the time is up", None: "some runs failed"}
         click.echo(
-            f"{why[swept.stopped]}: {len(swept.missing)} runs have no result yet; go on with\n"
+            f"{why[swept.stopped]}: {len(swept.missing)} runs have no result yet; continue with\n"
             f"  {resuming}",
             err=True,
         )

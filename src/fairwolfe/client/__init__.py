@@ -5,7 +5,7 @@ waits in a buffer (`outbox`); the two clients differ only in how they wait:
 
     calls        every request: what is sent, and how its answer is read
     endpoint     where the service is, and how long to wait for it
-    retry        pauses, the deadline, and which refusals are final
+    retry        pauses, the deadline, and which errors are final
     outbox       feedback that is not acknowledged yet
     client, transport, buffer                      with the standard library, and threads
     async_client, async_transport, async_buffer    with aiohttp, and asyncio

@@ -44,9 +44,9 @@ class AsyncBuffer(Collecting):
         clicked: Iterable[str] | None = None,
         final: bool = False,
     ) -> None:
-        """What came of a decision, or a part of it; Unavailable where there is no room in time."""
-        made = entry(decision, rewards, exposed=exposed, clicked=clicked, final=final)
-        await self.feedback_many(decision.model, [made])
+        """The outcome of a decision, or a part of it; Unavailable if there is no room in time."""
+        message = entry(decision, rewards, exposed=exposed, clicked=clicked, final=final)
+        await self.feedback_many(decision.model, [message])
 
     async def feedback_many(self, model: str, entries: Iterable[Mapping[str, Any]]) -> None:
         """Several entries, each {"id": ..., "rewards": ...} as on the wire: all or none."""
@@ -93,7 +93,7 @@ class AsyncBuffer(Collecting):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # Whoever is cancelled does not wait.
+        # A cancelled task does not wait.
         report(await self.close(None if isinstance(error, Exception | None) else 0.0), error)
 
     def _start(self) -> None:

@@ -73,7 +73,7 @@ class AsyncClient:
         await self._close(None)
 
     async def _close(self, error: BaseException | None) -> None:
-        # Whoever is cancelled does not wait.
+        # A cancelled task does not wait.
         seconds = None if isinstance(error, Exception | None) else 0.0
         left = []
         try:
@@ -91,9 +91,9 @@ class AsyncClient:
         every: seconds in which entries are collected for a batch
         wait: seconds that `feedback` waits for room before it raises Unavailable
         """
-        made = AsyncBuffer(self._transport, max, every, wait)
-        self._buffers.append(made)
-        return made
+        buffer = AsyncBuffer(self._transport, max, every, wait)
+        self._buffers.append(buffer)
+        return buffer
 
     decide = _method(calls.decide)
     decide_many = _method(calls.decide_many)

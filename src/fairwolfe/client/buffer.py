@@ -30,8 +30,8 @@ class Buffer(Collecting):
     """Collects feedback and sends it in the background, from `Client.buffer`.
 
     An entry is kept until the service has acknowledged it and is sent again after any failure, so
-    it arrives at least once; the service joins it exactly once. An entry that the service refuses
-    for good is taken out and reported in `refused`. Safe to use from several threads. A forked
+    it arrives at least once; the service joins it exactly once. An entry that the service rejects
+    for good is removed and reported in `refused`. Safe to use from several threads. A forked
     child begins with an empty buffer, since its parent sends what was there. At the end of the
     interpreter up to five seconds are spent on what is left, with a warning for what stays.
     """
@@ -62,9 +62,9 @@ class Buffer(Collecting):
         clicked: Iterable[str] | None = None,
         final: bool = False,
     ) -> None:
-        """What came of a decision, or a part of it; Unavailable where there is no room in time."""
-        made = entry(decision, rewards, exposed=exposed, clicked=clicked, final=final)
-        self.feedback_many(decision.model, [made])
+        """The outcome of a decision, or a part of it; Unavailable if there is no room in time."""
+        message = entry(decision, rewards, exposed=exposed, clicked=clicked, final=final)
+        self.feedback_many(decision.model, [message])
 
     def feedback_many(self, model: str, entries: Iterable[Mapping[str, Any]]) -> None:
         """Several entries, each {"id": ..., "rewards": ...} as on the wire: all or none."""

@@ -37,7 +37,7 @@ class Decided(NamedTuple):
 class Call(NamedTuple, Generic[T]):
     """A request that is safe to send again.
 
-    read: the answer, from the body of a response that is not a refusal
+    read: the answer, from the body of a response that is not an error
     """
 
     method: str
@@ -117,7 +117,7 @@ def feedback(
     clicked: Iterable[str] | None = None,
     final: bool = False,
 ) -> Call[str]:
-    """What came of a decision, or a part of it: joined, known, late, unknown or conflict."""
+    """The outcome of a decision, or a part of it: joined, known, late, unknown or conflict."""
     one = entry(decision, rewards, exposed=exposed, clicked=clicked, final=final)
     return feedback_raw(decision.model, [encode(one)], lambda body: str(_outcomes(body)[0]))
 
@@ -149,16 +149,16 @@ def entry(
     final: bool = False,
 ) -> dict[str, Any]:
     """An entry of feedback as on the wire."""
-    made: dict[str, Any] = {"id": decision.id}
+    message: dict[str, Any] = {"id": decision.id}
     if rewards is not None:
-        made["rewards"] = dict(rewards)
+        message["rewards"] = dict(rewards)
     if exposed is not None:
-        made["exposed"] = list(exposed)
+        message["exposed"] = list(exposed)
     if clicked is not None:
-        made["clicked"] = list(clicked)
+        message["clicked"] = list(clicked)
     if final:
-        made["final"] = True
-    return made
+        message["final"] = True
+    return message
 
 
 def _outcomes(body: bytes) -> list[str]:

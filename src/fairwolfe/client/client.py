@@ -30,10 +30,10 @@ def _method(make: Callable[P, Call[T]]) -> Callable[Concatenate[Client, P], T]:
 
 
 class Client:
-    """Asks for decisions and reports what came of them.
+    """Asks for decisions and reports their outcomes.
 
     Every question carries a request_id, so that it can be sent again without being decided twice;
-    feedback may be sent again in any case. What the service refuses for load or cannot make durable
+    feedback may be sent again in any case. What the service rejects for load or cannot make durable
     is tried again, with pauses that grow, differ at random and follow its Retry-After, until the
     deadline. Safe to use from several threads, and in a forked child.
 
@@ -88,9 +88,9 @@ class Client:
         every: seconds in which entries are collected for a batch
         wait: seconds that `feedback` waits for room before it raises Unavailable
         """
-        made = Buffer(self._transport, max, every, wait)
-        self._buffers.append(made)
-        return made
+        buffer = Buffer(self._transport, max, every, wait)
+        self._buffers.append(buffer)
+        return buffer
 
     decide = _method(calls.decide)
     decide_many = _method(calls.decide_many)

@@ -1,4 +1,6 @@
-"""How a method of a client presents itself: as what makes its call, but for the answer."""
+"""The signature of a method of a client: that of the function that makes its call, except for the
+answer.
+"""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ logger = logging.getLogger("fairwolfe.client")
 
 MOST = 1000
 """Entries of one request; the service takes no more."""
-_KEPT = 1000  # refused entries
+_KEPT = 1000  # rejected entries
 
 
 class Unacknowledged(NamedTuple):
@@ -61,7 +61,7 @@ class Batch(NamedTuple):
 
 
 class Outbox:
-    """Entries in their order, by model. An entry leaves it acknowledged or refused for good.
+    """Entries in their order, by model. An entry leaves it acknowledged or rejected for good.
 
     It does not send, wait or lock: a buffer does. One batch is under way at a time, so that the
     entries of a decision arrive in their order.
@@ -83,7 +83,7 @@ class Outbox:
         self._queues: dict[str, deque[tuple[int, bytes]]] = {}
         self._size = 0
         self._at_once = MOST  # less where the service takes only smaller bodies
-        self._narrowed = MOST  # less while an entry that it refuses is searched for
+        self._narrowed = MOST  # less while a rejected entry is searched for
         self._pauses = Pauses()
         self._rest = 0.0  # until when nothing is sent, of the monotonic clock
         self._rests: dict[str, float] = {}  # the same, of a model that is stopped
@@ -135,7 +135,7 @@ class Outbox:
         return max(self._rests.get(model, 0.0) - time.monotonic(), 0.0)
 
     def batch(self) -> Batch | None:
-        """What to send next: models take turns, but for those that are stopped."""
+        """What to send next: models take turns, except those that are stopped."""
         if not self._queues:
             return None
         model = min(self._queues, key=self._resting)
@@ -143,7 +143,7 @@ class Outbox:
         return Batch(model, tuple(self._queues[model][i][1] for i in range(count)))
 
     def took(self, batch: Batch, reply: Reply | BaseException) -> None:
-        """Take in what came of a batch, or why nothing did."""
+        """Take in the answer to a batch, or the error."""
         count = len(batch.entries)
         if isinstance(reply, BaseException):
             self._keep(batch, f"{type(reply).__name__}: {reply}")
@@ -166,7 +166,7 @@ class Outbox:
         self._turn(batch.model)
 
     def _refuse(self, batch: Batch, reply: Reply) -> None:
-        """One entry refuses the whole batch, and nothing of it has counted: take that one out."""
+        """One entry made the service reject the batch, and none of it has counted: remove it."""
         count = len(batch.entries)
         named = re.match(r"\[(\d+)\]", reply.field)
         if named and int(named[1]) < count:
@@ -184,7 +184,7 @@ class Outbox:
             entry = msgspec.msgpack.decode(batch.entries[i])
             refused = RefusedEntry(batch.model, entry, reply.message)
             self.refused = (*self.refused, refused)[-_KEPT:]
-            logger.warning("feedback for %s was refused: %s", entry.get("id"), reply.message)
+            logger.warning("feedback for %s was rejected: %s", entry.get("id"), reply.message)
         self.outcomes = self.outcomes + Counter(refused=len(guilty))
         self._drop(batch.model, guilty)
 
@@ -213,7 +213,7 @@ class Outbox:
 
 
 class Collecting:
-    """What a buffer says of itself."""
+    """What a buffer reports about itself."""
 
     _closed: bool
     _outbox: Outbox
@@ -235,7 +235,7 @@ class Collecting:
 
     @property
     def refused(self) -> tuple[RefusedEntry, ...]:
-        """Entries that the service refused for good, the newest 1,000."""
+        """Entries that the service rejected for good, the newest 1,000."""
         return self._outbox.refused
 
     @property

@@ -1,4 +1,4 @@
-"""When a call is sent again, after which pause, and when it is given up."""
+"""When a call is sent again, after which pause, and when it ends with an error."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Reply(NamedTuple):
 
     @property
     def final(self) -> bool:
-        """Whether the service itself refuses, for what was sent and not for who sent it."""
+        """Whether the service itself rejects the content, and not the sender."""
         if self.status == 413:
             return True
         wrong = 400 <= self.status < 500 and not self.again and self.status not in (401, 403)
@@ -75,7 +75,7 @@ class Reply(NamedTuple):
 
     @property
     def field(self) -> str:
-        """What was refused, such as [3].rewards."""
+        """The rejected field, such as [3].rewards."""
         return str(self._told("field") or "")
 
     def _told(self, name: str) -> Any:
@@ -85,7 +85,7 @@ class Reply(NamedTuple):
             return None
 
     def error(self) -> FairwolfeError:
-        """A refusal, as an error of the library."""
+        """A rejection, as an error of the library."""
         kind = _KINDS.get(self.status, InvalidInput if 400 <= self.status < 500 else Unavailable)
         return kind(self.message)
 
@@ -93,7 +93,7 @@ class Reply(NamedTuple):
 class Pauses:
     """Pauses between attempts: full jitter, up to a length that doubles.
 
-    What the service asks for with Retry-After comes before it, so that those who were refused
+    What the service asks for with Retry-After comes before it, so that clients that were rejected
     together do not come back together.
     """
 
@@ -108,7 +108,7 @@ class Pauses:
 
 
 class Attempts:
-    """The attempts of one call, which share a deadline. Whoever sends asks what to do next.
+    """The attempts of one call, which share a deadline. The sender asks what to do next.
 
     >>> from fairwolfe.client import calls
     >>> call = calls.model("router")
@@ -131,7 +131,7 @@ class Attempts:
         return max(self._end - time.monotonic(), 1e-3)  # 0 would mean no limit, or not to wait
 
     def answer(self, call: Call[T], reply: Reply) -> T:
-        """The answer in a reply that is not a refusal."""
+        """The answer in a reply that is not an error."""
         try:
             return call.read(reply.body)
         except (msgspec.DecodeError, UnicodeDecodeError, LookupError, TypeError) as error:

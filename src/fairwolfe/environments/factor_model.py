@@ -52,9 +52,9 @@ class FactorModel(RankingWorld):
         random order, so that a few items are popular with everybody
     position_weights: b_1 >= b_2 >= ... in [0, 1], one for each slot: `dcg` or `body` or your own;
         or a row of them for each user
-    calibration: what is done with means outside their range. None: they are refused; "clip": cut
-        off, so that the model is no longer linear; "affine": mapped into the range by a constant
-        feature added to u and v, so that it stays linear, with (p + 1)^2 features
+    calibration: what is done with means outside their range. None: they raise an error; "clip":
+        they are clipped, so that the model is not linear; "affine": mapped into the range by a
+        constant feature added to u and v, so that it stays linear, with (p + 1)^2 features
     rewards: name -> (Theta (p, q), (low, high)), in place of clicks: a reward of an item that is
         exposed is low or high, with mean u' Theta v_i
     n_factors: p of a drawn world, 8
@@ -110,7 +110,7 @@ class FactorModel(RankingWorld):
             kept = Table("position_weights", table, ("users", "slots"))
         self._set("position_weights", kept)
         if not self._drawn:
-            _ = self._given  # what is wrong with the tables is said now
+            _ = self._given  # errors in the tables are raised now
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
@@ -216,11 +216,11 @@ class FactorModel(RankingWorld):
 
     def _world(self, users: Matrix, items: Matrix) -> RankingArrays:
         thetas, ranges = self._thetas, np.array(list(self._ranges.values()))
-        found = np.array([extremes(users @ theta, items) for theta in thetas])
+        extents = np.array([extremes(users @ theta, items) for theta in thetas])
         if self.calibration == "affine":
-            users, items, thetas = _affine(users, items, thetas, ranges, found)
+            users, items, thetas = _affine(users, items, thetas, ranges, extents)
         elif self.calibration is None:
-            for name, (low, high), (least, most) in zip(self._ranges, ranges, found, strict=True):
+            for name, (low, high), (least, most) in zip(self._ranges, ranges, extents, strict=True):
                 if least < low - _ROUNDING or most > high + _ROUNDING:
                     raise InvalidInput(
                         f"the means of {name!r} go from {least:.6g} to {most:.6g}, outside their "
@@ -276,7 +276,7 @@ def _table(name: str, values: Any) -> Table:
 
 
 def _affine(
-    users: Matrix, items: Matrix, thetas: Cube, ranges: Matrix, found: Matrix
+    users: Matrix, items: Matrix, thetas: Cube, ranges: Matrix, extents: Matrix
 ) -> tuple[Matrix, Matrix, Cube]:
     """Factors with a constant appended, so that every mean is slope (u' Theta v) + constant.
 
@@ -284,7 +284,7 @@ def _affine(
     slope is at most 1, and the constant lies between the ends of the range. Both go into the
     factors as far as they are shared by the rewards: for clicks alone Theta stays the identity.
     """
-    least, most = np.minimum(found[:, 0], ranges[:, 0]), np.maximum(found[:, 1], ranges[:, 1])
+    least, most = np.minimum(extents[:, 0], ranges[:, 0]), np.maximum(extents[:, 1], ranges[:, 1])
     slopes = (ranges[:, 1] - ranges[:, 0]) / (most - least)
     constants = ranges[:, 0] - slopes * least
     slope, constant = slopes.max(), np.abs(constants).max()

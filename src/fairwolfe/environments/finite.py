@@ -117,7 +117,7 @@ class Finite(ArmsWorld[FiniteWorld]):
             for j in range(i):
                 if np.array_equal(features[i], features[j]):
                     raise InvalidInput(
-                        f"contexts {j} and {i} have equal features, so nobody can tell them apart; "
+                        f"contexts {j} and {i} have equal features and cannot be distinguished; "
                         "make them one, with the sum of the probabilities"
                     )
         shares = finite_vector("probabilities", self.probabilities)
@@ -255,8 +255,8 @@ class Finite(ArmsWorld[FiniteWorld]):
             if np.array_equal(known, features):
                 return i
         raise InvalidInput(
-            f"the context is none of the {len(world.features)} of this environment; give an array "
-            "that context(...) returned, unchanged"
+            f"the context is not one of the {len(world.features)} of this environment; give an "
+            "array that context(...) returned, unchanged"
         )
 
     def support(self, world: FiniteWorld, direction: Vector) -> tuple[float, Vector]:

@@ -37,7 +37,7 @@ class FiniteRanking(RankingWorld):
     theta: (d,)
     position_weights: b_1 >= b_2 >= ... in [0, 1], one for each slot; or a row for each context
 
-    `b1` is a world so small that the regret bound for rankings says something about it.
+    `b1` is a world so small that the regret bound for rankings is useful there.
 
     >>> from fairwolfe.objectives import GiniEquality, TwoSided
     >>> from fairwolfe.truth import optimum
@@ -74,7 +74,7 @@ class FiniteRanking(RankingWorld):
                 f"the click probabilities go from {means.min():.6g} to {means.max():.6g}; scale "
                 "theta so that they lie in [0, 1]"
             )
-        _ = self._world  # contexts that cannot be told apart are refused now
+        _ = self._world  # contexts that cannot be distinguished raise an error now
 
     @classmethod
     def b1(cls) -> Self:
@@ -87,7 +87,7 @@ class FiniteRanking(RankingWorld):
     def _world(self) -> RankingArrays:
         features, theta = np.array(self.contexts), np.array(self.theta)
         n, m, _ = features.shape
-        # Every context has means of its own, so that an item is known by its place alone.
+        # Every context has its own means, so that an item is known by its place alone.
         return RankingArrays.of(
             features,
             np.eye(m),

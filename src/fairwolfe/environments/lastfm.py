@@ -71,7 +71,7 @@ def find() -> Path:
     if spoilt := [file for file in places() if file.is_file()]:
         raise InvalidInput(
             f"{spoilt[0]} is not the published file: its sha256 is not {SHA256[:12]}...; download "
-            "it with `fairwolfe data lastfm`, or use it as a table of your own with Listening"
+            "it with `fairwolfe data lastfm`, or use it as your own table with Listening"
         )
     looked = " or ".join(map(str, places()))
     raise MissingData(
@@ -147,7 +147,7 @@ class LastFM50(_LastFM):
     """The 50 users and the 50 artists of Last.fm with the most plays; see `Listening`.
 
     ``make("lastfm-50")``. The file is looked for in ``$FAIRWOLFE_DATA/lastfm``, then in the user's
-    cache, where ``fairwolfe data lastfm`` puts it; its checksum is looked at.
+    cache, where ``fairwolfe data lastfm`` puts it; its checksum is checked.
 
     Reference: Section 5 and appendix of the paper, "Fair ranking".
 

@@ -74,7 +74,7 @@ class Listening(Factored):
 
     The table is read at the first use: a file in batches, 16 bytes of memory for each different
     pair of user and item. Factors are kept in the user's cache, and found there by the content of
-    the table. `notes` says in words how the table was understood.
+    the table. `notes` explains in words how the table was understood.
 
     Parameters
     ----------

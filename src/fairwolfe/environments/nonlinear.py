@@ -94,7 +94,7 @@ def _spread(rng: np.random.Generator, n: int, d: int) -> Matrix:
 
 
 class NonlinearWorld(NamedTuple):
-    """What a seed draws: the contexts that are met, their mean rewards, and the ideal points."""
+    """What a seed draws: the contexts, their mean rewards, and the ideal points."""
 
     features: Cube  # (contexts, arms, d)
     means: Cube  # (contexts, arms, D)
@@ -110,7 +110,7 @@ class Nonlinear(ArmsWorld[NonlinearWorld]):
     features of an arm are 1, for the intercept of a linear model, and numbers that are uniform in
     [-1, 1]. In the default world the best linear predictions explain half of the variance of the
     means, but the arms that they praise most are those about which they are most wrong: linear
-    policies are no better than chance here.
+    policies are not better than random arms here.
 
     A world has a finite list of contexts, drawn once and then met at random, so that the set of
     expected rewards is S = mean_c conv{mu(c, a)} and `support` is exact. A list that is long

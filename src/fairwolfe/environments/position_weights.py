@@ -41,7 +41,7 @@ def body(n_slots: int) -> tuple[float, ...]:
 
 
 def checked(weights: Any, n_users: int, n_items: int) -> Matrix:
-    """Weights as a table of one row for all users, or of one for each; refused if not sensible."""
+    """Weights as a table of one row for all users, or of one for each; raises if not valid."""
     try:
         table = np.atleast_2d(np.array(weights, dtype=np.float64, order="C"))
     except (TypeError, ValueError) as error:

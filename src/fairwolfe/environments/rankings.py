@@ -79,7 +79,7 @@ def observe(
     exposed: Vector,
     rewards: Matrix,
 ) -> None:
-    """What comes of a ranking. uniforms: k for the exposures, then k R for the rewards by slot.
+    """The feedback to a ranking. uniforms: k for the exposures, then k R for the rewards by slot.
 
     action, exposed (slots,), uniforms (slots + slots rewards,), turned (rewards, users, q),
     items (n_items, q), weights (1 or users, slots), ranges (rewards, 2), rewards (slots, rewards).
@@ -187,7 +187,7 @@ def support_of_rankings(
 class RankingArrays(NamedTuple):
     """A world with rankings as arrays: the mean of reward r is <turned[r, user], items[i]>."""
 
-    users: NDArray[np.float64]  # what tells them apart: (users, p), or (users, items, d)
+    users: NDArray[np.float64]  # the features that identify them: (users, p), or (users, items, d)
     items: Matrix  # (m, q)
     columns: Matrix  # (q, m), the items transposed
     turned: Cube  # (R, users, q)
@@ -212,7 +212,7 @@ class RankingArrays(NamedTuple):
             first = places.setdefault(user.tobytes(), i)
             if len(weights) > 1 and not np.array_equal(weights[i], weights[first]):
                 raise InvalidInput(
-                    f"users {first} and {i} are equal, so nobody can tell them apart, but they "
+                    f"users {first} and {i} are equal and cannot be distinguished, but they "
                     "have different position weights; give them the same, or another feature"
                 )
         columns = np.ascontiguousarray(items.T)
@@ -289,7 +289,7 @@ class RankingWorld(ABC):
         return self.show(world, int(self.draw_users(rng, 1)[0]))
 
     def tag(self, world: RankingArrays, context: Any) -> int:
-        """Which user a context belongs to; users with equal features are one and the same."""
+        """Which user a context belongs to; users with equal features are the same user."""
         known = world.places.get(self._user_of(world, context).tobytes())
         if known is None:
             raise InvalidInput(

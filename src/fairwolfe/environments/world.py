@@ -57,7 +57,7 @@ def reward_at(
     mean: Vector,
     reward: Vector,
 ) -> None:
-    """Call the rewards that stand at an address from Python.
+    """Call the rewards at an address from Python.
 
     features (arms, features), noise (draws,), mean, reward (rewards,). params: of the world.
     """
@@ -68,7 +68,7 @@ def reward_at(
 def best_at(
     address: int, direction: Vector, tag: int, features: Matrix, params: Vector, scores: Vector
 ) -> int:
-    """Call the linear oracle that stands at an address from Python.
+    """Call the linear oracle at an address from Python.
 
     direction (rewards,), features (arms, features), scores (arms,). params: of the world.
     """

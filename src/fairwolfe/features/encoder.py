@@ -34,7 +34,7 @@ class Encoder:
     is the constant 1.
 
     - a number x counts 2 (x - low) / (high - low) - 1, cut to [-1, 1]; its range is in `ranges`
-    - a text, or each of a list of n texts, counts 1, or 1 / sqrt(n), at a place of its own
+    - a text, or each of a list of n texts, counts 1, or 1 / sqrt(n), at its own place
     - True counts 1, False -1; None, and a name that is not there, count nothing
 
     The sum is divided by sqrt(1 + n_names), so that rows have norm `feature_norm` at most; one that
@@ -159,7 +159,7 @@ class Encoder:
         return min(max(2.0 * (value - low) / (high - low) - 1.0, -1.0), 1.0)
 
     def collisions(self, sample: Any) -> tuple[tuple[str, ...], ...]:
-        """Which features of a sample share a place, and so cannot be told apart.
+        """Which features of a sample share a place, and so cannot be distinguished.
 
         >>> rows = [{"city": city} for city in ("Rome", "Oslo", "Lima")]
         >>> Encoder(n_features=1000).collisions(rows), len(Encoder(n_features=2).collisions(rows))
@@ -173,7 +173,7 @@ class Encoder:
         return tuple(tuple(sorted(there)) for there in places.values() if len(there) > 1)
 
     def to_json(self) -> str:
-        """The settings as one line of JSON, to be kept beside the agent's file."""
+        """The settings as one line of JSON, to be stored with the agent's file."""
         return json.dumps(asdict(self) | {"ranges": {k: list(v) for k, v in self.ranges.items()}})
 
     @classmethod

@@ -112,7 +112,7 @@ class Arms(Kind):
 
     def hear(self, action: Any, reward: Any, **options: Any) -> Answer:
         """A reward vector, or a mapping by name. `missing`: a number for rewards that are None or
-        not there, which are refused otherwise.
+        missing; without it they raise an error.
         """
         missing = options.pop("missing", None) if options else None
         if options:
@@ -200,8 +200,7 @@ class Arms(Kind):
         words = ""
         for row in np.flatnonzero(far).tolist():
             try:
-                said = self.rewards.outside(matrix[row : row + 1])
-                words = words or said
+                words = words or self.rewards.outside(matrix[row : row + 1])
             except InvalidInput as error:
                 raise InvalidInput(f"answer {row}: {error}") from error
         return Answers(matrix, int(far.sum()), words)

@@ -46,6 +46,7 @@ def count_exposed(
     total: Vector,
 ) -> int:
     """seen (k,): which slots count as exposed. total (m + R,): the reward vector is added to it.
+    items, exposed (k,), rewards (k, R).
 
     0, or where the feedback contradicts itself, before anything is written: slot + k times what is
     wrong.

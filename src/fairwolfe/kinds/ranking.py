@@ -96,10 +96,10 @@ class Ranking(Kind):
         return Problem.ranking(6, 3, (2, 3), ranges, parameter_norm=1.0)
 
     def _is(self, other: Any) -> bool:
-        alike = self.problem == other.problem and self.exposure == other.exposure
+        same = self.problem == other.problem and self.exposure == other.exposure
         mine, theirs = self.catalogue, other.catalogue
         same_items = np.array_equal(mine.ids, theirs.ids) and mine.total == theirs.total
-        return alike and same_items and np.array_equal(mine.features, theirs.features)
+        return same and same_items and np.array_equal(mine.features, theirs.features)
 
     def fitted(self, base: Any) -> Self:
         """With the base's rule of what counts as exposed."""
@@ -170,13 +170,13 @@ class Ranking(Kind):
 
         `exposed` must be given where it is observed, and every reward of the problem, by name or
         as `clicked`, unless nothing was exposed; within a reward, items that are not there earned
-        0. `names`: what the shown items are called, by slot. `missing`: 0.0 for what is None or
-        not there, which is refused otherwise.
+        0. `names`: the names of the shown items, by slot. `missing`: 0.0 for rewards that are None
+        or missing; without it they raise an error.
         """
         names, missing = options.pop("names", None), options.pop("missing", None)
         if missing is not None and missing != 0.0:
             raise InvalidInput(
-                f"missing is {missing!r:.80}; what nobody saw in a ranking counts as 0, so give 0."
+                f"missing is {missing!r:.80}; a missing reward of a ranking counts as 0, so give 0."
             )
         if type(reward) is Shown and not options:
             shown = Shown(
@@ -190,7 +190,7 @@ class Ranking(Kind):
             shown = self._shown(_Slots(items, names), reward, missing is not None, **options)
         given = arrays(shown, self.n_slots, self.n_rewards)
         far = any_outside.call(given.rewards, self.rewards.low, self.rewards.high)
-        if far and all_finite(given.rewards):  # else the answer is refused
+        if far and all_finite(given.rewards):  # else the answer raises an error
             return self._answer(action, given, self.rewards.outside(given.rewards))
         return self._answer(action, given, "")
 
@@ -202,7 +202,7 @@ class Ranking(Kind):
             reward = dict(reward)
             exposed, clicked = reward.pop("exposed", None), reward.pop("clicked", None)
         if isinstance(reward, Shown):
-            raise InvalidInput("a Shown tells of every slot; leave out exposed and clicked")
+            raise InvalidInput("a Shown has every slot; leave out exposed and clicked")
         if not (reward is None or isinstance(reward, Mapping)):
             raise InvalidInput(
                 f"the feedback of a ranking is {reward!r:.80}; give exposed=ids and clicked=ids, "
@@ -211,7 +211,7 @@ class Ranking(Kind):
         if self.exposure == "observed" and exposed is None:
             if not fill:
                 raise InvalidInput(
-                    "it is not said which items were exposed; give exposed=ids (none: []), or use "
+                    "the exposed items are missing; give exposed=ids (none: []), or use "
                     "a policy with exposure='shown' or 'until_last_click'"
                 )
             exposed = []
@@ -235,7 +235,7 @@ class Ranking(Kind):
             open_slots = slots.places("exposed", slots.numbers("exposed", exposed))
             coins[open_slots] = 1.0
         lacking = [name for name in names if name not in given]
-        # Where exposures are observed and there is none, nothing can have been earned.
+        # If exposures are observed and nothing was exposed, nothing can have been earned.
         if lacking and not fill and (self.exposure != "observed" or open_slots):
             self.rewards.refuse_missing(lacking, " by item (clicks as clicked=ids, none: [])")
         for name, earned in given.items():
@@ -331,8 +331,7 @@ class Ranking(Kind):
             for row in np.flatnonzero(far).tolist():
                 if all_finite(earned[row]):
                     try:
-                        said = self.rewards.outside(earned[row])
-                        words = words or said
+                        words = words or self.rewards.outside(earned[row])
                     except InvalidInput as error:
                         raise InvalidInput(f"answer {row}: {error}") from error
         self._judge_rows(actions, exposed, earned)
@@ -381,7 +380,7 @@ class Ranking(Kind):
         return np.concatenate([vector[given.places], vector[self.catalogue.ids.size :]])
 
     def joined(self, size: int | None) -> tuple[int, int]:
-        """Items that came after the decision: it says nothing of them."""
+        """Items that were added after the decision: its feedback does not cover them."""
         stop = self.problem.n_items or 0
         return (stop if size is None else min(size - self.n_rewards, stop)), stop
 
@@ -543,6 +542,6 @@ class _Slots:
 
     def _refuse(self, what: str, item: int | str) -> NoReturn:
         raise InvalidInput(
-            f"item {item!r:.80} is said to be {what}, but was not shown; the ranking was "
+            f"item {item!r:.80} is given as {what}, but was not shown; the ranking was "
             f"{list(self.called)}"
         )

@@ -14,7 +14,7 @@ from fairwolfe.errors import InvalidInput, did_you_mean
 
 __all__ = ["Rewards", "finite_number", "random_rows"]
 
-_WILD = 1e6  # times its range: a reward that is refused
+_WILD = 1e6  # times its range: a reward that raises an error
 
 
 class Rewards(NamedTuple):
@@ -35,7 +35,7 @@ class Rewards(NamedTuple):
 
     def in_order(self, given: Any, missing: float | None = None) -> Any:
         """Values in order, of which none is None: `missing` instead, if that is a number. None
-        itself stands for nothing but missing values.
+        itself is only for missing values.
         """
         if given is None:
             given = [None] * len(self.names)
@@ -53,7 +53,7 @@ class Rewards(NamedTuple):
         return given
 
     def refuse_missing(self, lacking: Iterable[str], how: str = "") -> NoReturn:
-        """Raise InvalidInput for rewards that nobody gave."""
+        """Raise InvalidInput for missing rewards."""
         raise InvalidInput(
             f"the reward lacks {', '.join(lacking)}; give all of {', '.join(self.names)}{how}, or "
             "missing=0. to count 0 where none was given"
@@ -82,7 +82,7 @@ class Rewards(NamedTuple):
             for place, (name, value) in enumerate(zip(self.names, row, strict=True)):
                 if abs(value) > most[place]:
                     raise InvalidInput(
-                        f"the reward {name!r} is {value:g}; the problem says {self.low[place]:g} "
+                        f"the reward {name!r} is {value:g}; the problem states {self.low[place]:g} "
                         f"to {self.high[place]:g}, and beyond {most[place]:g} nothing can be "
                         "learnt: give the right number, or the problem another range"
                     )
@@ -91,7 +91,7 @@ class Rewards(NamedTuple):
             far = (rows < self.low) | (rows > self.high)
         row, place = np.argwhere(far)[0].tolist()
         return (
-            f"the reward {self.names[place]!r} is {rows[row, place]:g}; the problem says "
+            f"the reward {self.names[place]!r} is {rows[row, place]:g}; the problem states "
             f"{self.low[place]:g} to {self.high[place]:g}"
         )
 

@@ -14,7 +14,7 @@ from fairwolfe.objectives.concave import GRADIENT, Concave
 __all__ = ["MARGINS", "WIDTHS", "Bounds"]
 
 WIDTHS, MARGINS = 2, 3
-"""Which of the quarters of the params are widths and margins, for whoever sets them."""
+"""Which of the quarters of the params are widths and margins, for the code that sets them."""
 
 _ROUNDING, _TINY = 1e-9, 1e-12  # of a level, and of anything: what still counts as kept
 
@@ -75,7 +75,7 @@ class Bounds(Concave):
 
     @property
     def limited(self) -> int:
-        """How many rows have levels: all, but for the sum that shares are of."""
+        """How many rows have levels: all except the sum that shares are of."""
         return len(self.shares) or len(self.low)
 
     def distances(self, x: Vector) -> Vector:

@@ -397,7 +397,7 @@ class On(Combination):
         places = [c for c in self.coordinates if not isinstance(c, str)]
         if len(places) < len(self.coordinates):
             raise InvalidInput(
-                f"{self} names its rewards, so it needs a problem to know where they stand; call "
+                f"{self} names its rewards, so it needs a problem to know their coordinates; call "
                 ".bind(problem) first"
             )
         return places

@@ -33,7 +33,7 @@ call_gradient = function_at(GRADIENT)
 def gradient_at(
     address: int, z: Vector, step: float, params: Vector, work: Vector, out: Vector
 ) -> None:
-    """Call the gradient that stands at an address: how Python reaches the compiled gradients.
+    """Call the gradient at an address: how Python calls the compiled gradients.
 
     z, out (n,). params, work: those of the gradient.
     """
@@ -144,10 +144,10 @@ class Scope:
         return cls(problem.n_objectives, names, what, users, box, reach, labels)
 
     def part(self, where: slice | list[int], what: str) -> Scope:
-        """The scope of some of the coordinates, counted anew."""
+        """The scope of some of the coordinates, with new numbers."""
         places = np.arange(self.size)[where].tolist()
-        found = {index: name for name, index in self.names.items()}
-        names = {found[old]: new for new, old in enumerate(places) if old in found}
+        by_index = {index: name for name, index in self.names.items()}
+        names = {by_index[old]: new for new, old in enumerate(places) if old in by_index}
         box = (self.box[0][places], self.box[1][places]) if self.box else None
         reach = replace(self.reach, matrix=self.reach.matrix[places]) if self.reach else None
         labels = tuple(self.label(old) for old in places)
@@ -527,6 +527,6 @@ def numbers(name: str, values: Iterable[float]) -> tuple[float, ...]:
 
 
 def require_objective(name: str, value: Any) -> None:
-    """Refuse what is no objective."""
+    """Raise for a value that is not an objective."""
     if not isinstance(value, Concave):
         raise InvalidInput(f"{name} is {value!r}; give an objective, such as Minimum()")

@@ -38,7 +38,7 @@ def custom(z: Vector, step: float, params: Vector, work: Vector, out: Vector) ->
 class Custom(Concave):
     """f given by Python functions: ``value(z) -> float`` and ``gradient(z) -> vector``.
 
-    Without a gradient, central differences are used, and a warning says so: 2 n values a call,
+    Without a gradient, central differences are used, with a warning: 2 n values a call,
     about 10 digits where f is smooth, the mean of the one-sided slopes at a kink (which need not
     be a supergradient there). Concavity is spot-checked where the problem's rewards can lie (the
     unit box if no problem is known); a violation is shown with the two points that prove it.
@@ -83,7 +83,7 @@ class Custom(Concave):
         if not slope >= 0.0:
             raise InvalidInput(
                 f"the Lipschitz constant of Custom is {lipschitz!r}; give a number of at least 0, "
-                "or leave it out where there is none"
+                "or leave it out if there is none"
             )
         object.__setattr__(self, "lipschitz_constant", slope)
 

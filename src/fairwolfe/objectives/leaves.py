@@ -1,8 +1,8 @@
 """`Leaves`: an expression as the sum of its leaves, and the affine majorants that they give.
 
 f(s) = sum_i c_i f_i(M_i s), leaf by leaf, is F(y) with y = A s, and F has a proximal map block by
-block. For supergradients g of F at p, f(s) <= F(p) - <g, p> + <A' g, s> for every s: whoever knows
-max_s <A' g, s> over a set has a bound on f there.
+block. For supergradients g of F at p, f(s) <= F(p) - <g, p> + <A' g, s> for every s: the maximum of
+<A' g, s> over a set gives a bound on f there.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Leaves:
     def touch(self, y: Vector, step: float = 1.0) -> tuple[Vector, Vector]:
         """The gradient g of the envelope at y, and the point where g is a supergradient of F.
 
-        `step` multiplies the widths; 0 stands for F itself.
+        `step` multiplies the widths; 0 means F itself.
         """
         g = self.program.gradient(y, step, self.work)
         return g, y + step * self.reach * g

@@ -54,7 +54,7 @@ class Linear(Concave):
         if isinstance(self.weights, Mapping):
             raise InvalidInput(
                 f"{self} names its rewards ({', '.join(self.weights)}), so it needs a problem to "
-                "know where they stand; call .bind(problem) first"
+                "know their coordinates; call .bind(problem) first"
             )
         return tuple(self.weights)
 

@@ -209,7 +209,7 @@ class Mapped(_OfMap):
 class ByGroup(_OfMap):
     """f of the totals of groups of coordinates, such as the exposure of each producer's items.
 
-    `labels` gives the group of each coordinate; groups stand in the order of their first member,
+    `labels` gives the group of each coordinate; groups are in the order of their first member,
     and a named group can be used by name in f.
 
     >>> from fairwolfe.objectives import Minimum

@@ -130,7 +130,7 @@ class _Limits(Combination):
         if names is not None:
             raise InvalidInput(
                 f"{self} names its rewards ({', '.join(names)}), so it needs a problem to "
-                "know where they stand; call .bind(problem) first"
+                "know their coordinates; call .bind(problem) first"
             )
         return [Part(1.0, self._kept(n), slice(0, n))]
 
@@ -252,7 +252,7 @@ class AtLeast(_OneSided):
 
     One level for all coordinates, one for each, or some by name. No penalty has to be chosen: the
     price of the floor is found on the way, in whatever units the rewards have. The value is 0
-    where the floor is kept and -inf elsewhere; what is reported beside f is the shortfall.
+    where the floor is kept and -inf elsewhere; what is reported in addition to f is the shortfall.
 
     Parameters
     ----------
@@ -372,7 +372,7 @@ def _bounds(
 def _check_levels(
     limits: _Limits, low: Vector, high: Vector, names: tuple[str, ...], reach: Matrix
 ) -> None:
-    """Refuse levels that the ranges say to be impossible, or never to bind. reach (n, 2)."""
+    """Raise for levels that the ranges make impossible, or that never bind. reach (n, 2)."""
     who = type(limits).__name__
     for i, name in enumerate(names):
         least, most = reach[i]
@@ -386,7 +386,7 @@ def _check_levels(
 
 
 def _check_sum(who: str, low: Vector, scope: Scope) -> None:
-    """Refuse floors that add up to more than there is."""
+    """Raise for floors whose sum is above what can be reached."""
     assert scope.reach is not None
     floors = np.where(np.isfinite(low), low, 0.0)
     most = scope.reach.most(np.isfinite(low).astype(np.float64))
@@ -400,7 +400,7 @@ def _check_sum(who: str, low: Vector, scope: Scope) -> None:
 
 
 def _check_shares(who: str, sign: float, shares: Vector, scope: Scope) -> None:
-    """Refuse shares that cannot be kept at once, and shares of what may be negative."""
+    """Raise for shares that cannot be kept together, and for shares of what may be negative."""
     total = float(shares.sum())
     if sign * (total - 1.0) > 1e-9:
         side = "more" if sign > 0.0 else "less"

@@ -191,7 +191,7 @@ class _Additive(Concave):
         worst = int((room + rounding).argmin())
         if room[worst] < -rounding[worst]:
             raise InvalidInput(
-                f"{self} is -inf below {0.0 - self.offset:g}, and what it is given can come to "
+                f"{self} is -inf below {0.0 - self.offset:g}, and its input can be as low as "
                 f"{low[worst]:g}: {scope.reach.blame(worst)}; give an offset of at least "
                 f"{-low[worst]:g}, larger for a Lipschitz constant, or map the rewards to "
                 "numbers >= 0"
@@ -237,7 +237,7 @@ class Welfare(_Additive):
 
     `low` is the smallest value of z, one number for all coordinates or one for each: 0, until
     `bind` takes it from the ranges of the problem (never above 0, where averages begin). Ranges
-    that reach below -offset are refused there.
+    that reach below -offset raise an error there.
 
     Reference: appendix of the paper, "Objectives", welf (which prints alpha > 0).
 

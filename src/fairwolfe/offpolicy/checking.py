@@ -56,14 +56,14 @@ def check_choices(data: Choices) -> Check:
         weights = Weights.of(1.0 / (counts * data.probability))
         if (data.probability >= 1.0 - 1e-9).all() and counts.max() > 1:
             problems.append(
-                "every decision was certain (probability 1): the log says nothing of other "
-                "actions; log with a policy that explores"
+                "every decision was certain (probability 1): the log has no information on "
+                "other actions; log with a policy that explores"
             )
             usable = False
         else:
             problems += _mean_weight(weights, "if arms had been chosen uniformly")
             facts.append(
-                f"for a uniform policy the log is worth {weights.ess:,.0f} decisions of its own; "
+                f"the log is worth {weights.ess:,.0f} decisions of a uniform policy; "
                 f"probabilities from {data.probability.min():.3g} to {data.probability.max():.3g}"
             )
             if weights.ess < _FEW:
@@ -117,25 +117,25 @@ def check_rankings(data: Rankings) -> Check:
 
 
 def _probabilities(p: Vector) -> tuple[list[str], bool]:
-    said = []
+    sentences = []
     unknown = int(np.isnan(p).sum())
     if unknown:
-        said.append(
+        sentences.append(
             f"{unknown:,} of {p.size:,} decisions have no probability: nothing is estimated with "
             "them; see docs/propensities.md"
         )
     known = p[~np.isnan(p)]
     zero = int((known <= 0.0).sum())
     if zero:
-        said.append(f"{zero:,} probabilities are 0 or less, for actions that were taken")
+        sentences.append(f"{zero:,} probabilities are 0 or less, for actions that were taken")
     large = int((known > 1.0 + 1e-9).sum())
     if large:
-        said.append(f"{large:,} probabilities are above 1: are they weights, or percentages?")
-    return said, not said
+        sentences.append(f"{large:,} probabilities are above 1: are they weights, or percentages?")
+    return sentences, not sentences
 
 
 def _ranges(problem: Problem, rewards: Matrix) -> list[str]:
-    said = []
+    sentences = []
     first = (problem.n_items or 0) if rewards.shape[1] == problem.n_objectives else 0
     names = list(problem.rewards)
     for i, name in enumerate(names):
@@ -143,16 +143,16 @@ def _ranges(problem: Problem, rewards: Matrix) -> list[str]:
         column = rewards[:, first + i]
         outside = int(((column < low) | (column > high)).sum())
         if outside:
-            said.append(
+            sentences.append(
                 f"{outside:,} rewards {name!r} are outside the range {low:g} to {high:g} (they go "
                 f"from {column.min():g} to {column.max():g}); they are used as they are"
             )
-    return said
+    return sentences
 
 
 def _distribution(data: Choices) -> list[str]:
     """Logged distributions against what was chosen from them."""
-    said = []
+    sentences = []
     chosen, expected, spread = np.zeros(0), np.zeros(0), np.zeros(0)
     wrong = unequal = 0
     for (span, part), known in zip(data.spans(), data.distribution, strict=True):
@@ -173,9 +173,9 @@ def _distribution(data: Choices) -> list[str]:
         expected[: part.n_arms] += rows.sum(axis=0)
         spread[: part.n_arms] += (rows * (1.0 - rows)).sum(axis=0)
     if wrong:
-        said.append(f"{wrong:,} logged distributions do not sum to 1")
+        sentences.append(f"{wrong:,} logged distributions do not sum to 1")
     if unequal:
-        said.append(
+        sentences.append(
             f"in {unequal:,} rows the probability of the action is not that of the logged "
             "distribution: was the distribution logged before a rule changed the action?"
         )
@@ -183,11 +183,11 @@ def _distribution(data: Choices) -> list[str]:
         off = np.where(spread > 0.0, (chosen - expected) / np.sqrt(spread), 0.0)
     if off.size and np.abs(off).max() > _SURE:
         arm = int(np.abs(off).argmax())
-        said.append(
+        sentences.append(
             f"arm {arm} was chosen {chosen[arm]:,.0f} times, and by the logged probabilities "
             f"{expected[arm]:,.0f} times were to be expected: the probabilities are not right"
         )
-    return said
+    return sentences
 
 
 def _mean_weight(weights: Weights, when: str) -> list[str]:
@@ -201,12 +201,12 @@ def _mean_weight(weights: Weights, when: str) -> list[str]:
 
 
 def _overlap(data: Choices, known: bool) -> list[str]:
-    said = []
+    sentences = []
     if data.problem.n_arms is not None:
         never = np.setdiff1d(np.arange(data.problem.n_arms), data.actions)
         if never.size:
             listed = ", ".join(map(str, never[:5].tolist()))
-            said.append(
+            sentences.append(
                 f"{never.size} of {data.problem.n_arms} arms were never chosen ({listed}"
                 f"{', ...' if never.size > 5 else ''}): there is no overlap with policies that "
                 "choose them"
@@ -219,11 +219,11 @@ def _overlap(data: Choices, known: bool) -> list[str]:
                 zero += int(((rows <= 0.0) & allowed).sum())
                 total += int(allowed.sum())
         if zero:
-            said.append(
+            sentences.append(
                 f"{zero / total:.0%} of the arms that could be chosen had probability 0: policies "
                 "that choose them cannot be evaluated"
             )
-    return said
+    return sentences
 
 
 def _drift(p: Vector) -> list[str]:
@@ -248,18 +248,18 @@ def _gaps(numbers: IntVector, agents: IntVector, rewards: Matrix) -> list[str]:
             missing += int(own.max()) - int(own.min()) + 1 - np.unique(own).size
     if issued == 0 or missing <= _GAPS * issued:
         return []
-    said = f"{missing:,} of {issued:,} decisions have no feedback in the log"
+    missing_feedback = f"{missing:,} of {issued:,} decisions have no feedback in the log"
     order = np.argsort(np.argsort(numbers, kind="stable"))
     late = np.arange(numbers.size) - order  # how many places later it was answered than made
     if np.ptp(late):
         centred = rewards - rewards.mean(axis=0)
         size = np.sqrt((centred**2).sum(axis=0) * float(((late - late.mean()) ** 2).sum()))
         with np.errstate(divide="ignore", invalid="ignore"):
-            alike = np.where(size > 0.0, centred.T @ (late - late.mean()) / size, 0.0)
-        if np.abs(alike).max() > _SURE / np.sqrt(numbers.size):
+            correlation = np.where(size > 0.0, centred.T @ (late - late.mean()) / size, 0.0)
+        if np.abs(correlation).max() > _SURE / np.sqrt(numbers.size):
             return [
-                f"{said}, and decisions that were answered late earned other rewards than those "
-                "answered at once: what is missing is not missing at random, and averages are off. "
-                "Give decisions their feedback when a fixed window closes, zeros included"
+                f"{missing_feedback}, and decisions that were answered late earned other rewards "
+                "than those answered at once: feedback is not missing at random, and averages are "
+                "wrong. Give decisions their feedback when a fixed window closes, zeros included"
             ]
-    return [f"{said}: harmless only if that does not depend on what came of them"]
+    return [f"{missing_feedback}: harmless only if that does not depend on their outcome"]

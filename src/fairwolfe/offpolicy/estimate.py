@@ -79,7 +79,8 @@ class Estimate(Brief):
         return (
             f"On these {self.n:,} decisions the policy would have earned an f of "
             f"{_number(self.value)}, between {_number(self.low)} and {_number(self.high)} with "
-            f"{self.level:.0%} confidence; the log is worth {self.ess:,.0f} decisions of its own."
+            f"{self.level:.0%} confidence; the log is worth {self.ess:,.0f} decisions of this "
+            "policy."
         )
 
     def table(self) -> list[dict[str, object]]:
@@ -174,36 +175,38 @@ def levels(f: Concave, sampled: Sampled, quantile: float) -> tuple[Level, ...]:
 
 def described(found: Interval, weights: Weights, labels: tuple[str, ...]) -> tuple[str, ...]:
     """What makes an estimate doubtful, in sentences."""
-    said = []
+    sentences = []
     if weights.ess < _FEW:
-        said.append(
+        sentences.append(
             f"the log is worth {weights.ess:,.0f} decisions of this policy, and from fewer than "
             f"{_FEW:.0f} the interval is not to be trusted: choose a policy nearer to the one that "
             "logged, or log more"
         )
     if weights.share > _LARGEST:
-        said.append(
+        sentences.append(
             f"one decision has {weights.share:.0%} of all weight (a weight of "
             f"{weights.largest:,.0f}): the policy often does what the log hardly ever did"
         )
     elif weights.largest > _HUGE:
-        said.append(f"the largest weight is {weights.largest:,.0f}: are the probabilities right?")
+        sentences.append(
+            f"the largest weight is {weights.largest:,.0f}: are the probabilities right?"
+        )
     if weights.error > 0.0 and abs(weights.mean - 1.0) > _OFF * weights.error:
-        said.append(
+        sentences.append(
             f"the mean weight is {weights.mean:.3f}, {abs(weights.mean - 1.0) / weights.error:.1f} "
             "standard errors from 1: the logged probabilities are wrong, or the policy does what "
             "the log never did"
         )
     if found.edge:
         names = ", ".join(labels[i] for i in found.edge[:3])
-        said.append(
+        sentences.append(
             f"f is not defined much below the estimate ({names} is within four standard errors of "
             "the edge of its domain): the low end is minus infinity, which is the answer"
         )
     if found.bias > found.spread > 0.0:
-        said.append(
+        sentences.append(
             f"f is at a kink here: its value at the estimate is low by about {found.bias:.2g}, "
             f"more than its standard deviation of {found.spread:.2g}; the interval allows for it, "
             "the value alone does not"
         )
-    return tuple(said)
+    return tuple(sentences)

@@ -91,7 +91,7 @@ def arm_rows(
     if not w.any():
         raise InvalidInput(
             "no action that was logged has a positive probability under the policy: there is no "
-            "overlap, and nothing can be said of it"
+            "overlap, and nothing is known about it"
         )
     n = choices.problem.n_objectives
     weights = Weights.of(w)
@@ -198,7 +198,7 @@ def stabilising(choices: Choices, target: Callable[[slice, Part], Matrix]) -> An
 
     Blocks of equal h_t grow with time. The first has the mean square that uniform choices would
     have. Where whole distributions were logged, E[w^2 | x] = sum_a pi(a | x)^2/p(a | x) is known,
-    and stands for w^2, which is noisy.
+    and replaces w^2, which is noisy.
 
     Reference: the idea of Hadad et al., PNAS 2021, for policies of contexts and blocks of time.
     """

@@ -170,7 +170,7 @@ def write_arrays(
 def reading(path: str | os.PathLike[str], kind: str) -> Iterator[tuple[Problem, Any, Any]]:
     """The problem, the text and the arrays of such a file; whatever fails is the file's fault."""
     try:
-        # np.load would leave a file open that is no archive.
+        # np.load would leave a file open that is not an archive.
         with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
             text = json.loads(file["text"].tobytes())
             found = (text["format"], text["version"], text["kind"])

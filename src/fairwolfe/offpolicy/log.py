@@ -49,9 +49,9 @@ __all__ = ["Log"]
 class Log:
     """Decisions that were made with known probabilities, with their contexts and rewards.
 
-    Make it with `Log.of`. Then `check` says whether the data can be used, `evaluate` what another
-    policy would have earned, `compare` which of two is better, `learn` finds a policy for an f,
-    and `tradeoff` one for each weight.
+    Make it with `Log.of`. Then `check` reports whether the data can be used, `evaluate` what
+    another policy would have earned, `compare` which of two is better, `learn` finds a policy for
+    an f, and `tradeoff` one for each weight.
 
     >>> import fairwolfe as fw
     >>> rng = np.random.default_rng(0)
@@ -216,7 +216,7 @@ class Log:
         return Difference(*ends, each[0], each[1], sure, warnings)
 
     def _named(self, estimator: str) -> str:
-        """Rankings have no "dr": what is best for them stands for it."""
+        """Rankings have no "dr": the best estimator for them replaces it."""
         ranks = isinstance(self._data, Rankings) and estimator == "dr"
         return "exposure" if ranks else estimator
 

@@ -25,7 +25,7 @@ def read_obp(
         rewards = np.asarray(feedback["reward"], dtype=np.float64)
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidInput(
-            f"the mapping is no bandit_feedback of OBP: {error}; it has action, reward, pscore, "
+            f"the mapping is not a bandit_feedback of OBP: {error}; it has action, reward, pscore, "
             "n_actions and context"
         ) from error
     slots = feedback.get("position")

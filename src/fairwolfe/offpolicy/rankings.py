@@ -7,7 +7,7 @@ exposure e(i | x) = sum_j P(i in slot j | x) b_j under a policy.
   exposures, sum_i U_i V_i / W_i with U_i = mean e_pi(i | x), V_i = mean w c, W_i = mean w o,
   w = e_pi/e_0, c what item i earned and o whether it was exposed: normalised by what was seen;
 - "position": weights P_pi(i in j)/P_0(i in j) slot by slot;
-- "ips", "snips": one weight for the whole ranking, which is rarely met again.
+- "ips", "snips": one weight for the whole ranking, which rarely occurs again.
 
 The first two need the logged item-at-rank probabilities. All are means of rows, up to terms of
 order 1/n: rows are z plus influence values, so that intervals and differences are as for arms.
@@ -122,7 +122,7 @@ def _lists(data: Rankings, policy: Any) -> IntMatrix | None:
         there = np.take_along_axis(data.candidates, shown, axis=1)
         if not there.all():
             row = int(np.argwhere(~there)[0][0])
-            raise InvalidInput(f"decision {row}: the policy shows an item that was no candidate")
+            raise InvalidInput(f"decision {row}: the policy shows an item that was not a candidate")
     return np.asarray(shown, dtype=np.int64)
 
 

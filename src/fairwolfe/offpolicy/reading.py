@@ -98,7 +98,7 @@ def _cell(path: str, line: int, text: str) -> Any:
             return msgspec.json.decode(stripped)
         except msgspec.DecodeError as error:
             raise InvalidInput(
-                f"{path}, line {line}: {stripped[:40]!r} is no list: {error}"
+                f"{path}, line {line}: {stripped[:40]!r} is not a list: {error}"
             ) from error
     try:
         return float(stripped)
@@ -312,7 +312,7 @@ def _places(columns: Columns, count: int, where: _Where) -> tuple[IntVector, Int
     agents = np.zeros(count, dtype=np.int64)
     if _has(columns, "id"):
         tokens = [str(one).rpartition("-")[0] for one in columns["id"]]
-        # A check sum instead of a number of its own: parts of a table come one by one.
+        # A check sum instead of its own number: parts of a table come one by one.
         agents = np.array([zlib.crc32(token.encode()) for token in tokens], dtype=np.int64)
     return numbers, agents
 
@@ -528,13 +528,14 @@ def json_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, dict[str, An
         except msgspec.DecodeError as error:
             if number == len(lines) and not whole:
                 warnings.warn(
-                    f"{path}, line {number}: the last line is cut, and is left out", stacklevel=2
+                    f"{path}, line {number}: the last line is incomplete, and is left out",
+                    stacklevel=2,
                 )
                 return
             raise InvalidInput(
-                f"{path}, line {number}: the line is cut or is no JSON ({error}); take it out, or "
-                "restore the file"
+                f"{path}, line {number}: the line is incomplete or not JSON ({error}); remove it, "
+                "or restore the file"
             ) from error
         if not isinstance(event, dict):
-            raise InvalidInput(f"{path}, line {number}: {line[:40]!r} is no event of dsjson")
+            raise InvalidInput(f"{path}, line {number}: {line[:40]!r} is not an event of dsjson")
         yield number, event

@@ -47,7 +47,7 @@ def made(address: str, options: Mapping[str, Any]) -> Any:
     """The estimator that `described` described: the class is called with the options.
 
     Only scikit-learn is imported for it, and only estimators are made: an address may come from a
-    file that somebody else wrote.
+    file of any origin.
 
     >>> made("sklearn.neighbors:KNeighborsRegressor", {"n_neighbors": 3})
     KNeighborsRegressor(n_neighbors=3)
@@ -95,7 +95,7 @@ def _packages(value: Any) -> Iterator[str]:
 
 
 def _is_estimator(value: Any) -> bool:
-    """Whether a plain value stands for an estimator."""
+    """Whether a plain value describes an estimator."""
     match value:
         case (str() as address, Mapping()):
             return ":" in address
@@ -137,8 +137,8 @@ def _address(kind: type) -> str:
     """Where a class is found: in the public module, if that has it."""
     if "." in kind.__qualname__:
         raise InvalidInput(
-            f"{kind.__qualname__} stands inside a function or a class, where nobody can find it "
-            "again; define it in a module"
+            f"{kind.__qualname__} is defined inside a function or a class, where it cannot be "
+            "found again; define it in a module"
         )
     parts = kind.__module__.split(".")
     public = ".".join(parts[: next((i for i, p in enumerate(parts) if p.startswith("_")), None)])
@@ -160,7 +160,7 @@ def _class(address: str) -> type:
     kind = import_class(address)
     if not issubclass(kind, BaseEstimator):
         raise InvalidInput(
-            f"{address!r} is no estimator; give a class that is derived from "
+            f"{address!r} is not an estimator; give a class that is derived from "
             "sklearn.base.BaseEstimator"
         )
     return kind

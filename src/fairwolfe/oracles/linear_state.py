@@ -74,7 +74,7 @@ class LinearState(NamedTuple):
         return float(self.counters[DRIFT])
 
     def restored(self) -> None:
-        """After arrays have been read from a file: refuse what no observations can have made."""
+        """After arrays have been read from a file: raise if no observations can have made them."""
         for name, matrix in (("gram", self.gram), ("inverse", self.inverse)):
             diagonal = np.diagonal(matrix, axis1=1, axis2=2)
             require(f"the diagonal of {name}", diagonal, diagonal > 0.0, "it is positive")
@@ -82,8 +82,8 @@ class LinearState(NamedTuple):
             with np.errstate(all="ignore"):
                 scale = np.sqrt(diagonal)
                 near = _ROUNDING * scale[:, :, None] * scale[:, None, :]
-                alike = (matrix == turned) | (abs(matrix - turned) <= near)
-            require(name, matrix, alike, "it is symmetric")
+                symmetric = (matrix == turned) | (abs(matrix - turned) <= near)
+            require(name, matrix, symmetric, "it is symmetric")
         counters = self.counters
         require_counts("counters", counters[[UPDATES, SINCE_REFRESH, STATUS]])
         require("the drift", counters[DRIFT : DRIFT + 1], counters[DRIFT] >= 0.0, "it has no sign")
@@ -91,28 +91,28 @@ class LinearState(NamedTuple):
         require("the log-determinant", counters[LOG_DET : LOG_DET + 1], least, "it only grows")
 
     def raise_failure(self) -> None:
-        """Better loud than wrong: the kernels note what they refused, Python raises it."""
+        """Kernels report what they could not apply, and Python raises an error for it."""
         if self.counters[STATUS] != 0.0:
             refuse(self.counters)
 
 
 def refuse(counters: Vector) -> NoReturn:
-    """Say that an observation or a choice was refused, and that nothing has changed by it."""
+    """Raise for an observation or a choice that a kernel could not apply; nothing has changed."""
     raise NumericalFailure(
         "the design matrix is no longer usable for this, or the numbers leave the range of floats "
         f"(its inverse was off by {counters[DRIFT]:.1e} at the last refresh); nothing was changed. "
-        "Were features or rewards of wildly different scales given? Scale features to norm 1, or "
+        "Do features or rewards have very different scales? Scale features to norm 1, or "
         "raise the ridge"
     )
 
 
-def repair(state: LinearState, afresh: Callable[[], None]) -> float:
-    """The inverse and the estimates from the design, in place; how far off they were. afresh: what
-    calls the kernel that learns so that it does this alone.
+def repair(state: LinearState, recompute: Callable[[], None]) -> float:
+    """Recompute the inverse and the estimates from the design, in place; how large their error was.
+    recompute: calls the kernel that learns, so that it does only this.
     """
-    if state.gram.shape[1] == 0:  # nothing is kept beside the estimates
+    if state.gram.shape[1] == 0:  # only the estimates are kept
         return 0.0
-    afresh()
+    recompute()
     state.raise_failure()
     return float(state.counters[DRIFT])
 
@@ -157,7 +157,7 @@ class Regression(Protocol):
         """Validate and allocate; a RegressionState, and a tuple."""
 
     def regret_bound(self, problem: Problem) -> RegretBound:
-        """R(t) where the problem says enough for one; OutsideAssumptions otherwise."""
+        """R(t) where the problem states enough for it; OutsideAssumptions otherwise."""
 
 
 class LinearOracle(Regression, Protocol):

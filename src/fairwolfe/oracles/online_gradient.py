@@ -32,7 +32,7 @@ def gradient_learn(
 ) -> None:
     """params: rate, then the radius of each reward's ball; moment[:, i, 0]: sums of squares.
 
-    Refused, and nothing is written, where these would leave the range of floats.
+    Where these would leave the range of floats, a failure is reported and nothing is written.
 
     x (features,), reward (rewards,), gram, inverse (blocks, 0, 0),
     theta (blocks, rewards, features), moment (blocks, rewards, 1), params (1 + rewards,),
@@ -93,7 +93,7 @@ class OnlineGradient:
     rate: float = 2.0**0.5
     learn = gradient_learn
     blocks_are_flat: ClassVar[bool] = False
-    """PerArm: every arm has a step size and a ball of its own, unlike in the flat form."""
+    """PerArm: every arm has its own step size and ball, unlike in the flat form."""
 
     def __post_init__(self) -> None:
         rate = float(self.rate)

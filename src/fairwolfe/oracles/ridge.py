@@ -30,8 +30,8 @@ def ridge_learn(
     params: Vector,
     counters: Vector,
 ) -> None:
-    """One observation; params: the penalty. Refreshed exactly now and then, and where the kept
-    inverse cannot take it; what cannot be taken even then is refused, and nothing has changed.
+    """One observation; params: the penalty. Refreshed exactly from time to time, and where the kept
+    inverse cannot take it; if that fails too, a failure is reported and nothing has changed.
     Where the block is -1 it is refreshed only.
 
     x (features,), reward (rewards,), gram, inverse (blocks, features, features), theta,
@@ -65,7 +65,7 @@ class Ridge:
 
     One design matrix V = ridge I + sum x x' serves every reward; its inverse is kept by rank-one
     updates, exactly symmetric, and refreshed from V every 10,000 observations, when the drift is
-    measured and forgotten. An observation that would leave the range of floats is refused loudly.
+    measured and forgotten. An observation that would leave the range of floats raises an error.
     PerArm contexts keep one block per arm.
     Cost of an observation: d^2 + D d.
 

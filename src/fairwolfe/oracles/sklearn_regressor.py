@@ -77,8 +77,8 @@ class Fit:
         predicted = self._answer(model, features)
         if not np.isfinite(predicted).all():
             raise NumericalFailure(
-                f"{self.oracle.model} predicts a reward that is not finite; were features or "
-                "rewards of wildly different scales given?"
+                f"{self.oracle.model} predicts a reward that is not finite; do features or "
+                "rewards have very different scales?"
             )
         return predicted
 
@@ -98,11 +98,11 @@ class Fit:
         from sklearn.exceptions import ConvergenceWarning
 
         with warnings.catch_warnings():
-            # It will be fitted again soon: a model that could have been better is no news.
+            # It will be fitted again soon, so a warning about its quality is not useful.
             warnings.simplefilter("ignore", ConvergenceWarning)
             try:
                 method(features, rewards[:, 0] if self.n == 1 else rewards)
-            except Exception as error:  # whatever a model of anybody's raises
+            except Exception as error:  # a user's model may raise anything
                 raise self._complaint(f"learn from {len(features)} observations", error) from error
 
     def _answer(self, model: Any, features: Matrix) -> Matrix:
@@ -158,7 +158,7 @@ class RegressorState(NamedTuple):
         return Estimates(fit.eye, fit.unused, self.counters, predicted, False)
 
     def raise_failure(self) -> None:
-        """Never: a fit that fails says so itself."""
+        """Never: a fit that fails raises an error itself."""
 
     def restored(self) -> None:
         """After arrays have been read from a file: the same software must fit the model again."""
@@ -166,7 +166,7 @@ class RegressorState(NamedTuple):
         observed, fitted = self.counters.astype(np.int64).tolist()
         if not fitted <= observed < max(self.plan.oracle.due(fitted), fitted + 1):
             raise IncompatibleState(
-                f"the model was fitted on {fitted} of {observed} observations, which is no time "
+                f"the model was fitted on {fitted} of {observed} observations, which is not a time "
                 "for a fit: the state is damaged or forged"
             )
         saved, here = self.release.tobytes(), _padded(self.plan.release).tobytes()
@@ -187,7 +187,7 @@ def _padded(text: str) -> NDArray[np.uint8]:
 class SklearnRegressor:
     """E[r | x] by a regressor with the interface of scikit-learn: a forest, a network, anything.
 
-    The model is fitted afresh on the last `memory` observations when they have grown by the factor
+    The model is fitted again on the last `memory` observations when they have grown by the factor
     `growth`, so that n observations cost about growth/(growth - 1) times the last fit; once the
     memory is full, after every (growth - 1) `memory` observations. With `batch`, a model that has
     `partial_fit` learns in between from every so many observations. Several rewards are learnt at
@@ -253,7 +253,7 @@ class SklearnRegressor:
             )
         if self.options:
             raise InvalidInput(
-                f"options are {self.options!r} beside an estimator; give them to the estimator"
+                f"options are {self.options!r} with an estimator; give them to the estimator"
             )
         return described(self.model)
 

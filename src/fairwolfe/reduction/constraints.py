@@ -55,7 +55,7 @@ cost buys 0.56 of f.
 
 
 def constraints(state: Any, delta: float, trusted: bool = True) -> tuple[Constraint, ...]:
-    """The hard constraints of a state of the reduction, one for each level; `trusted` says that all
+    """The hard constraints of a state of the reduction, one for each level; `trusted`: whether all
     rewards were inside their ranges.
     """
     plan = state.plan

@@ -142,7 +142,7 @@ class FrankWolfe:
         require_kind(self.decides, kind.problem, type(named).__name__)
         seen = kind.seen
         objective = self.followed.bind(seen)
-        rest = objective.relaxed()  # constraints have widths of their own
+        rest = objective.relaxed()  # constraints have their own widths
         smoothing = self.smoothing or default_smoothing(rest, seen.n_objectives)
         base = self.base
         if isinstance(base, Tuned):
@@ -516,7 +516,7 @@ class FrankWolfe:
         return batches.expect_batch(self, state, batch)
 
     def fold(self, state: State, batch: Batch | list[Decision], answers: Any) -> State:
-        """`update` with each answer in turn, in one kernel call. Where one is refused, those before
+        """`update` with each answer in turn, in one kernel call. Where one raises, those before
         it have been learnt from.
         """
         return batches.fold(self, state, batch, answers)
@@ -552,13 +552,13 @@ class FrankWolfe:
         return [*plan.objective.kernels(n), *Leaves.kernels(plan.objective, n), *own]
 
     def repair(self, state: State) -> float:
-        """Compute what is kept of the regression afresh, in place; how far off it was."""
+        """Recompute what is kept of the regression, in place; how large its error was."""
         if not isinstance(state.plan.base, Repairs):
-            raise InvalidInput(f"{state.plan.base!r} keeps nothing that could be computed afresh")
+            raise InvalidInput(f"{state.plan.base!r} keeps nothing that could be recomputed")
         return float(state.plan.base.repair(state.base))
 
     def drift(self, state: State) -> float:
-        """How far the kept inverse was off when it was last computed afresh; 0 where none is."""
+        """The error of the kept inverse when it was last recomputed; 0 where none is kept."""
         base = state.plan.base
         return base.drift(state.base) if isinstance(base, Repairs) else 0.0
 

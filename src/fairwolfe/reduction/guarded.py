@@ -59,14 +59,14 @@ class Guarded:
     z_t is the average of the mean rewards of all decisions made so far, y_t what it would have been
     had the baseline decided for the same contexts. It holds with probability 1 - delta, at all t at
     once, where the mean rewards are linear in the features, with `parameter_norm` as the problem
-    states it and noise in the ranges, feedback neither missing nor late by what it says, contexts
-    that are drawn independently, and a baseline that does not learn. Without the last two it holds
+    states it and noise in the ranges, absence and delay of feedback do not depend on its content,
+    contexts are drawn independently, and the baseline does not learn. Without the last two it holds
     at all t at which the policy has just played. Proposition and proof: docs/guard.md.
 
     Whether the policy may play depends on the past alone, not on the context or the draws, so that
-    `probability` is that of whoever plays. The policy learns from every answer; the baseline from
-    those to its own choices. Rankings are not guarded: what would have been exposed in a list that
-    was not shown is unknown.
+    `probability` is that of the one that plays. The policy learns from every answer; the baseline
+    from those to its own choices. Rankings are not guarded: what would have been exposed in a list
+    that was not shown is unknown.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class Guarded:
     floor: the value from which shares count: f - floor is at least a share of the baseline's
         f - floor. f must be at least `floor` and finite in the ranges of the rewards
 
-    Cost of a round, beside that of both: d^2 + 2^D values of f for D <= 4 rewards, else 2 D.
+    Cost of a round, besides that of both: d^2 + 2^D values of f for D <= 4 rewards, else 2 D.
 
     Reference: conservative linear bandits (Kazerouni et al. 2017), for a concave f.
 
@@ -237,7 +237,7 @@ class Guarded:
         return replace(decision, evidence=trail)
 
     def take_back(self, state: State, decision: Decision) -> None:
-        """Forget a decision that may or may not have been counted, and that nobody has received."""
+        """Forget a decision that may or may not have been counted, and that no caller received."""
         trail = self._trail(state, decision)
         own, other = _parts(decision, trail)
         if isinstance(self.policy, Recounts):
@@ -254,7 +254,7 @@ class Guarded:
         return state.plan.kind
 
     def commits(self, state: State) -> bool:
-        """Whether an answer is learnt whole or not at all by the policy, and `state.t` tells which;
+        """Whether the policy learns an answer completely or not at all, and `state.t` shows which;
         what the guard itself misses of it then counts as not answered.
         """
         return isinstance(self.policy, Recovers) and self.policy.commits(state.policy)
@@ -289,7 +289,7 @@ class Guarded:
         return [*own, *leaves, *inner]
 
     def repair(self, state: State) -> float:
-        """Compute what is kept of all regressions afresh, in place; how far off it was."""
+        """Recompute what is kept of all regressions, in place; how large the error was."""
         plan = state.plan
         players = ((plan.policy, state.policy), (plan.baseline, state.baseline))
         drifts = [player.repair(one) for player, one in players]
@@ -298,7 +298,7 @@ class Guarded:
         return max(own, *drifts)
 
     def drift(self, state: State) -> float:
-        """How far the kept inverses were off when they were last computed afresh."""
+        """The error of the kept inverses when they were last recomputed."""
         plan = state.plan
         inner = plan.policy.drift(state.policy), plan.baseline.drift(state.baseline)
         return max(state.regression.drift, *inner)
@@ -322,7 +322,7 @@ class Guarded:
 
     @staticmethod
     def _trail(state: State, decision: Decision) -> Trail:
-        """What a decision remembers, checked, since it may come from bytes that anybody wrote."""
+        """What a decision remembers, checked, since it may come from bytes of any origin."""
         if not _is_trail(decision.evidence):
             raise _foreign(decision)
         trail = Trail(*decision.evidence)
@@ -366,7 +366,7 @@ class Reasons(NamedTuple):
     share: float
 
     def rows(self) -> list[dict[str, Any]]:
-        """Those of whoever has played, with the words of the guard."""
+        """Those of the one that has played, with the words of the guard."""
         rows = [{"arm": self.arm}] if self.inner is None else self.inner.rows()
         return [row | {"played": self.who, "guard": self.why} for row in rows]
 
@@ -429,7 +429,7 @@ class State(NamedTuple):
         return int(self.books[_OPEN])
 
     def restored(self) -> None:
-        """After arrays have been read from a file: refuse counts that cannot be."""
+        """After arrays have been read from a file: raise for counts that are impossible."""
         counts = self.books[:_COUNTS]
         require_counts("books", counts)
         require("books", counts, counts <= counts[_MADE], "no more decisions count than were made")
@@ -453,7 +453,7 @@ class Player:
 
     @cached_property
     def mends(self) -> bool:
-        """Whether it keeps what can be computed afresh."""
+        """Whether it keeps what can be recomputed."""
         return isinstance(self.policy, Mends)
 
     def act(self, kind: Kind, state: Any, given: Arms, rng: np.random.Generator) -> Decision:

@@ -1,4 +1,4 @@
-"""Items that come and go, in a state of the reduction.
+"""Items that are added and retired, in a state of the reduction.
 
 Every item is averaged over its own time; f sees the items that are left.
 """
@@ -89,14 +89,14 @@ def resume(policy: FrankWolfe, problem: Problem, arrays: Mapping[str, Any]) -> S
 
 
 def _rebound(policy: FrankWolfe, state: State, base: Any) -> State:
-    """The state with its plan made anew for the items that its base has."""
+    """The state with a new plan for the items that its base has."""
     ranking, holder = _holding(state.plan.kind, state.plan.base)
     plan = policy.plan(ranking.holding(holder.catalogue(base)))
     return state._replace(plan=plan, base=base, prices=carried_prices(state, plan))
 
 
 def _holding(kind: Kind, base: Any) -> tuple[Ranking, HoldsItems]:
-    """The kind and the base, where these have items that can come and go."""
+    """The kind and the base, where these have items that can be added and retired."""
     if not isinstance(kind, Ranking):
         raise InvalidInput("the problem has arms; items are for Problem.ranking(...)")
     if not isinstance(base, HoldsItems):

@@ -43,7 +43,7 @@ class Live:
 
     at_most: f* <= at_most with probability `confidence` = 1 - delta - delta', where delta' is that
         of the base's widths; None where nothing can be guaranteed, or nothing that the ranges of
-        the rewards do not say already: `reason` tells which
+        the rewards do not imply already: `reason` explains why
     about: an estimate of f*, with an interval from `low` to `high` at level 1 - delta; None while
         too few decisions were answered, and where it seems that no policy keeps the hard
         constraints, of which f* is the best value otherwise
@@ -145,12 +145,12 @@ class Watch:
 
     def gather(self, windows: Windows, z: Vector, prices: Vector, age: int) -> None:
         """Take the certificate at z to the others; begin the next window if this is complete."""
-        # A function of the user may raise. The next decision asks it again and says so; here the
+        # A function of the user may raise. The next decision calls it again and raises; here the
         # feedback is half applied, and continues without the certificate.
         with suppress(Exception):
             windows.gather(*self.priced_certificate(z, prices, age))
         forget = self.plan.forget
-        with suppress(Exception):  # a kind of somebody else may raise too
+        with suppress(Exception):  # a user's kind may raise too
             windows.advance(self.kind.extent, 1.0 / forget if forget > 0.0 else np.inf)
 
     def priced_certificate(
@@ -187,7 +187,7 @@ class Watch:
     def report(
         self, windows: Windows, average: Vector, t: int, delta: float, trusted: bool
     ) -> Live:
-        """The live numbers; `trusted` says that all rewards were inside their ranges."""
+        """The live numbers; `trusted`: whether all rewards were inside their ranges."""
         if not 0.0 < delta < 1.0:
             raise InvalidInput(f"delta is {delta!r}; give a number between 0 and 1")
         value = float(self.objective._value(average))

@@ -33,8 +33,8 @@ from fairwolfe.oracles.linear_state import radius
 
 __all__ = ["Known", "Margin"]
 
-_MOST_REWARDS = 16  # f is looked at in all 2^n corners of the ranges, once
-_MOST_CORNERS = 4  # rewards up to which all corners of a box are looked at, in every round
+_MOST_REWARDS = 16  # f is evaluated in all 2^n corners of the ranges, once
+_MOST_CORNERS = 4  # rewards up to which all corners of a box are evaluated, in every round
 _RIDGE = 0.1  # near the smallest radius for a few features of norm 1 after 10^3 to 10^5 answers
 _RHO = 1000.0  # rounds at which the bound on sums of rewards is tightest, about
 
@@ -57,8 +57,8 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Margin:
-    """A lower bound on f(z) - floor - share (f(y) - floor), valid at all times but for a chance of
-    delta.
+    """A lower bound on f(z) - floor - share (f(y) - floor), valid at all times except with
+    probability delta.
 
     objective: f, bound to the problem; finite and at least `floor` in the ranges of the rewards
     """
@@ -101,7 +101,7 @@ class Margin:
 
     @cached_property
     def regression(self) -> Ridge:
-        """The guard's own, of all rewards on all features: whoever chooses, it has widths."""
+        """The guard's own, of all rewards on all features: it has widths for every policy."""
         return Ridge(_RIDGE)
 
     @cached_property

@@ -40,7 +40,11 @@ def mixture_ascent(
     out: Vector,
     report: Vector,
 ) -> int:
-    """params: steps, rate, address, number of params and scratch of f's gradient; its params."""
+    """params: steps, rate, address, number of params and scratch of f's gradient; its params.
+
+    theta (blocks, rewards, features), features (arms or 1, features), out (arms,), report (1,).
+    direction, inverse, counters, draws: not used.
+    """
     n = theta.shape[1]
     address, n_params, n_work = np.int64(params[2]), np.int64(params[3]), np.int64(params[4])
     own, work = params[_HEAD : _HEAD + n_params], np.zeros(n_work)
@@ -64,6 +68,9 @@ def mixture_rewards(
     """out = sum_a weights_a theta x_a, the estimated rewards of a mixture of the arms.
 
     After a projection most weights are 0, so arms are skipped rather than multiplied.
+
+    weights (arms,), theta (blocks, rewards, features), features (arms or 1, features),
+    out (rewards,).
     """
     if per_arm:
         own = np.empty(out.size)
@@ -84,7 +91,7 @@ def mixture_rewards(
 
 @dataclass(frozen=True)
 class _MixtureAscent(LinearBandit):
-    """The rule as a base that looks at no direction."""
+    """The rule as a base that uses no direction."""
 
     objective: Concave
     ridge: float

@@ -314,7 +314,7 @@ class State(NamedTuple):
     prices: Vector  # of leaves of f: smoothing/prices.py
 
     def restored(self) -> None:
-        """After arrays have been read from a file: refuse times that cannot be."""
+        """After arrays have been read from a file: raise for times that are impossible."""
         require_counts("waiting", self.waiting[: ISSUED + 1])
         require_counts("counters", self.counters)
         passed = (self.clocks >= 0.0) & (self.clocks <= self.counters[0])

@@ -5,7 +5,7 @@ A *certificate* is a pair (a, b) with f(s) <= a + <b, s> for every s, so that
     f* <= a + E max_action <b, mean reward of the action in a context>,
 
 an expectation over contexts alone. The lengths of the windows double. The certificate of a window
-is the mean of those met on the way through the window before it: fixed before the first decision
+is the mean of those of the window before it: fixed before the first decision
 that is measured with it, and at least as close as they are on average, the bound being convex.
 """
 
@@ -128,7 +128,7 @@ class Windows(NamedTuple):
         return fresh
 
     def restored(self) -> None:
-        """After arrays have been read from a file: refuse numbers that no window can have."""
+        """After arrays have been read from a file: raise for numbers that no window can have."""
         for name, (numbers, _, _) in (("now", self.now), ("before", self.before)):
             require_counts(name, numbers[[SERIAL, PLANNED, N, BATCH_N, BATCHES]])
             sizes = numbers[[SQUARES, RANGE]]
@@ -155,17 +155,17 @@ class Windows(NamedTuple):
         return slope if numbers.item(PLANNED) > _FIRST else None
 
     def gather(self, intercept: float, slope: Vector, floor: float = 0.0) -> None:
-        """Another certificate for the next window, unless it is none; floor: the least that the
-        part of it without hard constraints has over the reward vectors.
+        """Add a certificate for the next window if it is finite; floor: the least that the part of
+        it without hard constraints has over the reward vectors.
         """
-        found = np.concatenate([[1.0, intercept, floor], slope])
-        if all_finite(found):
-            np.add(self.gathered, found, out=self.gathered)
+        certificate = np.concatenate([[1.0, intercept, floor], slope])
+        if all_finite(certificate):
+            np.add(self.gathered, certificate, out=self.gathered)
 
     def advance(self, extent: Callable[[Vector], tuple[float, float]], longest: float) -> None:
         """Begin the next window, if this one is complete. Lengths double up to `longest`.
 
-        `extent` tells the largest value and the range of <b, z>, z a reward vector.
+        `extent` gives the largest value and the range of <b, z>, z a reward vector.
         """
         numbers, slope, _ = self.now
         if numbers[N] < numbers[PLANNED]:
@@ -274,7 +274,7 @@ def _missing(numbers: Vector) -> float:
 def _fingerprint(serial: float, intercept: float, slope: Vector) -> float:
     """A whole number, exact in a float, that another certificate does not have.
 
-    After a crash a loaded agent meets decisions that were measured with the certificates of the
+    After a crash a loaded agent gets decisions that were measured with the certificates of the
     time that it has not seen: equal places in two histories must not have equal names.
     """
     digest = blake2b(np.concatenate([[serial, intercept], slope]).tobytes(), digest_size=6)

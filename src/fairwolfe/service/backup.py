@@ -1,4 +1,4 @@
-"""A copy of a log in a file of its own, whole or not at all, and looked at before it is there."""
+"""A copy of a log in its own file, complete or not at all, and checked before it is there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""beta of an objective, wherever it stands: the weight of the items against the users."""
+"""beta of an objective, wherever it is: the weight of the items against the users."""
 
 from __future__ import annotations
 

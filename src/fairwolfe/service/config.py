@@ -346,7 +346,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _known(table: Any, kind: type[msgspec.Struct], path: str) -> None:
-    """Refuse a key that is unknown, with the nearest one."""
+    """Raise for an unknown key, with the nearest one."""
     if not isinstance(table, dict):
         raise InvalidInput(f"{path.rstrip('.')} is {table!r:.80}; give a table")
     for key in table:

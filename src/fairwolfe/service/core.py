@@ -67,7 +67,7 @@ class Ask(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A decision, as it is told: its number, and what it is."""
+    """A decision, as it is answered: its number, and what it is."""
 
     number: int
     action: Any  # an arm, or the numbers of items
@@ -156,7 +156,7 @@ class Stage:
 
 
 Aside: TypeAlias = Callable[[Callable[[], Any], Callable[[Any], None]], None]
-"""Does the first, which only reads, and tells the second what came of it."""
+"""Does the first, which only reads, and gives its result to the second."""
 
 
 def _at_once(work: Callable[[], Any], done: Callable[[Any], None]) -> None:
@@ -211,7 +211,7 @@ class Core:
         return await self.wait(Work(self.model(name), asks=asks))  # type: ignore[no-any-return]
 
     async def tell(self, name: str, entries: Sequence[Entry]) -> list[Outcome]:
-        """What came of decisions: an outcome for each entry; none counts where one is refused."""
+        """Feedback for decisions: an outcome for each entry; none counts if one is rejected."""
         return await self.wait(Work(self.model(name), entries=entries))  # type: ignore[no-any-return]
 
     async def change(self, name: str, change: Callable[[], Event | None]) -> None:
@@ -287,7 +287,7 @@ class Core:
             work = self._waiting.popleft()
             self.weight -= work.weight
             if work.waiter is not None and work.waiter.gone():
-                continue  # whoever asked has gone, and nothing was written
+                continue  # the client has gone, and nothing was written
             works.append(work)
             records += len(work.asks) + len(work.entries) + 1
         if not works:
@@ -318,7 +318,7 @@ class Core:
             try:
                 self._decide(part, model, [work for work in own if work.asks])
                 self._tell(part, model, [work for work in own if not work.asks])
-            except Exception as error:  # of a policy of somebody's: others are served all the same
+            except Exception as error:  # of a user's policy: others are still served
                 logger.exception("a group of model %s failed", model.name)
                 for work in own:
                     _fail(work, error)
@@ -386,7 +386,7 @@ class Core:
     # --- decisions ----------------------------------------------------------------------------
 
     def _decide(self, stage: Stage, model: Model, works: list[Work]) -> None:
-        """Stage the decisions of a model; refuse what cannot be decided, and it alone."""
+        """Stage the decisions of a model; reject only what cannot be decided."""
         first = model.decisions
         requests: dict[str, tuple[int, bytes]] = {}
         fresh: list[Ask] = []
@@ -474,7 +474,7 @@ class Core:
                         409,
                         "request_id_reused",
                         f"request_id {id!r:.80} was used for another question within the window; "
-                        "give every question an id of its own",
+                        "give every question its own id",
                         "request_id",
                     )
                 numbers.append(known[0])
@@ -681,7 +681,7 @@ def _decision_in(row: tuple[int, Row], model: int, number: int) -> Decision:
 
 
 def _rehearse(copy: Model, event: Event) -> None:
-    """Do it on a copy, and whatever may come after it, so that it is refused or ready."""
+    """Do it on a copy, with everything that may come after it, so that it is rejected or ready."""
     try:
         copy.apply(event, 0, 0.0)
         exercise(copy)
@@ -697,7 +697,7 @@ def _propose(model: Model, asks: Sequence[Ask]) -> Sequence[Decision]:
 
 
 def _sound(model: Model, works: list[Work], error: InvalidInput) -> list[Work]:
-    """Those that can be decided by themselves; the others are told why not."""
+    """Those that can be decided by themselves; the others get the reason."""
     sound = []
     for work in works:
         try:
@@ -738,7 +738,7 @@ def _complete(model: Model, merge: Merge, number: int) -> bool:
 
 
 def _told(made: Sequence[Decision], first: int) -> list[Answer]:
-    """Decisions that were just made, as they are told."""
+    """Decisions that were just made, as they are answered."""
     if not isinstance(made, Batch):
         return [Answer(first + i, _plain(d.action), d.probability) for i, d in enumerate(made)]
     actions = made.actions.tolist()
@@ -762,7 +762,7 @@ def _plain(action: Any) -> Any:
 
 
 def _explained(made: Sequence[Decision], first: int, answer: Answer) -> Answer:
-    """With what made a decision, where that is known: one that is told again is not explained."""
+    """With the reasons of a decision, where known: one that is answered again is not explained."""
     if answer.number < first:
         return answer
     with suppress(InvalidInput):  # the policy cannot say

@@ -1,7 +1,7 @@
 """`fairwolfe serve --demo`: an embedded world, a crowd of simulated users, and nothing to write.
 
 The crowd are threads that use the client over HTTP, as a shop would: they ask for a ranking, look
-at some of it, and report what they looked at and clicked, a little later or not at all.
+at some of it, and report what they saw and clicked, a little later or not at all.
 """
 
 from __future__ import annotations

@@ -23,9 +23,9 @@ class Entry(NamedTuple):
 
 
 def cells_of(model: Model, number: int, entry: Entry) -> Cells:
-    """What an entry says of an open decision; Refused where its agent could not learn from it."""
+    """The feedback of an entry for an open decision; Refused if its agent cannot learn from it."""
     if entry.exposed is None and entry.clicked is None and not entry.rewards:
-        raise Refused(422, "invalid", "it says nothing; give rewards, exposed or clicked")
+        raise Refused(422, "invalid", "the entry is empty; give rewards, exposed or clicked")
     given = {n: earned for n, earned in (entry.rewards or {}).items() if earned is not None}
     if not model.ranks:
         return _of_an_arm(model, number, entry, given)
@@ -78,7 +78,7 @@ def _of_a_ranking(model: Model, number: int, entry: Entry, given: dict[str, Any]
 
 
 def _plain(model: Model, name: str, earned: Any) -> bool:
-    """Whether a reward is known and within its range: then an agent cannot refuse it."""
+    """Whether a reward is known and within its range: then an agent accepts it."""
     low, high = model.problem.rewards.get(name, (1.0, 0.0))
     return isinstance(earned, int | float) and low <= earned <= high
 

@@ -94,7 +94,7 @@ def _looks(slots: Any) -> list[float]:
 
 
 def _choices(problem: Any, oracle: Any, contexts: Sequence[Any]) -> Finite:
-    """Contexts with the estimated rewards of their arms; they are told apart by their number."""
+    """Contexts with the estimated rewards of their arms; their number identifies them."""
     tables = []
     for context in contexts:
         theta, _, _, features, per_arm = oracle.estimates(arms(context, problem))

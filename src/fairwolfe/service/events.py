@@ -43,7 +43,7 @@ class Started(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """Decisions were made: the bytes of a Batch, or of each of them where they are not alike.
+    """Decisions were made: the bytes of a Batch, or of each of them where their kinds differ.
 
     owners: names of keys, and for each decision the place of the one that asked for it, as a byte;
     None where there are no keys. asked: what they were made from, as `audit.asked_as_bytes` writes

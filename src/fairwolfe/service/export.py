@@ -221,7 +221,7 @@ def _numbered(keys: Iterable[str]) -> dict[str, int]:
 
 
 class Plan(NamedTuple):
-    """What may be deleted: rows up to one, but for those that are needed, where each model then
+    """What may be deleted: rows up to one, except those that are needed, where each model then
     rests on a snapshot.
     """
 

@@ -1,5 +1,5 @@
 """Decide, decide_many and feedback without an HTTP server: from a body to work for the core, and
-from its result to bytes. The lane and its ASGI twin both go through here, so they answer alike.
+from its result to bytes. The lane and its ASGI twin both use this, so their answers are the same.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["KINDS", "Hot", "Kind", "Sizes", "too_large", "too_slow"]
 
 
 class Kind(NamedTuple):
-    """A hot route: the scope that it needs, what a body is, what it asks for, how it is told."""
+    """A hot route: the scope that it needs, what a body is, what it asks for, its answer."""
 
     name: str
     scope: Scope

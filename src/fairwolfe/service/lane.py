@@ -5,8 +5,8 @@ Everything else, also what is pipelined behind a request that is not answered ye
 uvicorn and Starlette and is answered with the same bytes. To uvicorn a request in the lane looks
 like one of its own that is under way, so its care for order, keep-alive and shutdown holds for it.
 
-A client says the same in every head but for the size of the body. So the first head of a path is
-remembered on its connection, and one that equals it is not parsed again.
+A client sends the same head every time, except for the size of the body. So the first head of a
+path is remembered on its connection, and one that equals it is not parsed again.
 
 What uvicorn leaves unbounded is bounded here, for both ways: the bytes of a head, the time in which
 a request must arrive, and the number of connections.
@@ -49,7 +49,7 @@ def _head_of(size: int, kind: str) -> bytes:
 
 
 class Head(NamedTuple):
-    """What the head of a request said: its bytes before and after the size of the body, the route,
+    """The head of a request: its bytes before and after the size of the body, the route,
     the key that was shown, and the content types.
     """
 
@@ -318,7 +318,7 @@ class Lane(HttpToolsProtocol):
             self._request.refuse(refused)
         elif self.cycle is None or self.cycle.response_complete:
             self.transport.close()
-        else:  # ASGI has a limit of its own, which ends about now
+        else:  # ASGI has its own limit, which ends about now
             self._timer = self.loop.call_later(_LAST_WORD, self.transport.close)
 
     def rest(self) -> None:
@@ -374,7 +374,7 @@ class Lane(HttpToolsProtocol):
         return (self.cycle is None or self.cycle.response_complete) and not self.flow.write_paused
 
     def _enter(self, hot: Hot, keep_alive: bool, shown: bytes | None, stated: int) -> None:
-        """A request takes the lane, unless it is refused at once."""
+        """A request takes the lane, unless it is rejected at once."""
         request: Any = self._request
         self.cycle = request
         request.begin(hot, keep_alive)
@@ -430,7 +430,7 @@ class Lane(HttpToolsProtocol):
         self.transport.write(STATUS_LINE[status] + head.encode("latin-1") + body)
 
     def send_400_response(self, msg: str) -> None:
-        """What cannot be parsed is refused with the same body as everything else."""
+        """What cannot be parsed is rejected with the same body as everything else."""
         if self.transport.is_closing():
             return
         refused = self._refusal or Refused(400, "malformed", "the request is not HTTP/1.1")

@@ -2,7 +2,7 @@
 
 Lines have names, counts, rows and versions. They never have features, bodies, rewards or keys: of
 an exception its type and where it was raised are written, not its message, which may quote them,
-and of what other modules say only where they said it.
+and for messages of other modules only their place.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class Numbers:
             self.gone[route] += 1
 
     def refuse(self, refused: Refused) -> None:
-        """A request is refused; those that are not wrong, but too much, are counted by reason."""
+        """A request is rejected; those that are not wrong, but too much, are counted by reason."""
         if refused.status in _TOO_MUCH:
             self.rejected[refused.error] += 1
 
@@ -100,7 +100,7 @@ class _Collector:
             "decisions": ("Decisions made", lambda m: m.decisions),
             "joined": ("Decisions with feedback", lambda m: m.counts["joined"]),
             "expired": ("Decisions without feedback", lambda m: m.counts["expired"]),
-            "known": ("Entries of feedback that said nothing new", lambda m: m.counts["known"]),
+            "known": ("Entries of feedback that added nothing new", lambda m: m.counts["known"]),
             "late": ("Entries after the window", lambda m: m.counts["late"]),
             "unknown": ("Entries for no decision", lambda m: m.counts["unknown"]),
             "conflict": ("Entries with other numbers", lambda m: m.counts["conflict"]),
@@ -145,9 +145,9 @@ class _Collector:
         }
         for name, (about, value) in single.items():
             yield GaugeMetricFamily(f"fairwolfe_{name}", about, value=value)
-        yield CounterMetricFamily("fairwolfe_repeated", "Decides told again", numbers.repeated)
+        yield CounterMetricFamily("fairwolfe_repeated", "Decides answered again", numbers.repeated)
         yield CounterMetricFamily("fairwolfe_unwritten", "Failed writes", numbers.unwritten)
-        rejected = CounterMetricFamily("fairwolfe_rejected", "Refused for load", labels=["reason"])
+        rejected = CounterMetricFamily("fairwolfe_rejected", "Rejected for load", labels=["reason"])
         for reason, count in sorted(numbers.rejected.items()):
             rejected.add_metric([reason], count)
         yield rejected

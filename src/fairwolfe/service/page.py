@@ -1,4 +1,4 @@
-"""The page for whoever answers for f: the numbers as HTML, kept alive by a stream, with a sign-in
+"""The page for the owner of f: the numbers as HTML, kept alive by a stream, with a sign-in
 where there are keys.
 """
 
@@ -48,7 +48,7 @@ _TEXTS = {
     for name in (*FILES, "index.html", "sign_in.html")
 }
 _LISTED = 10  # items at either end
-_FRAMES = 600  # of a stream: whoever comes back has to show again that it may
+_FRAMES = 600  # of a stream: a client that comes back needs permission again
 _POINTS = 12  # of the history, where it is a table
 _PLACE = re.compile(r"{{(\w+)}}")
 _LIST = re.compile(r"(?<!\w)\(([^()]*)\)")
@@ -183,7 +183,7 @@ def _table(id: str, caption: str, head: Row, rows: Sequence[Row], words: Sequenc
 
 
 def _html(name: str, **places: str) -> str:
-    """A file with its places filled; what is not HTML already is escaped by whoever gives it."""
+    """A file with its places filled; what is not HTML already is escaped by the caller."""
     return _PLACE.sub(lambda found: places[found[1]], _TEXTS[name])
 
 
@@ -339,7 +339,7 @@ async def _file(service: Any, request: Request) -> Response:
 
 async def _sign_in(service: Any, request: Request) -> Response:
     if not service.config.keys:
-        raise Refused(404, "no_keys", "this service has no keys, so nobody needs to sign in")
+        raise Refused(404, "no_keys", "this service has no keys, so no sign-in is needed")
     given = parse_qs((await service.read(request)).decode("ascii", "replace"), max_num_fields=4)
     key = given.get("key", [""])[0].strip()
     if not key:

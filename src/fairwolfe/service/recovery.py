@@ -148,7 +148,7 @@ def _folded(
 
 
 def begin(store: Store, config: Config, found: dict[int, Model], clock: float) -> dict[str, Model]:
-    """The models of the configuration by name; new ones begin, changed ones are refused."""
+    """The models of the configuration by name; new ones begin, changed ones raise an error."""
     by_name = {model.name: model for model in found.values()}
     models: dict[str, Model] = {}
     for name in config.models:
@@ -160,7 +160,7 @@ def begin(store: Store, config: Config, found: dict[int, Model], clock: float) -
             events: list[Any] = [Started(number, msgspec.json.encode(wanted).decode())]
             first = _first_items(config, name, model)
             if first is not None:
-                model.copy().apply(first, 0, clock)  # refused before it is written
+                model.copy().apply(first, 0, clock)  # raises before it is written
                 events.append(first)
             seq = store.append(clock, encode(events, time.time()), starts=(number,))
             for event in events[1:]:
@@ -197,7 +197,7 @@ def _first_items(config: Config, name: str, model: Model) -> ItemsAdded | None:
 
 
 def _same_items(config: Config, name: str, model: Model) -> None:
-    """The log is the truth: a file of other items than it began with is refused."""
+    """The log decides: a file of other items than it began with raises an error."""
     file = config.models[name].items
     assert file is not None
     keys, features = read_items(config, name, file, sizes(model.problem)[1])

@@ -1,4 +1,4 @@
-"""`Refused`: what a client is told when something cannot be done; nothing was changed."""
+"""`Refused`: the answer to a client when something cannot be done; nothing was changed."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class Service:
         return b"".join(parts)
 
     def end(self) -> None:
-        """Nothing more begins, and whoever listens is let go."""
+        """Nothing more begins, and all streams end."""
         self.ending = True
         self.audience.end()
         self.asker.end()
@@ -141,7 +141,7 @@ class Service:
             await asyncio.sleep(_TICK)
             try:
                 self.core.tick()
-            except Exception:  # the next one may do better; windows must go on closing
+            except Exception:  # the next one may do better; windows must continue to close
                 logger.exception("a tick failed")
 
 
@@ -149,9 +149,9 @@ class Service:
 
 
 def stated(request: Request) -> int:
-    """The bytes that a body is said to have; 0 where nothing is said."""
-    said = request.headers.get("content-length", "")
-    return int(said) if said.isascii() and said.isdecimal() else 0
+    """The stated number of bytes of a body; 0 where none is stated."""
+    size = request.headers.get("content-length", "")
+    return int(size) if size.isascii() and size.isdecimal() else 0
 
 
 async def _hot(service: Service, request: Request) -> Any:
@@ -419,7 +419,7 @@ ROUTES = (
     Spec("GET", "/v1/admin/backup", "admin", _backup, media="application/vnd.sqlite3"),
     *page.ROUTES,
 )
-"""Every route; what a key must be allowed to do is said here and nowhere else."""
+"""Every route; only this table states what a key must be allowed to do."""
 
 
 # --- from requests to answers ------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """`SQLiteStore`: the log in one SQLite file, synced before `append` returns.
 
-One connection, exclusive. A row of the log has a check sum of its own, which covers its number and
+One connection, exclusive. A row of the log has its own check sum, which covers its number and
 its clock; numbers have no holes. What SQLite itself finds torn at the end of its journal was never
-acknowledged, and is dropped by it; any other damage is refused.
+acknowledged, and is dropped by it; any other damage raises an error.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _KEPT_SNAPSHOTS = 2
 _MOST_POINTS = 4096  # of the history of a model
 _HEAD, _KEY = struct.Struct("<qd"), struct.Struct("<qqq")
 
-# What is asked of SQLite, and read back: a setting that does not hold is a refusal. Large pages
+# What is set in SQLite, and read back: a setting that does not hold raises an error. Large pages
 # halve the cost of a row of 14 kB, and frequent checkpoints are short.
 _SETTINGS = {
     "locking_mode": "exclusive",
@@ -71,7 +71,7 @@ _UNWRITTEN = (
 
 
 class SQLiteStore:
-    """A log in a folder of its own, for one process at a time."""
+    """A log in its own folder, for one process at a time."""
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -238,7 +238,7 @@ class SQLiteStore:
         self._last = next(iter(newest), (0, 0.0))
 
     def _holds(self, seq: int) -> bool:
-        """Whether a row is there all the same, after an error that came later."""
+        """Whether a row was still written, after an error that came later."""
         with suppress(apsw.Error):
             return bool(self._one("SELECT seq FROM log WHERE seq = ?", (seq,)))
         return False
@@ -376,7 +376,7 @@ class SQLiteStore:
             copy.close()
 
     def prune(self, upto: int, bases: dict[int, Base], needed: set[int]) -> int:
-        """Delete the rows up to one, but for those that are needed, with what helps to find them;
+        """Delete the rows up to one, except those that are needed, with what helps to find them;
         bases: the snapshots on which the log rests from now on. How many rows were deleted.
         """
         execute = self._base.execute

@@ -55,7 +55,7 @@ class Store(Protocol):
     """Of the store: ids begin with it."""
 
     deleted: int
-    """Rows up to this one were deleted after an export, but for those that are still needed."""
+    """Rows up to this one were deleted after an export, except those that are still needed."""
 
     bases: dict[int, Base]
     """By model, where rows were deleted."""

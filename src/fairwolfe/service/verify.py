@@ -250,8 +250,8 @@ class _Examined:
     def _differs(self, what: str, kept: Model, fold: Model) -> None:
         if _near(kept, fold):
             self.notes.append(
-                f"{what} is the fold of the rows but for rounding: another version or another kind "
-                "of processor wrote it"
+                f"{what} is the fold of the rows except for rounding: another version or another "
+                "kind of processor wrote it"
             )
             return
         self.wrong.append(

@@ -1,5 +1,5 @@
 """What can be watched of a model: how far it is from the best, who gets the exposure, how both
-moved, and a stream of it for whoever listens.
+moved, and a stream of it for those who listen.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 
 logger = logging.getLogger("fairwolfe.service")
 
-_LORENZ, _KEPT = 100, 20  # parts of a curve, told and kept in the history
+_LORENZ, _KEPT = 100, 20  # parts of a curve, sent and kept in the history
 _LISTED = 20  # items at either end
 _EARLIER = 86400.0  # seconds that the earlier curve is old, where there is one
 _LISTED_CHANGES = 100
@@ -105,14 +105,14 @@ def exposure_of(model: Model) -> dict[str, Any]:
         name: [{"key": keys[i], "exposure": float(values[i])} for i in places[:_LISTED]]
         for name, places in (("least", order), ("most", order[::-1]))
     }
-    told = {"items": len(keys), **shares_of(values), **ends}
+    summary = {"items": len(keys), **shares_of(values), **ends}
     labels = _labels(model) if keys else None
     if labels is not None and len(labels) == len(keys):
-        told["groups"] = [
+        summary["groups"] = [
             {"name": str(name), "share": one.share, "per_item": one.per_item}
             for name, one in by_group(np.maximum(values, 0.0), labels).items()
         ]
-    return told
+    return summary
 
 
 def parts_of(objective: Concave) -> Iterator[Concave]:
@@ -239,7 +239,7 @@ class Room:
         self._news = asyncio.Event()
 
     def tell(self, frame: bytes) -> None:
-        """A new frame; whoever was too slow for the one before never sees that."""
+        """A new frame; a reader that was too slow never sees the one before."""
         self.number, self.frame = self.number + 1, frame
         self.wake()
 

@@ -1,5 +1,5 @@
-"""What another f would give, by today's estimates: asked of a process of its own, spawned and nice,
-and questions that find a beta.
+"""What another f would give, by today's estimates: computed in a separate process, spawned and
+nice, and questions that find a beta.
 """
 
 from __future__ import annotations
@@ -94,11 +94,11 @@ class Question:
         except InvalidInput as error:
             raise Refused(409, "no_questions", str(error)) from error
         low, high = elicitation.interval(0.9)
-        told: dict[str, Any] = {"done": elicitation.done, "question": None}
+        answer: dict[str, Any] = {"done": elicitation.done, "question": None}
         if not elicitation.done:
-            told["question"] = asdict(elicitation.ask())
+            answer["question"] = asdict(elicitation.ask())
         known = {"beta": elicitation.beta, "low": low, "high": high} if answers else {}
-        return {**told, **known, "sentences": elicitation.sentences()}
+        return {**answer, **known, "sentences": elicitation.sentences()}
 
 
 class Asker:

@@ -136,7 +136,7 @@ class Told(msgspec.Struct):
 
 
 class Error(msgspec.Struct):
-    """Why a request was refused; nothing was changed."""
+    """Why a request was rejected; nothing was changed."""
 
     error: str
     message: str
@@ -215,13 +215,11 @@ def refused(error: Exception) -> Refused:
     """What an error is for a client: itself, or one that should not have happened."""
     if isinstance(error, Refused):
         return error
-    return Refused(
-        500, "internal", "this should not have happened; the log of the server says more"
-    )
+    return Refused(500, "internal", "this is a defect of the server; its log has the details")
 
 
 def refusal(refused: Refused, accept: str) -> tuple[int, dict[str, str], bytes, str]:
-    """Status, headers, body and content type of a refusal."""
+    """Status, headers, body and content type of a rejection."""
     return _refusal(*refused.parts, accept)
 
 
@@ -404,7 +402,7 @@ def entries_of(given: Feedback | list[Feedback]) -> list[Entry]:
 
 
 def decided(model: Model, answer: Answer, window: float) -> Decided:
-    """A decision, as it is told; the same again for the same question."""
+    """A decision, as it is answered; the same again for the same question."""
     number, action, probability, explanation = answer
     id = model.id(number)
     if model.ranks:
@@ -414,20 +412,20 @@ def decided(model: Model, answer: Answer, window: float) -> Decided:
 
 def found(model: Model, one: Found) -> dict[str, Any]:
     """A decision by its id, with what has come for it."""
-    told: dict[str, Any] = {"id": model.id(one.number), "state": one.state}
+    view: dict[str, Any] = {"id": model.id(one.number), "state": one.state}
     joined = one.joined
     if not model.ranks:
-        told["arm"] = one.decision.action
-        told["rewards"] = {
+        view["arm"] = one.decision.action
+        view["rewards"] = {
             name: float(joined.values[0, r])
             for r, name in enumerate(model.rewards)
             if joined.given[0, r]
         }
     else:
         keys = model.keys_of(one.decision.action)
-        told["items"] = keys
-        told["exposed"] = [key for key, yes in zip(keys, joined.exposed, strict=True) if yes]
-        told["rewards"] = {
+        view["items"] = keys
+        view["exposed"] = [key for key, yes in zip(keys, joined.exposed, strict=True) if yes]
+        view["rewards"] = {
             name: {
                 key: float(joined.values[slot, r])
                 for slot, key in enumerate(keys)
@@ -435,4 +433,4 @@ def found(model: Model, one: Found) -> dict[str, Any]:
             }
             for r, name in enumerate(model.rewards)
         }
-    return told | {"probability": one.decision.probability}
+    return view | {"probability": one.decision.probability}

@@ -1,7 +1,7 @@
 """The direction of a round: grad f_t at the averages, compiled.
 
-Whoever decides many rounds in one kernel calls `follow` in it, or `aim`, which counts the open
-decisions too; `aim_once` is the same for one decision.
+A kernel that decides many rounds calls `follow`, or `aim`, which counts the open decisions too;
+`aim_once` is the same for one decision.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ def aim_once(
     theta: Cube,
     g: Vector,
 ) -> bool:
-    """`aim`, called from Python for one decision."""
+    """`aim`, called from Python for one decision. theta (blocks, rewards, features), g (n,)."""
     room = np.empty((N_ROOM, vector(words, TOTALS).size))
     return aim(0, words, work, steps, normals, vector(words, WAITING), theta, room, g)
 

@@ -46,11 +46,11 @@ class Identity:
         return objective.gradient(z)
 
     def step(self, objective: Concave, n: int, t: int) -> float:
-        """The width of the kernels: 0 stands for the function itself."""
+        """The width of the kernels: 0 means the function itself."""
         return 0.0
 
     def widths(self, objective: Concave, n: int, times: IntVector) -> Vector:
-        """The widths of the kernels at these times: 0 stands for the function itself."""
+        """The widths of the kernels at these times: 0 means the function itself."""
         return np.zeros(times.size)
 
     def direction(

@@ -127,7 +127,7 @@ class Prices:
         pieces = [piece for piece in objective.split(n) if piece[0] > 0.0]
         having = [piece for piece in pieces if _has_price(piece[1], smoothing)]
         others = [piece for piece in pieces if not _has_price(piece[1], smoothing)]
-        # Items are numbered anew among those that are left; people know their first numbers.
+        # Items have new numbers among those that are left; people know their first numbers.
         now = dict(zip(Scope.of(kind.seen).labels, kind.labels(), strict=True))
         self.names = [
             tuple(now.get(name, name) for name in leaf.names) if isinstance(leaf, Bounds) else ()
@@ -246,8 +246,8 @@ class Prices:
             (leaf, block, names), (former, there, known) = now, was
             if names and known:
                 price = dict(zip(known, prices[there].tolist(), strict=False))
-                found = [price.get(name, 0.0) for name in names]
-                fresh[block.start : block.start + len(found)] = found
+                carried = [price.get(name, 0.0) for name in names]
+                fresh[block.start : block.start + len(carried)] = carried
             elif type(leaf) is type(former) and block == there:
                 fresh[block] = prices[there]
         return fresh
@@ -283,8 +283,8 @@ def _has_price(leaf: Concave, smoothing: Any) -> bool:
 def _require_widths(objective: Concave, smoothing: Any) -> None:
     if isinstance(smoothing, Randomized):
         raise InvalidInput(
-            f"{objective} has hard constraints, and Randomized smoothing looks all around z, also "
-            "outside of them; use Moreau(), or Identity() with a function that has no proximal map"
+            f"{objective} has hard constraints, and Randomized smoothing evaluates f all around z, "
+            "also outside of them; use Moreau(), or Identity() for a function without a prox"
         )
     if isinstance(smoothing, Moreau) and smoothing.horizon is not None:
         raise InvalidInput(

@@ -69,7 +69,7 @@ class Randomized:
     """f_t(z) = E f(z + r_t xi), xi uniform in the unit ball, r_t = radius / sqrt(t + 1).
 
     f_t <= f (f is concave), and grad f_t(z) = E grad f(z + r_t xi) is estimated by the mean of
-    `n_samples` supergradients. A fixed number of samples alone does not converge: whoever follows
+    `n_samples` supergradients. A fixed number of samples alone does not converge: a policy with
     these gradients must follow their running average d_t = (1 - m) d_(t-1) + m g_t with the
     weight m of `mix`, as FrankWolfe does.
 
@@ -140,8 +140,8 @@ class Randomized:
     def _check(self, objective: Concave) -> None:
         if not objective.everywhere:
             raise InvalidInput(
-                f"Randomized smoothing looks at {objective} all around z, also outside its domain; "
-                "use Moreau()"
+                f"Randomized smoothing evaluates {objective} all around z, also outside its "
+                "domain; use Moreau()"
             )
 
     def value(

@@ -64,7 +64,7 @@ class Demonstration:
             f"Giving up {given_up:.1f} % of clicks lifts the bottom half of items from "
             f"{100 * plain['bottom_half']:.0f} % to {100 * fair['bottom_half']:.0f} % of exposure.",
             f"{_FAIR} comes within {fair['below_best_percent']:.1f} % of the best trade-off that "
-            f"any policy can reach; {_PLAIN}, which looks at clicks alone, stays "
+            f"any policy can reach; {_PLAIN}, which uses clicks alone, stays "
             f"{plain['below_best_percent']:.0f} % below it.",
         ]
 

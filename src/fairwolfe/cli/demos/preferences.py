@@ -266,7 +266,7 @@ def _panel(place: Axes, one: Walk, plain: Vector) -> None:
         lines.set_clip_path(clip)
     place.contour(x, x, values, [one.value], colors=[_WANTED], linewidths=2.2, linestyles="solid")
     place.add_patch(Polygon(corners, fc="none", ec=_EDGE, lw=1.0, zorder=3))
-    # Steps shrink like 1/t: later ones are thinned out, as they could not be told apart.
+    # Steps shrink like 1/t: later ones are thinned out, as they could not be distinguished.
     shown = np.unique(np.geomspace(1, len(one.path), 600).astype(int)) - 1
     for colour, width in (("white", 3.0), (_CHOSEN, 1.5)):
         place.plot(*one.path[shown].T, color=colour, lw=width, zorder=4, solid_joinstyle="round")
