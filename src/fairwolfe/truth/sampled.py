@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -107,14 +108,10 @@ def enclose(
     tops: list[float] = []
     batches = np.zeros((_BATCHES, len(found.slope)))
     size = -(-n // _BATCHES)
-    for b in range(_BATCHES):
-        for begin in range(0, size, _CHUNK):
-            count = min(_CHUNK, size - begin)
-            sample = Sample(environment, world, rng, count)
-            drawn = rng.choice(len(found.weights), count, p=found.weights).astype(np.int64)
-            batches[b] += sample.means(found.directions, drawn).sum(axis=0)
-            alike = np.zeros(count, dtype=np.int64)
-            tops += (sample.means(found.slope[None], alike) @ found.slope).tolist()
+    for b, sample, alike in _fresh(environment, world, rng, size):
+        drawn = rng.choice(len(found.weights), alike.size, p=found.weights).astype(np.int64)
+        batches[b] += sample.means(found.directions, drawn).sum(axis=0)
+        tops += (sample.means(found.slope[None], alike) @ found.slope).tolist()
     batches /= size
     values = np.array([f._value(z) for z in batches])
     low = -np.inf
@@ -122,6 +119,18 @@ def enclose(
         low = float(values.mean() - _ERRORS * values.std(ddof=1) / np.sqrt(_BATCHES))
     high = float(np.mean(tops) + _ERRORS * np.std(tops) / np.sqrt(len(tops)))
     return low, max(found.intercept + high, low), batches.mean(axis=0)
+
+
+def _fresh(
+    environment: Any, world: Any, rng: np.random.Generator, size: int
+) -> Iterator[tuple[int, Sample, IntVector]]:
+    """Batches of fresh contexts in parts: the number of the batch, the part, and a zero for each
+    of its contexts, which stands for one direction.
+    """
+    for b in range(_BATCHES):
+        for begin in range(0, size, _CHUNK):
+            count = min(_CHUNK, size - begin)
+            yield b, Sample(environment, world, rng, count), np.zeros(count, dtype=np.int64)
 
 
 def enclose_kept(
@@ -139,14 +148,10 @@ def enclose_kept(
     tops: list[float] = []
     batches = np.zeros((_BATCHES, len(directions), len(found.slope)))
     size = -(-n // _BATCHES)
-    for b in range(_BATCHES):
-        for begin in range(0, size, _CHUNK):
-            count = min(_CHUNK, size - begin)
-            sample = Sample(environment, world, rng, count)
-            alike = np.zeros(count, dtype=np.int64)
-            for j, direction in enumerate(directions):
-                batches[b, j] += sample.means(direction[None], alike).sum(axis=0)
-            tops += (sample.means(found.slope[None], alike) @ found.slope).tolist()
+    for b, sample, alike in _fresh(environment, world, rng, size):
+        for j, direction in enumerate(directions):
+            batches[b, j] += sample.means(direction[None], alike).sum(axis=0)
+        tops += (sample.means(found.slope[None], alike) @ found.slope).tolist()
     batches /= size
     x = (rows.matrix @ np.einsum("j,bjn->nb", weights, batches)).T
     errors = _ERRORS * x.std(axis=0, ddof=1) / np.sqrt(_BATCHES)
