@@ -138,7 +138,7 @@ def feedback(shown: list[int], absent: int) -> dict[str, tuple[Any, dict[str, An
         "exposure of what was not shown": (
             None,
             {"exposed": [absent]},
-            r"to be exposed, but was n",
+            r"given as exposed, but was n",
         ),
         "a click on what was not shown": (
             None,

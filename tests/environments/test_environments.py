@@ -184,7 +184,7 @@ def test_a_context_belongs_to_the_caller() -> None:
     context[:] = 7.0
     assert environment.mean_reward(world, copy, 0).shape == (2,)
     assert [environment.context(world, t, rng).max() for t in range(8)] != [7.0] * 8
-    with pytest.raises(InvalidInput, match="none of the 2"):
+    with pytest.raises(InvalidInput, match="not one of the 2"):
         environment.feedback(world, context, 0, rng)
 
 

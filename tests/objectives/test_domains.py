@@ -42,9 +42,9 @@ RANKING = Problem.ranking(4, 2, 3, {"clicks": (0, 2), "regret": (-3, 0)})
 
 LOSS = r"reward 'loss' has the range \(-2, 0.5\)"
 REFUSED: dict[str, tuple[Concave, Problem, str]] = {
-    "nash": (Nash(), SIGNED, rf"Nash\(offset=0.0\) is -inf below 0, .* come to -2: {LOSS}; give"),
-    "nash, offset": (Nash(offset=1.5), SIGNED, rf"below -1.5, .* to -2: {LOSS}; .* at least 2,"),
-    "welfare": (Welfare(0.5), SIGNED, rf"Welfare\(.* to -2: {LOSS}; .* at least 2,"),
+    "nash": (Nash(), SIGNED, rf"Nash\(offset=0.0\) is -inf below 0, .* low as -2: {LOSS}; give"),
+    "nash, offset": (Nash(offset=1.5), SIGNED, rf"below -1.5, .* as -2: {LOSS}; .* at least 2,"),
+    "welfare": (Welfare(0.5), SIGNED, rf"Welfare\(.* low as -2: {LOSS}; .* at least 2,"),
     "welfare, offset": (Welfare(0.3, offset=1.999), SIGNED, rf"below -1.999, .*{LOSS}"),
     "aimed": (Nash(offset=0.5).on("gain"), SIGNED, r"'gain' has the range \(-1, 1\); .* least 1,"),
     "term": (Linear((1.0, 1.0)) + 2.0 * Nash().on("loss"), SIGNED, LOSS),
@@ -52,18 +52,18 @@ REFUSED: dict[str, tuple[Concave, Problem, str]] = {
     "difference": (
         Mapped(Nash(offset=0.1), [[1.0, -1.0]]),
         UNIT,
-        r"come to -1: reward 'cost' has the range \(0, 1\) and counts -1 times; .* at least 1,",
+        r"low as -1: reward 'cost' has the range \(0, 1\) and counts -1 times; .* at least 1,",
     ),
     "map of a map": (
         Mapped(PerMerit(Nash(0.1), (0.5, 1.0)), [[1.0, -0.25], [0.0, 1.0]]),
         UNIT,
-        r"come to -0.5: reward 'cost' .* counts -0.5 times",
+        r"low as -0.5: reward 'cost' .* counts -0.5 times",
     ),
-    "merits": (PerMerit(Nash(1.0), (1.0, 0.5)), SIGNED, r"to -4: reward 'loss' .* counts 2 times"),
+    "merits": (PerMerit(Nash(1.0), (1.0, 0.5)), SIGNED, r"as -4: reward 'loss' .* counts 2 times"),
     "groups": (
         ByGroup(Welfare(0.5, 2.0), ("one", "one")),
         SIGNED,
-        rf"come to -3: {LOSS}; .* at least 3,",
+        rf"low as -3: {LOSS}; .* at least 3,",
     ),
     "users": (
         TwoSided(Nash(), users=Nash(1.0).on("regret")),
@@ -73,7 +73,7 @@ REFUSED: dict[str, tuple[Concave, Problem, str]] = {
     "exposures": (
         TwoSided(Mapped(Nash(offset=0.5), [[1.0, 1.0, -1.0, 0.0]])),
         RANKING,
-        r"come to -1: the exposure of item 2 has the range \(0, 1\) and counts -1 times",
+        r"low as -1: the exposure of item 2 has the range \(0, 1\) and counts -1 times",
     ),
 }
 

@@ -153,7 +153,7 @@ class Kind(ABC):
         first = low.size - len(names)
         what = f"exposure of {place}" if place < first else f"reward {names[place - first]!r}"
         outside = (
-            f"the {what} is {answer.reward[place]:g}; the problem says {low[place]:g} to "
+            f"the {what} is {answer.reward[place]:g}; the problem states {low[place]:g} to "
             f"{high[place]:g}"
         )
         if beyond[place] > _WILD:
