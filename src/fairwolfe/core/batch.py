@@ -31,7 +31,7 @@ class Batch(Sequence[Decision]):
     """Decisions made together; reading one makes a `Decision`.
 
     `evidence` is nested as that of a decision, with a `Column` where decisions differ. A slice is a
-    batch again. `made` are the rows of the base, `made.info(i)` what is said of the i-th;
+    batch again. `made` are the rows of the base, `made.info(i)` what is reported of the i-th;
     they are known where the decisions were made, and are not part of the bytes, nor are `names`,
     which has for each decision what arms or items are called, by number.
 
@@ -151,7 +151,7 @@ class Batch(Sequence[Decision]):
         return together
 
     def issued(self, token: str, first: int, t: int) -> Batch:
-        """The same as an agent hands them out, under ids of its own."""
+        """The same as an agent hands them out, with its own ids."""
         columns = (self.actions, self.probabilities, self.evidence, self.made)
         return Batch(token, first, t, *columns)
 

@@ -23,8 +23,8 @@ _NUMPY = {"float64": np.float64, "float32": np.float32, "int64": np.int64, "int3
 def read(text: str) -> Any:
     """The object that `text` is the repr of: calls of registered classes, and literals.
 
-    Anything else (a name, an attribute, an operator, a comprehension) is refused; nothing is
-    evaluated but the constructors of the registry's classes.
+    Anything else (a name, an attribute, an operator, a comprehension) raises; nothing is
+    evaluated except the constructors of the registry's classes.
 
     >>> read("FrankWolfe(objective=Minimum(), base=LinUCB(exploration=0.1))").base.exploration
     0.1
