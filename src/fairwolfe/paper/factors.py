@@ -19,7 +19,7 @@ _STUDIES = {
 
 
 class ByFactors(NamedTuple):
-    """What was found of a claim with so many factors, in the second reading of the data."""
+    """The finding for a claim with a number of factors, in the second reading of the data."""
 
     id: str
     sentence: str
