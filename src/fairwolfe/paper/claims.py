@@ -116,16 +116,16 @@ _RANKINGS = (
 
 FIRST: tuple[Claim, ...] = (
     *(
-        Claim(id, sentence, (f"arms-{K}-{D}",), judge)
+        Claim(id, sentence, (f"arms-{K}-{D}",), rule)
         for K in (50, 200)
-        for id, (sentence, judge) in by.ARMS.items()
+        for id, (sentence, rule) in by.ARMS.items()
         for D in (5, 20)
     ),
     *(
         Claim("M6", "K = 200 is as K = 50", (f"arms-50-{D}", f"arms-200-{D}"), by.same_verdicts)
         for D in (5, 20)
     ),
-    *(Claim(id, sentence, (where,), judge) for id, where, sentence, judge in _RANKINGS),
+    *(Claim(id, sentence, (where,), rule) for id, where, sentence, rule in _RANKINGS),
 )
 
 _RANGE = "With beta = 0.5 the items get more of their range than the users of theirs"
