@@ -115,7 +115,7 @@ class Guarded:
             if kind != "arms":
                 raise InvalidInput(
                     f"the {name} decides {kind!r}, and only arms are guarded: what a list would "
-                    "have earned that was not shown depends on exposures that nobody has seen; "
+                    "have earned that was not shown depends on exposures that were not observed; "
                     "give policies for arms"
                 )
 
@@ -197,7 +197,7 @@ class Guarded:
             return state
         return state._replace(policy=policy, baseline=baseline)
 
-    # --- open decisions: the features say what they are to earn ---------------------------------
+    # --- open decisions: the features show what they will earn ---------------------------------
 
     def expect(self, state: State, decision: Decision) -> State:
         """Count a decision as made, and as open."""
@@ -462,8 +462,8 @@ class Player:
         if not self.reads:
             if given.per_arm:
                 raise InvalidInput(
-                    f"{self.policy!r:.80} takes contexts as they are, and a guard leaves it one "
-                    "arm now and then, which a PerArm context cannot say; use FrankWolfe"
+                    f"{self.policy!r:.80} takes contexts as they are, and a guard gives it one arm "
+                    "only from time to time, which PerArm contexts do not allow; use FrankWolfe"
                 )
             context = given.features
         made = self.policy.act(state, context, rng)
