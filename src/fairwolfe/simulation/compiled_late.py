@@ -83,7 +83,7 @@ def advance_late(
     scalar: Vector,
 ) -> int:
     """Play the rounds that the arrays hold; how many were played, as in `advance`; negative where
-    an answer was refused.
+    an answer was rejected.
 
     The first arguments: see `LateRounds`. features (rounds, arms, d), tags (rounds,), noise
     (rounds, draws), draws (rounds, numbers); counters: of the oracle. Out: actions (rounds,);
@@ -94,7 +94,7 @@ def advance_late(
     opens, follows = settings[OPENS] > 0, settings[FOLLOWS] > 0
     optimistic = vector(deciding, RULE)[ESTIMATES] > 0.0
     directed = address(vector(deciding, NUMBERS), GRADIENT) != 0
-    start = REPORT + n if optimistic else REPORT  # of the features in what is said
+    start = REPORT + n if optimistic else REPORT  # of the features in the report
     said = np.empty((1, start + d + n))
     x, g, estimate = said[0, start : start + d], said[0, start + d :], said[0, REPORT:start]
     waiting = vector(words, WAITING)
@@ -202,7 +202,7 @@ class LateArms(CompiledRun):
     def kernels(state: State, environment: Any) -> list[Kernel[..., Any]]:
         """What the rounds call."""
         parts = CompiledRun.kernels(state, environment)[:-1]
-        # Looks are never called here, but a frame has their address.
+        # Live numbers are never called here, but a frame has their address.
         look = state.plan.base.look_rule(state.plan.certifies and state.plan.watch.doubt.size > 0)
         return [*parts, look, advance_late]
 

@@ -112,7 +112,7 @@ def advance_late_rankings(
     truth: bool,
 ) -> int:
     """Play the rounds that the arrays hold; how many were played, as in `advance_rankings`;
-    negative where an answer was refused.
+    negative where an answer was rejected.
 
     The first arguments: see `LateRounds`; users (users, p), tables (1 or users, q, n_items), then
     `RankingArrays`; tags (rounds,), noise (rounds, draws), draws (rounds, numbers); counters: of
@@ -254,7 +254,7 @@ class LateRankings(CompiledRankings):
     def kernels(state: State, environment: Any) -> list[Kernel[..., Any]]:
         """What the rounds call."""
         parts = CompiledRankings.kernels(state, environment)[:-1]
-        # The look is never called here, but a frame has its address.
+        # Live numbers are never called here, but a frame has their address.
         return [*parts, look_along, advance_late_rankings]
 
     def play(self, wanted: int) -> Any:

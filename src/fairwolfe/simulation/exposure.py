@@ -64,7 +64,7 @@ def gini_index(exposure: Numbers) -> float:
 def lorenz(exposure: Numbers) -> tuple[Vector, Vector]:
     """The share of all exposure (second) that the least exposed share of items (first) has.
 
-    Where nobody has any, all have the same.
+    Where no item has any, all have the same.
 
     >>> lorenz([3.0, 1.0])[1].tolist()
     [0.0, 0.25, 1.0]
@@ -143,12 +143,12 @@ def by_group(exposure: Numbers, labels: Iterable[Hashable]) -> dict[Any, GroupSh
     groups: dict[Any, list[int]] = {}
     for i, name in enumerate(names):
         groups.setdefault(name, []).append(i)
-    found = {}
+    shares = {}
     for name, members in groups.items():
         part = len(members) / given.size
         share = float(given[members].sum()) / total if total > 0.0 else part
-        found[name] = GroupShare(share, share / part)
-    return found
+        shares[name] = GroupShare(share, share / part)
+    return shares
 
 
 def _exposures(values: Any) -> Vector:
