@@ -72,8 +72,8 @@ def _curve(content: Content) -> Picture:
     alt = "; ".join(f"Gini index {r['gini']:.2f}: {r['utility']:.3g}" for r in rows)
     caption = (
         f"{outcome.reward.capitalize()} a ranking against the inequality of exposure, fairer to "
-        f"the right. The line is the best possible, certified; the points are what {FAIR} has learnt "
-        "to reach, with its betas beside them."
+        f"the right. The line is the best possible, certified; the points are what {FAIR} has "
+        "learnt to reach, with its betas beside them."
     )
     return Picture("curve", caption, f"The best possible {outcome.reward}: {alt}.", drawn, THEME)
 
