@@ -39,7 +39,7 @@ def read(text: str) -> Any:
         return _value(tree.body)
     except FairwolfeError:
         raise
-    except Exception as error:  # a class may be anybody's, and its arguments anything
+    except Exception as error:  # a class may be from any package, and its arguments anything
         shown = text if len(text) <= 80 else f"{text[:80]}..."
         what = str(error) or type(error).__name__
         raise InvalidInput(f"{shown!r} cannot be rebuilt: {what}") from error

@@ -109,7 +109,7 @@ class Objective(Protocol):
         """argmax_y f(y) - |y - z|^2 / (2 step); NoProx where there is no closed form."""
 
     def lipschitz(self, n: int) -> float:
-        """L in the 2-norm for n rewards (inf where there is none)."""
+        """L in the 2-norm for n rewards (inf if it has none)."""
 
     def on(self, *coordinates: str | int) -> Objective:
         """f of these coordinates only."""
@@ -347,7 +347,7 @@ class Awaits(Protocol):
 
 @runtime_checkable
 class ActsInRows(Protocol):
-    """A base that decides in a kernel in which the direction is found too, for many contexts."""
+    """A base that decides in a kernel in which the direction is computed too, for many contexts."""
 
     commits: bool
 

@@ -125,7 +125,7 @@ def load(kind: str, name: str) -> type:
 
 
 def register(kind: str, name: str, cls: type) -> None:
-    """Make a class known by a name, in this process only; InvalidInput where the name is taken.
+    """Make a class known by a name, in this process only; InvalidInput where the name is in use.
 
     The class is loaded again by its module and its name, so it must be at the top of a module.
 

@@ -365,7 +365,7 @@ def elicit(
 ) -> Elicitation:
     """Questions that find the beta of an owner; eight of them are enough for most.
 
-    More betas are found first, where the frontier of the trade-off has gaps or ends early.
+    More betas are computed first, where the frontier of the trade-off has gaps or ends early.
 
     Parameters
     ----------
@@ -375,8 +375,8 @@ def elicit(
 
     >>> from fairwolfe.environments import FactorModel, dcg
     >>> import fairwolfe as fw
-    >>> found = fw.tradeoff(FactorModel(12, 9, dcg(3)), floors=(), horizon=100, seeds=1)
-    >>> questions = elicit(found)
+    >>> result = fw.tradeoff(FactorModel(12, 9, dcg(3)), floors=(), horizon=100, seeds=1)
+    >>> questions = elicit(result)
     >>> for _ in range(8):
     ...     asked = questions.ask()
     ...     questions.answer("a" if asked.a.utility + 0.4 * asked.a.item_objective

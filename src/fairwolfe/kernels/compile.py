@@ -222,13 +222,13 @@ def ready(kernels: Iterable[Kernel[..., Any]]) -> int:
 
 def compilations() -> int:
     """How many functions this process has compiled itself rather than loaded from the cache."""
-    made = {
+    dispatchers = {
         id(d): d
         for k in list(_KERNELS)
         for d in (k._part, k._dispatcher, k._called)
         if d is not None
     }
-    return sum(sum(list(d.stats.cache_misses.values())) for d in made.values())
+    return sum(sum(list(d.stats.cache_misses.values())) for d in dispatchers.values())
 
 
 def at_hand() -> int:
@@ -715,7 +715,7 @@ def _dispatcher(one: Kernel[..., Any], form: str) -> Any:
     # Its cache does not separate the forms, so they have separate folders.
     config.CACHE_DIR = before if folder is None else str(folder / form)
     try:
-        made = njit(
+        dispatcher = njit(
             cache=folder is not None,
             nogil=True,
             error_model="numpy",
@@ -724,16 +724,16 @@ def _dispatcher(one: Kernel[..., Any], form: str) -> Any:
             pipeline_class=lean.PartCompiler if form == "part" else lean.WholeCompiler,
         )(function)
         if form == "part" and folder is not None:
-            made._cache = lean.PartCache(function)
+            dispatcher._cache = lean.PartCache(function)
     finally:
         config.CACHE_DIR = before
-    made._compiler._customize_flags = lean.Flags
+    dispatcher._compiler._customize_flags = lean.Flags
     # numba calls this for types of arguments that it has not met.
-    made._compile_for_args = partial(_first_call, made._compile_for_args)
+    dispatcher._compile_for_args = partial(_first_call, dispatcher._compile_for_args)
     if not one.constants:  # numba calls this where one kernel calls another
-        template = made.get_call_template
-        made.get_call_template = partial(_called_by_kernels, template, one.signature)
-    return made
+        template = dispatcher.get_call_template
+        dispatcher.get_call_template = partial(_called_by_kernels, template, one.signature)
+    return dispatcher
 
 
 def _called_by_kernels(
@@ -756,14 +756,14 @@ def _called_by_kernels(
 
 
 def _first_call(compile_for: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    found: list[Any] = []
+    results: list[Any] = []
 
     def work() -> None:
-        found.append(compile_for(*args, **kwargs))
+        results.append(compile_for(*args, **kwargs))
         _count_preparation()
 
     _prepare([work])
-    return found[0]
+    return results[0]
 
 
 def _is_imported(function: Callable[..., Any]) -> bool:

@@ -280,8 +280,8 @@ class _Lower(lowering.Lower):  # type: ignore[misc]
         if self.context.enable_boundscheck or not _is_number(*signature.args):
             return super().lower_getitem(resty, expr, value, index, signature)
         values = self._values((value, index), signature)
-        value = self.builder.load(_place(self.context, self.builder, *signature.args, *values))
-        return self.context.cast(self.builder, value, signature.return_type, resty)
+        item = self.builder.load(_place(self.context, self.builder, *signature.args, *values))
+        return self.context.cast(self.builder, item, signature.return_type, resty)
 
     def lower_setitem(self, target: Any, index: Any, value: Any, signature: Any) -> Any:
         array, place, kind = signature.args
@@ -480,15 +480,15 @@ class WholeCompiler(compiler.CompilerBase):  # type: ignore[misc]
         return [short, long]
 
     def _passes(self, left_out: frozenset[str]) -> Any:
-        made = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
-        made.add_pass_after(self.prepare, typed_passes.AnnotateTypes)
-        made.passes = [
+        pipeline = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
+        pipeline.add_pass_after(self.prepare, typed_passes.AnnotateTypes)
+        pipeline.passes = [
             (_Lowering if one is typed_passes.NativeLowering else one, text)
-            for one, text in made.passes
+            for one, text in pipeline.passes
             if one.__name__ not in left_out
         ]
-        made.finalize()
-        return made
+        pipeline.finalize()
+        return pipeline
 
 
 class PartCompiler(WholeCompiler):

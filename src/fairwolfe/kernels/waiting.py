@@ -155,7 +155,7 @@ def age_weight(waiting: Vector, keep: float, place: float) -> float:
 
 @kernel(constants=False)
 def close_one(waiting: Vector, n: int, first: int, stop: int, weight: float) -> None:
-    """An open decision of this weight is open no more; its estimate has been taken out of the sums.
+    """An open decision of this weight is no longer open; its estimate is not in the sums any more.
     Coordinates from `first` to below `stop` joined after it. waiting: see the module.
     """
     waiting[OPEN] -= 1.0

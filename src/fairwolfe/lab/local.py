@@ -50,8 +50,8 @@ class Event(NamedTuple):
 Engine = Callable[
     [tuple[Run, ...], tuple[Run, ...], int | None, float | None], Generator[Event, None, None]
 ]
-"""Plays trials and then runs, at most so many at once, until the clock (monotonic) has reached the
-deadline.
+"""Plays trials and then runs, at most that many at once, until the clock (monotonic) has reached
+the deadline.
 """
 
 

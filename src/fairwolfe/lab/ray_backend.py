@@ -118,7 +118,7 @@ def _imported(here: bool) -> Any:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     if here:
         # A cluster on this machine listens on the loopback interface only, as it does on a Mac
-        # without being told; the name is Ray's.
+        # without this setting; the name is Ray's.
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
         # Anyone who can reach a cluster can run code on it: only who has the token may. Imported
         # before, Ray (from 2.59 on) sees to that itself.

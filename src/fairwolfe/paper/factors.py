@@ -24,7 +24,7 @@ class ByFactors(NamedTuple):
     id: str
     sentence: str
     factors: int
-    found: Finding
+    finding: Finding
 
 
 def by_factors(results: Mapping[str, Curves]) -> list[ByFactors]:

@@ -69,13 +69,13 @@ def _factors(picture: Canvas, rows: list[ByFactors]) -> None:
     """A panel for each claim and what was measured of it, over the number of factors."""
     panels: dict[tuple[str, str], list[ByFactors]] = {}
     for row in rows:
-        panels.setdefault((row.id, row.found.statistic), []).append(row)
+        panels.setdefault((row.id, row.finding.statistic), []).append(row)
     axes = picture.subplots(1, len(panels), squeeze=False)[0]
     for ax, ((id, statistic), mine) in zip(axes, panels.items(), strict=True):
         for i, verdict in enumerate(("holds", "undecided", "does not hold")):
-            shown = [row for row in mine if row.found.verdict == verdict]
+            shown = [row for row in mine if row.finding.verdict == verdict]
             numbers = np.array(
-                [(row.found.estimate, row.found.low, row.found.high) for row in shown]
+                [(row.finding.estimate, row.finding.low, row.finding.high) for row in shown]
             )
             numbers = numbers.reshape(-1, 3)
             ax.errorbar(

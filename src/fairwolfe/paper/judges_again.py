@@ -48,7 +48,7 @@ def most_of_the_way(t: float) -> Judge:
 
 
 def sooner_than_others(curves: Curves) -> Finding:
-    """FW has gone 90 % of its way before any competitor has gone 90 % of its own."""
+    """FW has gone 90 % of its way before any competitor has gone 90 % of its way."""
     others = np.min([curves.way(other) for other in curves.runs if other != FAIR], axis=0)
     name = "FW's first t with 90 % of its way over that of the fastest other"
     return inside(name, curves.way(FAIR) / others, 0.0, 1.0, log=True)

@@ -82,10 +82,10 @@ def sections(outcome: Reproduction) -> Iterator[Section]:
             (
                 row.id,
                 str(row.factors),
-                row.found.verdict,
-                row.found.statistic,
-                number(row.found.estimate),
-                f"{number(row.found.low)} to {number(row.found.high)}",
+                row.finding.verdict,
+                row.finding.statistic,
+                number(row.finding.estimate),
+                f"{number(row.finding.low)} to {number(row.finding.high)}",
             )
             for row in factors
         ]

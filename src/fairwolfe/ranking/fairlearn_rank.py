@@ -19,7 +19,7 @@ from fairwolfe.ranking.ranker import Ranker, RankState
 __all__ = ["FairLearnRank"]
 
 _FIRST = 1e100  # above every score
-_MOST_TOLERANCE = 2**53  # rankings, more than anybody counts
+_MOST_TOLERANCE = 2**53  # rankings, more than can be counted
 
 
 @kernel(signature=RANK)

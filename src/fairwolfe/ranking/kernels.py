@@ -583,8 +583,8 @@ def rank_rows(
     n_left = n_seen - n_rewards
     contracted, metric, rows = np.empty((q, d)), np.empty((q, q)), np.empty((k, q))
     for s in range(steps.shape[0]):
-        anew = aiming != 0 and (s == 0 or steps[s, 2] > 0.0)
-        if anew and not call_aim(aiming, s, words, work, steps, normals, waits, theta, room, g):
+        renew = aiming != 0 and (s == 0 or steps[s, 2] > 0.0)
+        if renew and not call_aim(aiming, s, words, work, steps, normals, waits, theta, room, g):
             return s
         columns, own, candidates = picks, items, ids
         if starts.size > 0:
@@ -970,12 +970,12 @@ def _take_in_each(
             view = np.empty(n_seen)
             for i in range(n_seen):
                 view[i] = reward[coordinates[i]]
-        told = nothing
+        numbers = nothing
         if outlooks.shape[0] > 0:
             tally_slots(outlooks[s], seen, tally)
-            told = tally
+            numbers = tally
         elif tallied.shape[0] > 0:
-            told = tallied[s]
+            numbers = tallied[s]
         direction = followed[s] if followed.shape[0] > 0 else nothing
         own = rows[s if rows.shape[1] > 0 else 0]
         due: int = call_once(
@@ -989,7 +989,7 @@ def _take_in_each(
             reward,
             rho,
             direction,
-            told,
+            numbers,
             view,
             first,
             stop,

@@ -102,8 +102,8 @@ class RankState(NamedTuple):
         retired = (self.retired == 0.0) | (self.retired == 1.0)
         require("retired", self.retired, retired, "an item is retired (1) or not (0)")
         require("exposed", self.exposed, self.exposed >= 0.0, "it counts from 0 on")
-        seen = self.exposed <= self.shown
-        require("exposed", self.exposed, seen, "items are exposed no oftener than shown")
+        right = self.exposed <= self.shown
+        require("exposed", self.exposed, right, "items are not exposed more often than shown")
         require("slots", self.slots, self.slots >= 0.0, "they count from 0 on")
         require(
             "slots",
@@ -379,11 +379,11 @@ class Ranker(Settings):
         slope, doubt = (nothing, nothing) if look is None else look
         frame = alone(g, slope, self.arrays(state, doubt, False, False))
         lined_up = given._replace(places=_NO_STARTS)
-        made = self.act_rows(state, lined_up, frame.words, ALONE, rng, look is not None)
-        choice = made.choice(0)
+        ranking = self.act_rows(state, lined_up, frame.words, ALONE, rng, look is not None)
+        choice = ranking.choice(0)
         if not estimate:
             return choice
-        expected = self._estimate(state, given, choice, made.looks)
+        expected = self._estimate(state, given, choice, ranking.looks)
         return choice._replace(info=choice.info._replace(estimate=expected))
 
     def arrays(
@@ -620,15 +620,15 @@ class Ranker(Settings):
         user, rows = self._columns(state, actions, evidence, looks)
         if outlooks.shape[1:] != (2, slots) or len(outlooks) not in (0, n):
             raise self._wild(state, Choice(0, None, evidence))
-        made = (actions, user, rows, shown.exposed, shown.rewards)
-        seen = np.ascontiguousarray(outlooks)
+        columns = (actions, user, rows, shown.exposed, shown.rewards)
+        promises = np.ascontiguousarray(outlooks)
 
         def fold(
             start: int, rhos: Matrix, followed: Matrix, number: float, places: IntVector, *_: Any
         ) -> int:
             joined = (n_items, n_items)
             done: int = take_in_rows(
-                words, start, *made, seen, looks, followed, tallied, number, places, *joined
+                words, start, *columns, promises, looks, followed, tallied, number, places, *joined
             )
             self._judge(state, Choice(0, None, evidence), done)
             return done
@@ -677,7 +677,7 @@ class Ranker(Settings):
 
     def _features(self, state: RankState, choice: Choice) -> tuple[Vector, Matrix]:
         """Of the user, and of the items of the ranking, unless the state keeps those of all.
-        Evidence may come from bytes that anybody wrote.
+        Evidence may come from bytes of any source.
         """
         evidence, problem = choice.evidence, state.problem
         if not isinstance(evidence, tuple) or not 2 <= len(evidence) <= _OLDEST:

@@ -399,13 +399,14 @@ class State(NamedTuple):
         """See `Margin.at`."""
         plan, books = self.plan, self.books
         apart, unanswered = plan.features(books)
-        made, answered, earned = books.item(_MADE), books.item(_ANSWERED), plan.earned(books)
-        return plan.margin.at(Known(made, answered, earned, apart, unanswered, self.regression))
+        counts = books.item(_MADE), books.item(_ANSWERED)
+        known = Known(*counts, plan.earned(books), apart, unanswered, self.regression)
+        return plan.margin.at(known)
 
     def awaits(self, trail: Trail) -> bool:
         """Whether a decision is counted as open."""
-        made, open_ = self.books.item(_MADE), self.books.item(_OPEN)
-        return trail.place is not None and trail.place < made and open_ > 0.0
+        decisions, open_ = self.books.item(_MADE), self.books.item(_OPEN)
+        return trail.place is not None and trail.place < decisions and open_ > 0.0
 
     def write(self, entry: Vector) -> None:
         """Add an entry to the books, in one call."""
@@ -466,13 +467,13 @@ class Player:
                     "only from time to time, which PerArm contexts do not allow; use FrankWolfe"
                 )
             context = given.features
-        made = self.policy.act(state, context, rng)
-        if not isinstance(made, Decision) or not kind.allows(given, made.action):
+        decision = self.policy.act(state, context, rng)
+        if not isinstance(decision, Decision) or not kind.allows(given, decision.action):
             raise InvalidInput(
-                f"{self.policy!r:.80} returned {short(made, 80)} from act; return fw.Decision('', "
-                f"t, action, probability, evidence): {kind.allowed}"
+                f"{self.policy!r:.80} returned {short(decision, 80)} from act; return "
+                f"fw.Decision('', t, action, probability, evidence): {kind.allowed}"
             )
-        return made
+        return decision
 
     def update(self, state: Any, decision: Decision, answer: Any) -> Any:
         return self.policy.update(state, decision, answer if self.reads else answer.observation)

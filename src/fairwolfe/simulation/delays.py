@@ -94,8 +94,8 @@ class Uniform:
 
 @dataclass(frozen=True)
 class ByOutcome:
-    """One law where the user did something, another where not: a click is known at once, that there
-    was none only when the time for it is over.
+    """One law where the user did something, another where not: a click is known at once, that it is
+    missing only when the time for it is over.
 
     A round has a click if one of its user-side rewards is not 0. The answer to a decision is
     whole: its exposures come together with its clicks.

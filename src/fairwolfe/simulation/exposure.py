@@ -105,8 +105,8 @@ def fairness_of(
 ) -> dict[str, Vector]:
     """Measures of fairness of average rewards, a row each: what users get, and the shares of items.
 
-    >>> found = fairness_of(np.array([[3.0, 1.0, 0.2]]), 2)
-    >>> {name: round(float(values[0]), 9) for name, values in found.items()}
+    >>> measures = fairness_of(np.array([[3.0, 1.0, 0.2]]), 2)
+    >>> {name: round(float(values[0]), 9) for name, values in measures.items()}
     {'utility': 0.2, 'gini': 0.25, 'bottom_half': 0.25, 'top_decile': 0.15}
     """
     exposures, users = averages[:, :n_items], averages[:, n_items:].sum(axis=1)

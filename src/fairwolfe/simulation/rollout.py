@@ -127,15 +127,15 @@ def simulate(
     try:
         for t in times.tolist():
             while done < t:
-                taken = run.play(t - done)
-                done += len(taken)
+                played = run.play(t - done)
+                done += len(played)
                 last = (done, run.mean_sum / done, run.reward_sum / done, run.scalar.copy())
                 if done == t:
                     records.append(last)
                 if record_actions:
-                    actions.append(np.asarray(taken))
+                    actions.append(np.asarray(played))
                 if progress is not None:
-                    progress(len(taken))
+                    progress(len(played))
     except KeyboardInterrupt:
         complete = False
         if last is not None and (not records or last[0] > records[-1][0]):

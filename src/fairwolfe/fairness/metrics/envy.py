@@ -51,8 +51,8 @@ def envy(exposures: Any, preferences: Any) -> Envy:
     Reference: Do, Corbett-Davies, Atif and Usunier (2022), "Online certification of
     preference-based fairness for personalized recommender systems".
 
-    >>> found = envy([[1.0, 0.0], [0.0, 1.0]], [[0.2, 0.9], [0.3, 0.5]])
-    >>> round(found.mean, 3), round(found.largest, 3), found.share
+    >>> result = envy([[1.0, 0.0], [0.0, 1.0]], [[0.2, 0.9], [0.3, 0.5]])
+    >>> round(result.mean, 3), round(result.largest, 3), result.share
     (0.35, 0.7, 0.5)
     """
     shown, liked = _table("exposures", exposures), _table("preferences", preferences)

@@ -270,8 +270,8 @@ def tradeoff(
     progress: called with the number of rounds played since its last call
 
     >>> from fairwolfe.environments import FactorModel
-    >>> found = tradeoff(FactorModel(), betas=(0.0, 0.3), floors=(), horizon=500, seeds=1)
-    >>> [round(row["gini"], 2) for row in found.table()[:2]]
+    >>> result = tradeoff(FactorModel(), betas=(0.0, 0.3), floors=(), horizon=500, seeds=1)
+    >>> [round(row["gini"], 2) for row in result.table()[:2]]
     [0.68, 0.2]
     """
     return plan(

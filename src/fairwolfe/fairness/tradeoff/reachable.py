@@ -161,7 +161,7 @@ class Reachable(Brief):
         """Who gains and who loses: exposure and utility of groups of items, with a label each.
 
         A row for each group and beta (None: all of `best`), with the changes beside beta = 0, which
-        are None for who had nothing there.
+        are None for a group that had nothing there.
         """
         from fairwolfe.fairness.tradeoff.groups import by_group
 

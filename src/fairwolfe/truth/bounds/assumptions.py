@@ -188,7 +188,7 @@ def times(horizon: Any) -> Times:
 
 
 def probability(name: str, value: float) -> float:
-    """A probability of failure: above 0 and at most 1, which is no restriction."""
+    """A probability of failure: above 0 and at most 1, with which nothing is proved."""
     if not 0.0 < value <= 1.0:
         raise InvalidInput(f"{name} is {value!r}; give a number above 0 and at most 1")
     return float(value)
