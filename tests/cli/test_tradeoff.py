@@ -172,7 +172,7 @@ def test_questions_from_a_pipe(typed: str, answers: list[str], tmp_path: Path) -
     assert result.exit_code == 0, result.output
     said = json.loads(result.stdout)
     assert "Which is better for you?" in result.stderr
-    assert ("'perhaps' is none of them" in result.stderr) == ("perhaps" in typed)
+    assert ("'perhaps' is not one of them" in result.stderr) == ("perhaps" in typed)
     if not answers:
         assert "ask" not in said
         assert "Nothing was answered" in said["sentences"][0]

@@ -96,7 +96,7 @@ def test_forms_of_tables() -> None:
     agent = fw.Agent(fw.FrankWolfe(GiniWelfare(), LinUCB()), TWO)
     made = agent.act(pd.DataFrame(ROWS, index=["x", "y"]))  # columns are called 0, 1, 2
     assert made.action in (0, 1)
-    with pytest.raises(InvalidInput, match=r"a RecordBatch is no table that can be read; give a"):
+    with pytest.raises(InvalidInput, match=r"a RecordBatch is not a table that can be read; give"):
         agent.act(pa.record_batch({"a": [1.0, 2.0]}))
     with pytest.raises(InvalidInput, match=r"a log cannot be read from a int; give a path"):
         fw.offpolicy.Log.of(3)

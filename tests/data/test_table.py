@@ -214,7 +214,7 @@ def test_who_has_no_plays_left_is_said() -> None:
     assert alone.user_ids == (1,)
     assert "1 of the 2 items have no plays among the 1 users" in alone.notes[0]
     assert Plays.of(rows).top(5, None, "plays").notes[0] == (
-        "5 users were asked for, and the table has 3: all are kept"
+        "5 users were requested, and the table has 3: all are kept"
     )
 
 
@@ -263,7 +263,7 @@ def test_what_is_named_is_not_guessed() -> None:
         (["2", "51", "13883"], NOBODY, "has no header: its first line is '2, 51, 13883'; put the"),
         (["al", "x", "3.5"], NOBODY, "has no header"),
         (["user"], NOBODY, "has one column, 'user'; give a user, an item and a count"),
-        (["a", "b", "c", "d"], NOBODY, "no column tells that it holds the user or the item; the"),
+        (["a", "b", "c", "d"], NOBODY, "no column is known to hold the user or the item; the"),
         (["user", "b", "c", "d"], NOBODY, "holds the item; the columns are user, b, c, d, so say"),
         (["user", "item"], ("usr", None, None), "has no column 'usr'; did you mean 'user'?"),
         (["a", "a", "b"], ("a", "b", None), "has 2 columns 'a', so it is not clear which"),
@@ -473,7 +473,7 @@ def test_a_typed_table_without_rows_or_with_two_columns_of_a_name() -> None:
         (b"plays", "table is a bytes"),
         ({"user": [1]}, "the table has 1 columns"),
         ({"user": [1], "item": [2, 3]}, "the columns have [1, 2] values; give as many in each"),
-        ({"a": [1], "b": [2], "c": [1], "d": [3]}, "no column tells that it holds the user"),
+        ({"a": [1], "b": [2], "c": [1], "d": [3]}, "no column is known to hold the user"),
     ],
 )
 def test_rows_in_memory_are_named(table: Any, sentence: str) -> None:

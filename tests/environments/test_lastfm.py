@@ -86,7 +86,7 @@ def test_the_50_are_those_with_the_most_plays(
     assert world.user_ids == world.listening.user_ids
     large = LastFM2k()
     assert (len(large.user_ids), len(large.item_ids)) == (60, 55)
-    assert "2500 items were asked for, and the table has 55" in large.notes[0]
+    assert "2500 items were requested, and the table has 55" in large.notes[0]
 
 
 def test_bad_options_are_refused_without_the_data(nowhere: Path) -> None:

@@ -258,7 +258,7 @@ def test_who_was_shown_what_is_refused_where_it_is_unknown() -> None:
     trace = simulate(policy, WORLDS[0], 5)
     with pytest.raises(InvalidInput, match="record_actions=True"):
         metrics.shown_to_users(trace, WORLDS[0])
-    with pytest.raises(InvalidInput, match="Mehrotra is no world with rankings"):
+    with pytest.raises(InvalidInput, match="Mehrotra is not a world with rankings"):
         metrics.shown_to_users(trace, Mehrotra())
     kept = simulate(policy, WORLDS[0], 5, record_actions=True)
     with pytest.raises(InvalidInput, match="of another environment"):

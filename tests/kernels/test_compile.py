@@ -457,10 +457,10 @@ def test_compiling_is_announced_after_a_second(
     made = [0]
     monkeypatch.setattr(compiling, "compilations", lambda: made[0])
     notice = compiling._Notice(3)
-    notice.tell()  # loading only: nothing to say
+    notice.report()  # loading only: nothing to report
     made[0] = 1
     for notice.done in range(3):
-        notice.tell()
+        notice.report()
     notice.done = 3
     notice.close()
     told = re.sub(r"after \d+\.\d s *", "after S s", stream.getvalue())

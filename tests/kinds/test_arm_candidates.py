@@ -181,7 +181,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "true": ({"candidates": [True]}, r"candidates holds True; the arms"),
     "a number": ({"candidates": 3}, r"candidates is 3; give a list of arms, by number or name"),
     "a text": ({"candidates": "34"}, r"candidates is '34'; give a list of arms"),
-    "a name": ({"candidates": ["x"]}, r"candidates holds 'x', which is no arm here; the arms have"),
+    "a name": (
+        {"candidates": ["x"]},
+        r"candidates holds 'x', which is not an arm here; the arms",
+    ),
     "nothing": ({"candidates": [None]}, r"candidates holds None; the arms"),
     "pins": ({"pinned": {0: 1}}, r"pinned is for rankings; leave it out"),
 }
@@ -215,7 +218,7 @@ def test_names_are_accepted_and_unknown_ones_refused() -> None:
         assert decision.explain()[0]["arm"] == decision.action
         assert decision.explain()[0]["name"] == decision.name
     for bad, sentence in (
-        ({"candidates": ["f"]}, r"candidates holds 'f', which is no arm here; known are: a, b"),
+        ({"candidates": ["f"]}, r"candidates holds 'f', which is not an arm here; known are: a, b"),
         ({"candidates": ["b", 1]}, r"candidates holds arm 1 twice"),
         ({"blocked": "b"}, r"blocked is 'b'; give a list"),
     ):

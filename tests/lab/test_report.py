@@ -137,7 +137,7 @@ def test_only_common_seeds_are_paired() -> None:
     single = Group("", "", (one, line("four", (2, 9), [1.0, 1.1])))
     last = single.rows()[1]
     assert (last["behind"], last["behind_low"]) == (2.0, None)  # one seed in common: no interval
-    assert "four cannot be told apart" in single.sentences()[1]
+    assert "four cannot be distinguished" in single.sentences()[1]
     assert len(pictures([group]).groups[0]) == 2
 
 
@@ -148,9 +148,9 @@ def test_sentences_tell_what_is_known() -> None:
     said = " ".join(Group("", "", (far, near, best)).sentences())
     assert "best has the largest f after 100 rounds: 1.00" in said
     assert "far is behind it by 0.90" in said
-    assert "near cannot be told apart from it with 4 seeds" in said
+    assert "near cannot be distinguished from it with 4 seeds" in said
     alone = Group("", "", (line("a", (0,), [1.0]), line("b", (0,), [0.5]))).sentences()
-    assert alone[1] == "b cannot be told apart from it with one seed."
+    assert alone[1] == "b cannot be distinguished from it with one seed."
 
 
 def test_curves_for_others(folders: dict[str, Path], pages: dict[str, Path]) -> None:
@@ -346,7 +346,7 @@ def test_the_command(folders: dict[str, Path], tmp_path: Path) -> None:
 def test_what_is_no_result_is_refused(tmp_path: Path) -> None:
     done = CliRunner().invoke(commands, ["report", str(tmp_path)])
     assert done.exit_code == 2
-    assert "is no folder of results" in done.output
+    assert "is not a folder of results" in done.output
     (tmp_path / "spec.toml").write_text(ARMS)
     with pytest.raises(InvalidInput, match="no finished run"):
         report(tmp_path)

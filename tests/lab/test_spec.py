@@ -69,15 +69,15 @@ BAD = {
     "a base for a policy": (
         SMALL + '[policies.bare]\nname = "linucb"',
         "policies.bare is LinUCB(",
-        "which is no policy",
+        "which is not a policy",
     ),
     "an unknown parameter": (
         SMALL.replace("ridge", "rigde"),
-        "policies.ucb.base.rigde is no parameter of 'linucb'; did you mean 'ridge'?",
+        "policies.ucb.base.rigde is not a parameter of 'linucb'; did you mean 'ridge'?",
     ),
     "an unknown option of a world": (
         SMALL.replace("n_arms", "n_arm"),
-        "environment.n_arm is no parameter of 'mehrotra'; did you mean 'n_arms'?",
+        "environment.n_arm is not a parameter of 'mehrotra'; did you mean 'n_arms'?",
     ),
     "a type": (SMALL.replace("0.1", '"x"'), "policies.ucb.base.ridge is 'x'; 'linucb' takes a nu"),
     "a flag for a number": (SMALL.replace("0.1", "true"), "policies.ucb.base.ridge is True;"),
@@ -100,7 +100,7 @@ BAD = {
     ),
     "nothing to measure": (
         RANKING.replace("objective = {", "options = {} #").replace("0.5", "0.1"),
-        "policies.fair has no objective of its own; add a table [objective]",
+        "policies.fair has no objective; add a table [objective]",
     ),
     "c > k/m": (RANKING, "policies.fair: minimum is 0.5; 10 slots cannot show each of 50 items"),
     "an unknown option": (
@@ -144,7 +144,7 @@ BAD = {
     "a grid of a whole table": (SMALL + '[grid]\n"objective." = [3]', "names a table"),
     "a grid of an unknown parameter": (
         SMALL + '[grid]\n"policies.ucb.base.rigde" = [3]',
-        "policies.ucb.base.rigde is no parameter",
+        "policies.ucb.base.rigde is not a parameter",
         "(in the grid, at policy.base.rigde = 3)",
     ),
     "one bad value of a grid": (
@@ -266,7 +266,7 @@ def test_a_grid_reaches_lists_new_parameters_whole_objects_and_labels_with_dots(
     assert repr(build(ucb.settings).objective) == "Sum(terms=(Minimum(), Nash(offset=2.0)))"
     assert repr(build(thompson.settings).policy.base).startswith("Thompson")
     assert build(dotted.settings).policy.memory == 100
-    with pytest.raises(InvalidInput, match="'2' is no place in a list of 2"):
+    with pytest.raises(InvalidInput, match="'2' is not a place in a list of 2"):
         Experiment.of(text.replace("terms.1", "terms.2")).check()
 
 

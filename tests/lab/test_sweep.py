@@ -173,7 +173,9 @@ def test_files_being_written_are_ignored_and_broken_ones_named(tmp_path: Path) -
 
 
 def test_folders_that_hold_no_results(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match=r"is no folder of results: spec\.toml cannot be read"):
+    with pytest.raises(
+        InvalidInput, match=r"is not a folder of results: spec\.toml cannot be read"
+    ):
         lab.read(tmp_path)
     (tmp_path / "spec.toml").write_text(SMALL)
     with pytest.raises(InvalidInput, match="holds no finished run"):
@@ -233,7 +235,7 @@ def test_a_folder_is_not_mixed_up(tmp_path: Path) -> None:
         ({"jobs": 0}, "jobs is 0"),
         ({"seconds": 0.0}, r"seconds is 0\.0"),
         ({"on": "rai"}, "on is 'rai'; did you mean 'ray'"),
-        ({"address": "auto"}, "say on='ray' too"),
+        ({"address": "auto"}, "give on='ray' too"),
         ({"seeds": ()}, r"seeds is \(\)"),
         ({"seeds": (1, 1)}, "seeds is"),
         ({"seeds": (-1,)}, "seeds is"),

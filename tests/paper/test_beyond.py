@@ -95,7 +95,7 @@ def of_results(curves: Curves) -> Reproduction:
 def test_the_table_states_every_curve() -> None:
     (section,) = (one for one in sections(of_results(KNOWN)) if "Beyond" in one.title)
     assert section.title == "Beyond the paper's settings"
-    assert section.said[-1] == counted("defaults-50", beyond(KNOWN, TOPS))
+    assert section.sentences[-1] == counted("defaults-50", beyond(KNOWN, TOPS))
     assert [row[:3] for row in section.rows] == [
         ("defaults-50", "A", "5"),
         ("defaults-50", "A + better", "5.2"),

@@ -360,7 +360,7 @@ def test_claims_by_the_number_of_factors() -> None:
         "lastfm-50-factors-gini": with_factors({10: LOW, 3: HIGH}),
         "lastfm-50-factors-tradeoff": with_factors({3: trade(FRONTIER), 10: trade(UNDER)}),
     }
-    found = [(row.id, row.factors, row.found.verdict) for row in by_factors(results)]
+    found = [(row.id, row.factors, row.finding.verdict) for row in by_factors(results)]
     assert found == [
         (id, factors, verdict)
         for id in ("R5", "R7", "R9")

@@ -182,7 +182,7 @@ def test_the_embedded_world_is_marked(tmp_path: Path) -> None:
     out = tmp_path / "out"
     result = fairwolfe("reproduce", "lastfm-50", "--quick", "--out", str(out), "--jobs", "1")
     assert result.exit_code == 0, result.output
-    assert "the embedded world stands in for it in lastfm-50" in result.stdout
+    assert "the embedded world replaces it in lastfm-50" in result.stdout
     assert "(embedded world)" in (out / "report.html").read_text(encoding="utf-8")
 
 

@@ -701,7 +701,7 @@ def test_a_spec_may_state_the_lateness() -> None:
     ("lateness", "sentence"),
     [
         (100, "options.lateness is 100"),
-        ({"delays": 3}, "options.lateness.delays is no parameter"),
+        ({"delays": 3}, "options.lateness.delays is not a parameter"),
         ({"delay": {"name": "weekly"}}, "options.lateness.delay.name is 'weekly'"),
         ({"delay": {"mean": 3}}, "options.lateness.delay.name is None"),
         ({"delay": {"name": "geometric"}}, "options.lateness.delay.mean is missing"),
@@ -764,7 +764,7 @@ def test_a_spec_may_state_the_old_key() -> None:
     with pytest.warns(DeprecationWarning, match="in a spec lateness = {") as caught:
         assert built(None, service={"delay": 7}) == Lateness(delay=7)
     assert len(caught) == 1
-    refused = pytest.raises(InvalidInput, match=r"options\.service\.dela is no parameter")
+    refused = pytest.raises(InvalidInput, match=r"options\.service\.dela is not a parameter")
     with pytest.warns(DeprecationWarning, match="called Lateness"), refused:
         built(None, service={"dela": 7})
     with pytest.raises(InvalidInput, match="give lateness alone"):

@@ -634,7 +634,7 @@ POLICY = POLICIES["linucb"]
 REFUSED: dict[str, tuple[Any, str]] = {
     "no objective": (
         lambda: simulate(Lazy(), MUSIC, 10),
-        r"Lazy has no objective of its own; pass objective= to say what is measured",
+        r"Lazy has no objective; pass objective= for what is measured",
     ),
     "another objective": (
         lambda: simulate(POLICY, MUSIC, 10, objective=GeneralizedGini((1.0, 0.5))),

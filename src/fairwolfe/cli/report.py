@@ -21,20 +21,20 @@ __all__ = ["report"]
 )
 @as_json
 def report(folder: Path, out: Path | None, as_json: bool) -> None:
-    """Show what the results in a folder say, in words, tables and figures.
+    """Show the results in a folder, in words, tables and figures.
 
     The page is one file without scripts, which needs nothing else. The figures as SVG and PNG and
-    the curves as CSV stand in DIR/report. The folder may be of a sweep that is not complete.
+    the curves as CSV are in DIR/report. The folder may be of a sweep that is not complete.
     """
     from fairwolfe.lab.report import report as write
 
-    made, files = write(folder, out)
+    content, files = write(folder, out)
     if as_json:
-        print_json(made.document() | {"files": [str(file) for file in files]})
+        print_json(content.document() | {"files": [str(file) for file in files]})
         return
-    for sentence in made.summary():
+    for sentence in content.summary():
         click.echo(sentence)
-    for group in made.groups:
+    for group in content.groups:
         if group.title:
             click.echo(f"\n{group.title}")
         for sentence in group.sentences():

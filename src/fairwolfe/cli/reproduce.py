@@ -49,7 +49,7 @@ def reproduce(
     page: Path | None,
     as_json: bool,
 ) -> None:
-    """Play the paper's experiments, and say of every claim whether it holds.
+    """Play the paper's experiments, and judge for every claim whether it holds.
 
     FIGURE is one of arms, lastfm-50, lastfm-50-tradeoff, lastfm-50-objectives,
     lastfm-2k-objectives, lastfm-2k-tradeoff, arms-appendix, regret, anytime, smoothing, beta0,
@@ -71,7 +71,7 @@ def reproduce(
         for name, (study, experiment, _) in planned.items()
     }
     with bars(work) as tick:
-        found = of_paper.reproduce(
+        outcome = of_paper.reproduce(
             figures,
             folder,
             quick=quick,
@@ -82,11 +82,11 @@ def reproduce(
             address=address,
             progress=lambda name, rounds: tick(name, planned[name][0].seconds(rounds)),
         )
-    files = write_report(found)
+    files = write_report(outcome)
     if page is not None:
-        files += write_page(found, page)
+        files += write_page(outcome, page)
     if as_json:
-        print_json({"claims": found.claims(), "report": str(files[0])})
+        print_json({"claims": outcome.claims(), "report": str(files[0])})
     else:
         print_table(
             ("claim", "where", "measured", "estimate", "95 % interval", "verdict"),
@@ -99,16 +99,16 @@ def reproduce(
                     f"{number(row['low'])} to {number(row['high'])}",
                     row["verdict"],
                 )
-                for row in found.claims()
+                for row in outcome.claims()
             ),
         )
-        print_files(files[:2], summary(found))
-    for failure in found.failed:
+        print_files(files[:2], summary(outcome))
+    for failure in outcome.failed:
         click.echo(f"failed: {failure.reason}, see {failure.file}", err=True)
-    ctx.exit(_code(found))
+    ctx.exit(_code(outcome))
 
 
-def _code(found: Reproduction) -> int:
-    if found.stopped == "interrupted":
+def _code(outcome: Reproduction) -> int:
+    if outcome.stopped == "interrupted":
         return INTERRUPTED
-    return 1 if found.failed else 0
+    return 1 if outcome.failed else 0

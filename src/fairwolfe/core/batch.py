@@ -31,7 +31,7 @@ class Batch(Sequence[Decision]):
     """Decisions made together; reading one makes a `Decision`.
 
     `evidence` is nested as that of a decision, with a `Column` where decisions differ. A slice is a
-    batch again. `made` are the rows of the base, `made.info(i)` what is said of the i-th;
+    batch again. `made` are the rows of the base, `made.info(i)` what is reported of the i-th;
     they are known where the decisions were made, and are not part of the bytes, nor are `names`,
     which has for each decision what arms or items are called, by number.
 
@@ -129,10 +129,10 @@ class Batch(Sequence[Decision]):
 
     def _continues_in(self, other: Batch) -> bool:
         next_ = (self.token, self.first + len(self), self.t)
-        alike = next_ == (other.token, other.first, other.t)
-        alike = alike and self.actions.shape[1:] == other.actions.shape[1:]
-        alike = alike and (self.probabilities is None) == (other.probabilities is None)
-        return alike and _alike(self.evidence, other.evidence)
+        same = next_ == (other.token, other.first, other.t)
+        same = same and self.actions.shape[1:] == other.actions.shape[1:]
+        same = same and (self.probabilities is None) == (other.probabilities is None)
+        return same and _same_but_columns(self.evidence, other.evidence)
 
     @classmethod
     def _together(cls, batches: list[Batch]) -> Batch:
@@ -151,7 +151,7 @@ class Batch(Sequence[Decision]):
         return together
 
     def issued(self, token: str, first: int, t: int) -> Batch:
-        """The same as an agent hands them out, under ids of its own."""
+        """The same as an agent hands them out, with its own ids."""
         columns = (self.actions, self.probabilities, self.evidence, self.made)
         return Batch(token, first, t, *columns)
 
@@ -211,7 +211,7 @@ def _sliced(node: Any, place: slice) -> Any:
     return node
 
 
-def _alike(one: Any, other: Any) -> bool:
+def _same_but_columns(one: Any, other: Any) -> bool:
     """Whether evidence differs in columns only."""
     if one is other:
         return True
@@ -219,10 +219,10 @@ def _alike(one: Any, other: Any) -> bool:
         both = type(one) is type(other)
         return both and one.values.shape[1:] == other.values.shape[1:]
     if isinstance(one, tuple) and isinstance(other, tuple):
-        return len(one) == len(other) and all(map(_alike, one, other))
+        return len(one) == len(other) and all(map(_same_but_columns, one, other))
     if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
-        alike = type(one) is type(other) and one.shape == other.shape and one.dtype == other.dtype
-        return alike and one.tobytes() == other.tobytes()
+        same = type(one) is type(other) and one.shape == other.shape and one.dtype == other.dtype
+        return same and one.tobytes() == other.tobytes()
     return type(one) is type(other) and bool(one == other)
 
 

@@ -17,7 +17,7 @@ _CAPTION = "caption-side: top; text-align: left; color: inherit; white-space: no
 
 
 class Summary(NamedTuple):
-    """What is worth a glance: a title and a table, whose first column says what stands beside."""
+    """A short summary: a title and a table, whose first column names what is beside it."""
 
     title: str
     rows: Iterable[tuple[str, ...]]
@@ -31,7 +31,7 @@ class Brief:
 
     @abstractmethod
     def summary(self, most: int) -> Summary:
-        """With at most so many rows of what there may be many of."""
+        """With at most `most` rows of what there may be many of."""
 
     def __repr__(self) -> str:
         title, rows, header = self.summary(_LINES)

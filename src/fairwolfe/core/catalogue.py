@@ -64,7 +64,7 @@ class Candidates(NamedTuple):
     user: Array  # (p,)
     items: Array  # (q, n): one column for each item
     ids: Ids  # (n,), ascending
-    places: Ids  # where these stand among the items not retired; empty: they are all of them
+    places: Ids  # where these are among the items not retired; empty: they are all of them
     pinned: Ids  # (slots,): the row of the item that a slot must show, or -1; empty: none
     kept: bool  # whether the features are those of the catalogue
     norm: float = math.nan  # the largest |user (x) item|
@@ -193,12 +193,12 @@ def _any(values: Any) -> bool:
 
 
 def whole_ids(what: str, given: Iterable[int]) -> Ids:
-    """Item ids as an array; an error names what is none."""
+    """Item ids as an array; an error names what is not one."""
     return np.array(id_list(what, given), dtype=np.int64)
 
 
 def id_list(what: str, given: Iterable[int]) -> list[int]:
-    """Item ids as a list; an error names what is none."""
+    """Item ids as a list; an error names what is not one."""
     if not is_list(given):
         raise InvalidInput(f"{what} is {given!r:.80}; give a list of ids of items, whole numbers")
     listed = list(given)
@@ -222,7 +222,7 @@ def _chosen(
     blocked: Iterable[int],
     names: Sequence[str] | None,
 ) -> Ids:
-    """Where the items that may be shown stand among those not retired."""
+    """Where the items that may be shown are among those not retired."""
     allowed = np.ones(catalogue.ids.size, dtype=bool)
     if only is not None:
         wanted = whole_ids("candidates", only)
@@ -239,7 +239,7 @@ def _chosen(
 
 
 def find(catalogue: Catalogue, wanted: Ids, what: str, names: Sequence[str] | None = None) -> Ids:
-    """Where ids stand among the items not retired; an error names one that is not there."""
+    """Where ids are among the items not retired; an error names one that is not there."""
     places = np.searchsorted(catalogue.ids, wanted)
     there = places < catalogue.ids.size
     there[there] = catalogue.ids[places[there]] == wanted[there]

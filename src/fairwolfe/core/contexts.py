@@ -1,4 +1,4 @@
-"""Contexts: an (arms, features) array, or one of the structured forms that say more with less."""
+"""Contexts: an (arms, features) array, or one of the shorter structured forms."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class PerArm:
-    """x_a = e_a (x) features: every arm sees the same features and has parameters of its own.
+    """x_a = e_a (x) features: every arm sees the same features and has its own parameters.
 
     What most libraries call LinUCB. Kept as one small block per arm instead of one large design;
-    the problem says how many arms there are (``Problem.arms(..., n_arms=10)``).
+    the problem has the number of arms (``Problem.arms(..., n_arms=10)``).
     """
 
     features: Any
@@ -36,7 +36,7 @@ class Bilinear:
     items: Any
 
     def flat(self) -> Array:
-        """The (items, user * item) array it stands for."""
+        """The (items, user * item) array that it represents."""
         user = real_array("the user of the context", self.user)
         items = real_array("the items of the context", self.items)
         if user.ndim != 1 or items.ndim != 2:
@@ -108,7 +108,7 @@ def _numbers(what: str, given: Any, n: int, names: tuple[str, ...] | None) -> li
         if isinstance(one, str):
             if names is None or one not in names:
                 known = "the arms have no names" if names is None else did_you_mean(one, names)
-                raise InvalidInput(f"{what} holds {one!r:.80}, which is no arm here; {known}")
+                raise InvalidInput(f"{what} holds {one!r:.80}, which is not an arm here; {known}")
             number = names.index(one)
         else:
             whole = isinstance(one, (int, np.integer)) and not isinstance(one, bool)
@@ -148,7 +148,7 @@ def arms(context: Any, problem: Problem) -> Arms:
                 f"{problem.n_features[0]} and {problem.n_features[1]}, so give these"
             )
     if not features.flags.carray:
-        features = features.copy()  # a read-only array would be compiled for anew, for seconds
+        features = features.copy()  # a read-only array would be compiled for again, for seconds
     rows = "1" if problem.n_arms else "number of arms"
     if features.ndim != 2 or features.shape[1] != problem.dimension:
         raise InvalidInput(

@@ -24,8 +24,8 @@ class Info(NamedTuple):
     """What is reported of a choice, and never learnt from by the base that made it.
 
     reasons: what made the scores of a ranking, for `explain`
-    estimate: (optimistic) of the reward vector, where it was asked for
-    outlook: what live numbers need of the actions that were not chosen, where it was asked for
+    estimate: (optimistic) of the reward vector, where it was requested
+    outlook: what live numbers need of the actions that were not chosen, where it was requested
     names: what arms or items are called, by number, where they have names
     """
 
@@ -91,7 +91,7 @@ class Decision(Brief):
         return tuple(names[item] for item in self.action.tolist())
 
     def issued(self, id: str, t: int) -> Decision:
-        """The same as an agent hands it out, under an id of its own."""
+        """The same as an agent hands it out, with its own id."""
         return Decision(id, t, self.action, self.probability, self.evidence, self.info)
 
     def __repr__(self) -> str:
@@ -128,14 +128,14 @@ class Decision(Brief):
 
         `value` is what it is estimated to earn along the direction, `exploration` the bonus for
         what is not known yet; for items `fairness` is the bonus for exposure, and the sum of the
-        three is the score; their rank without fairness stands beside. `name` is there where there
+        three is the score; their rank without fairness is given too. `name` is there if there
         are names. Known where the decision was made, and not part of its bytes.
         """
         reasons = self.info.reasons
         if reasons is None:
             raise InvalidInput(
-                f"there is nothing to explain of decision {self.id!r}: the policy does not say "
-                "what made it, or it was made in another process"
+                f"there is nothing to explain of decision {self.id!r}: the policy gives no "
+                "reasons, or the decision was made in another process"
             )
         rows: list[dict[str, Any]] = reasons.rows()
         if not isinstance(self.action, np.ndarray):  # the number among all arms of the context

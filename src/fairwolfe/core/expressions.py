@@ -23,8 +23,8 @@ _NUMPY = {"float64": np.float64, "float32": np.float32, "int64": np.int64, "int3
 def read(text: str) -> Any:
     """The object that `text` is the repr of: calls of registered classes, and literals.
 
-    Anything else (a name, an attribute, an operator, a comprehension) is refused; nothing is
-    evaluated but the constructors of the registry's classes.
+    Anything else (a name, an attribute, an operator, a comprehension) raises; nothing is
+    evaluated except the constructors of the registry's classes.
 
     >>> read("FrankWolfe(objective=Minimum(), base=LinUCB(exploration=0.1))").base.exploration
     0.1
@@ -39,7 +39,7 @@ def read(text: str) -> Any:
         return _value(tree.body)
     except FairwolfeError:
         raise
-    except Exception as error:  # a class may be anybody's, and its arguments anything
+    except Exception as error:  # a class may be from any package, and its arguments anything
         shown = text if len(text) <= 80 else f"{text[:80]}..."
         what = str(error) or type(error).__name__
         raise InvalidInput(f"{shown!r} cannot be rebuilt: {what}") from error

@@ -17,7 +17,7 @@ from typing import BinaryIO
 __all__ = ["cache_folder", "whole_file"]
 
 _LEFTOVER = re.compile(r"(?:([0-9a-f]{8})-(\d{1,9})-)?[0-9a-f]{8}\.part")
-_DAY = 86_400.0  # seconds after which nobody can still be writing
+_DAY = 86_400.0  # seconds after which no process can still be writing
 _writing: set[str] = set()  # the spare files of this process
 
 
@@ -38,8 +38,8 @@ def cache_folder() -> Path:
 def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A file to write to, beside its place; flushed to the disk, then put there in one move.
 
-    Whatever fails, what stood there before stays, and nothing half-written does. A process that is
-    killed leaves a spare file; the next that writes to the place sweeps it.
+    If anything fails, the old file stays, and no half-written one does. A process that is killed
+    leaves a spare file; the next that writes to the place removes it.
     """
     target = os.path.realpath(path)
     folder, name = os.path.split(target)
@@ -69,14 +69,14 @@ def _sweep(folder: str, name: str) -> None:
         for entry in entries:
             if not entry.name.startswith(prefix):
                 continue
-            found = _LEFTOVER.fullmatch(entry.name, len(prefix))
-            if found and _is_left_over(entry, *found.groups()):
+            match = _LEFTOVER.fullmatch(entry.name, len(prefix))
+            if match and _is_left_over(entry, *match.groups()):
                 with suppress(OSError):
                     os.unlink(entry.path)
 
 
 def _is_left_over(entry: os.DirEntry[str], host: str | None, pid: str | None) -> bool:
-    """Whether nobody writes to a spare file: its process is gone, or it is older than a day."""
+    """Whether no process writes to a spare file: its process is gone, or it is older than a day."""
     if not entry.is_file(follow_symlinks=False) or entry.path in _writing:
         return False
     if pid is not None and host == _host() and not _is_alive(int(pid)):
@@ -87,7 +87,7 @@ def _is_left_over(entry: os.DirEntry[str], host: str | None, pid: str | None) ->
 def _is_alive(pid: int) -> bool:
     """Whether a process of this machine may be at work on a file that this one is not writing."""
     if pid == os.getpid():
-        return False  # it had our number before us, as in a container that starts anew
+        return False  # it had our number before us, as in a container that starts again
     if sys.platform == "win32":
         return True  # signal 0 would not be a question there
     try:

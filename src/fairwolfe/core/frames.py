@@ -55,8 +55,8 @@ def opened(table: Any) -> Any:
         return narwhals.from_native(table, eager_only=True)
     except TypeError as error:
         raise InvalidInput(
-            f"a {type(table).__name__} is no table that can be read; give a DataFrame of pandas or "
-            "polars, or a pyarrow Table"
+            f"a {type(table).__name__} is not a table that can be read; give a DataFrame of "
+            "pandas or polars, or a pyarrow Table"
         ) from error
     except narwhals.exceptions.DuplicateError as error:
         raise InvalidInput(

@@ -14,7 +14,7 @@ T = TypeVar("T")
 def uninterrupted(
     work: Callable[[], T], wait: Callable[[threading.Event], None] | None = None
 ) -> T:
-    """Do it in a thread of its own while the caller waits.
+    """Do it in a separate thread while the caller waits.
 
     Python runs the handlers of signals in the main thread only, so that what they raise
     (KeyboardInterrupt, or anything else) cannot come between two lines of the work. It is raised
@@ -34,7 +34,7 @@ def uninterrupted(
             return
         try:
             done.append(work())
-        except BaseException as error:  # for whoever asked for the work
+        except BaseException as error:  # for the caller, who asked for the work
             failed.append(error)
         finally:
             finished.set()

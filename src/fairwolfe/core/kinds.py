@@ -54,9 +54,9 @@ class Answers(NamedTuple):
 class Stack(NamedTuple):
     """Contexts that were read together.
 
-    given: as `read` returns one, with an axis more; or a list of them, where they are not alike
+    given: as `read` returns one, with an axis more; or a list of them, where their shapes differ
     norm: the largest of their norms
-    how: what `act_rows` is told besides
+    how: what `act_rows` gets besides
     """
 
     rows: int
@@ -75,15 +75,15 @@ class Stack(NamedTuple):
 class Kind(ABC):
     """A kind of decision in a problem: its contexts, its actions, its feedback.
 
-    A subclass has a registry line (``kinds``), reads contexts and feedback, and says what random
-    ones look like. The rest has defaults for a fixed set of rewards.
+    A subclass has a registry line (``kinds``), reads contexts and feedback, and makes random
+    ones. The rest has defaults for a fixed set of rewards.
     """
 
     name: ClassVar[str]
     """By which a Problem names it."""
 
     checked: ClassVar[type | None] = None
-    """The type that `read` returns, where it is a type of its own: it need not be read again."""
+    """The type that `read` returns, where that is its own type: such a value is not read again."""
 
     not_optimistic: ClassVar[str] = ""
     """Why a reward vector cannot be estimated optimistically, if it cannot."""
@@ -134,7 +134,7 @@ class Kind(ABC):
     def hear(self, action: Any, reward: Any, **options: Any) -> Answer:
         """Feedback in the forms that people give it to `Agent.update`, checked.
 
-        options: what else was given, such as exposed; `names` only says what items are called. A
+        options: what else was given, such as exposed; `names` has only the names of the items. A
         reward out of its range is let through and named in `outside`; one that is a million ranges
         away raises InvalidInput.
         """
@@ -182,7 +182,7 @@ class Kind(ABC):
         return Stack(len(given), given, max((one.norm for one in given), default=0.0))
 
     def unexplained(self, stack: Stack) -> Stack:
-        """The same, where nobody will ask for reasons: these may be left out."""
+        """The same, where no reasons will be read: these may be left out."""
         return stack
 
     def single(self, stack: Stack, i: int) -> Any:
@@ -215,7 +215,7 @@ class Kind(ABC):
         return True
 
     def numbered(self, given: Any, action: Any) -> Any:
-        """An action that was chosen in a checked context, as whoever gave the context numbers it;
+        """An action that was chosen in a checked context, as the giver of the context numbers it;
         also of actions in contexts that were read together.
         """
         return action
@@ -244,7 +244,7 @@ class Kind(ABC):
         return 0, 0
 
     def reach(self, action: Any) -> int:
-        """No coordinate of an action is at this place or beyond, but for the rewards."""
+        """No coordinate of an action is at this place or beyond, except the rewards."""
         return 0
 
     def caught_up(self, followed: Vector, running: Vector) -> Vector:
@@ -305,7 +305,7 @@ def kind_of(problem: Problem) -> Kind:
 
 
 def require_kind(name: str, problem: Problem, who: str) -> None:
-    """Raise InvalidInput where somebody decides another kind than the problem names."""
+    """Raise InvalidInput where a kind of decision is not the one that the problem names."""
     if problem.kind == name:
         return
     if (name, problem.kind) == ("arms", "ranking"):

@@ -37,7 +37,7 @@ def pack(values: tuple[Any, ...]) -> bytes:
 
 
 def unpack(data: bytes) -> tuple[Any, ...]:
-    """What `pack` was given, with plain tuples and arrays of its own.
+    """What `pack` was given, with plain tuples and new arrays.
 
     >>> unpack(pack((1, ("two", None), np.array([0.5]))))
     (1, ('two', None), array([0.5]))

@@ -31,8 +31,8 @@ __all__ = [
 
 V = TypeVar("V")
 
-_OWN = ("", "arms", "ranking")  # kinds that a problem has by itself: its items say which
-_FEW = 16  # numbers that Python has looked at before NumPy has begun
+_OWN = ("", "arms", "ranking")  # kinds that a problem has by default: its items decide which
+_FEW = 16  # numbers that Python has checked before NumPy has begun
 
 
 class Frozen(Mapping[str, V], Generic[V]):
@@ -80,7 +80,7 @@ class Problem:
     feature_norm: D_X, bound on the 2-norm of the features of one arm or item
     parameter_norm: D_theta, bound on the 2-norm of the true parameters
     noise: overrides the theorem's sub-Gaussian constant
-    n_arms: for `PerArm` contexts, where each arm has parameters of its own: how many there are
+    n_arms: for `PerArm` contexts, where each arm has its own parameters: how many there are
     kind: of decision, a name in the registry; left empty it is "ranking" where there are items,
         else "arms"
 
@@ -310,7 +310,7 @@ def is_real(value: object) -> bool:
 
 
 def is_list(given: Any) -> bool:
-    """Whether it can be taken for a list: neither a text nor an array without an axis."""
+    """Whether it can be read as a list: neither a text nor an array without an axis."""
     flat = isinstance(given, str) or (isinstance(given, np.ndarray) and given.ndim == 0)
     return isinstance(given, Iterable) and not flat
 
@@ -318,10 +318,10 @@ def is_list(given: Any) -> bool:
 def real_array(what: str, given: Any) -> NDArray[np.float64]:
     """Real numbers as a C-ordered float64 array of the same shape, or an error that shows the bad.
 
-    Refused are masked entries, complex numbers, text, other objects, and rows of different lengths,
-    which NumPy would turn into numbers or drop without a word. A table of pandas, polars or Arrow
-    has a row for each of its rows; columns that are not numbers are refused. NaN and infinities are
-    for the caller to judge. An array that fits is returned as it is.
+    It raises for masked entries, complex numbers, text, other objects, and rows of different
+    lengths, which NumPy would turn into numbers or drop without a warning. A table of pandas,
+    polars or Arrow has a row for each of its rows; columns that are not numbers raise. NaN and
+    infinities are for the caller to judge. An array that fits is returned as it is.
 
     >>> real_array("the context", [[1, True], [0.5, 2]]).tolist()
     [[1.0, 1.0], [0.5, 2.0]]

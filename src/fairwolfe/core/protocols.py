@@ -109,7 +109,7 @@ class Objective(Protocol):
         """argmax_y f(y) - |y - z|^2 / (2 step); NoProx where there is no closed form."""
 
     def lipschitz(self, n: int) -> float:
-        """L in the 2-norm for n rewards (inf where there is none)."""
+        """L in the 2-norm for n rewards (inf if it has none)."""
 
     def on(self, *coordinates: str | int) -> Objective:
         """f of these coordinates only."""
@@ -120,7 +120,7 @@ class Objective(Protocol):
 
 @runtime_checkable
 class Bends(Protocol):
-    """An objective that says how smooth it is."""
+    """An objective that knows how smooth it is."""
 
     def smoothness(self, n: int) -> float:
         """C, the Lipschitz constant of the gradient for n coordinates."""
@@ -128,7 +128,7 @@ class Bends(Protocol):
 
 @runtime_checkable
 class Constrained(Protocol):
-    """An objective that says whether it has hard constraints."""
+    """An objective that may have hard constraints."""
 
     @property
     def constrained(self) -> bool:
@@ -187,7 +187,7 @@ class Oracle(Protocol):
         """Validate and allocate a state, whose `estimates(arms)` is what rules read."""
 
     def regret_bound(self, problem: Problem) -> Any:
-        """R(t) where the problem says enough for one; OutsideAssumptions otherwise."""
+        """R(t) where the problem has enough numbers for one; OutsideAssumptions otherwise."""
 
 
 @runtime_checkable
@@ -276,7 +276,7 @@ class Decides(Protocol):
 
 @runtime_checkable
 class CountsExposure(Protocol):
-    """A ranker with a rule of its own for what counts as exposed."""
+    """A ranker with its own rule for what counts as exposed."""
 
     exposure: Any
     """ "observed", "shown" or "until_last_click"."""
@@ -327,7 +327,7 @@ class Tuned(Protocol):
 
 @runtime_checkable
 class Forecasts(Protocol):
-    """A base that can tell what it expects: with `act(..., estimate=True)` the choice has
+    """A base that can report what it expects: with `act(..., estimate=True)` the choice has
     `info.estimate`, an (optimistic) estimate of the reward vector.
     """
 
@@ -337,8 +337,8 @@ class Forecasts(Protocol):
 
 @runtime_checkable
 class Awaits(Protocol):
-    """A base with a linear model, so that the sum of the features of its open decisions tells what
-    these are to earn.
+    """A base with a linear model, so that the sum of the features of its open decisions gives what
+    these are expected to earn.
     """
 
     def blocks(self, problem: Problem) -> tuple[int, int]:
@@ -347,7 +347,7 @@ class Awaits(Protocol):
 
 @runtime_checkable
 class ActsInRows(Protocol):
-    """A base that decides in a kernel in which the direction is found too, for many contexts."""
+    """A base that decides in a kernel in which the direction is computed too, for many contexts."""
 
     commits: bool
 
@@ -411,7 +411,7 @@ class Commits(Protocol):
 
 @runtime_checkable
 class Repairs(Protocol):
-    """A base whose regression can be computed afresh from its sums."""
+    """A base whose regression can be recomputed from its sums."""
 
     ridge_used: float
 
@@ -488,7 +488,7 @@ class Retargets(Protocol):
 
 @runtime_checkable
 class KeepsPrices(Protocol):
-    """A policy whose state has arrays that belong to one f, and start anew with another."""
+    """A policy whose state has arrays that belong to one f, and start again with another."""
 
     @property
     def of_objective(self) -> tuple[str, ...]:
@@ -537,12 +537,12 @@ class Recounts(Protocol):
         """The same decision, as one that this state has never counted as open."""
 
     def take_back(self, state: Any, decision: Decision) -> None:
-        """Forget a decision that may or may not have been counted, and that nobody has received."""
+        """Forget a decision that may or may not have been counted, and that was never returned."""
 
 
 @runtime_checkable
 class Counts(Protocol):
-    """A policy that counts something of its own, for `agent.stats()`."""
+    """A policy that has its own counts, for `agent.stats()`."""
 
     def counts(self, state: Any) -> Mapping[str, int]:
         """Name -> number."""
@@ -592,12 +592,12 @@ class Recovers(Protocol):
     """A policy whose update is all or nothing, also where an interrupt comes."""
 
     def commits(self, state: Any) -> bool:
-        """Whether it is, in this state; `state.t` then tells whether an answer was applied."""
+        """Whether it is, in this state; `state.t` then shows whether an answer was applied."""
 
 
 @runtime_checkable
 class Mends(Protocol):
-    """A policy that can compute what it keeps afresh."""
+    """A policy that can recompute what it keeps."""
 
     def repair(self, state: Any) -> float:
         """Do it in place; how far off it was."""
@@ -652,16 +652,16 @@ class Prepares(Protocol):
 
 @runtime_checkable
 class Bounded(Protocol):
-    """An environment that says whether its rewards stay in the ranges of the problem."""
+    """An environment that declares whether its rewards stay in the ranges of the problem."""
 
     bounded: bool
 
 
 @runtime_checkable
 class Opaque(Protocol):
-    """An environment that says whether its expected rewards are unknown, also to itself.
+    """An environment that declares whether its expected rewards are unknown, also to itself.
 
-    Where they are, `mean_reward` and `best_action` refuse, and a run has the rewards observed in
+    Where they are, `mean_reward` and `best_action` raise, and a run has the rewards observed in
     place of the expected ones.
     """
 
@@ -684,7 +684,7 @@ class Factorised(Protocol):
 
 @runtime_checkable
 class Annotated(Protocol):
-    """An environment that says how its data was understood."""
+    """An environment that reports how its data was read."""
 
     notes: tuple[str, ...]
 

@@ -1,13 +1,13 @@
 """Every objective, smoothing, bandit, policy, environment and kind of decision by name.
 
-Loaded when asked for.
+Loaded on first use.
 
 A class of another package joins by an entry point, such as ``fairwolfe.objectives``::
 
     [project.entry-points."fairwolfe.objectives"]
     my-objective = "my_package.objectives:MyObjective"
 
-One of a notebook or a test joins by `register`, for the process that says so.
+One of a notebook or a test joins by `register`, for the process that calls it.
 """
 
 from __future__ import annotations
@@ -125,9 +125,9 @@ def load(kind: str, name: str) -> type:
 
 
 def register(kind: str, name: str, cls: type) -> None:
-    """Make a class known by a name, in this process only; InvalidInput where the name is taken.
+    """Make a class known by a name, in this process only; InvalidInput where the name is in use.
 
-    The class is found again by its module and its name, so it must be at the top of a module.
+    The class is loaded again by its module and its name, so it must be at the top of a module.
 
     >>> register("objectives", "minimum", load("objectives", "linear"))
     Traceback (most recent call last):
@@ -152,11 +152,11 @@ def classes() -> dict[str, str]:
     >>> classes()["Minimum"]
     'fairwolfe.objectives:Minimum'
     """
-    found: dict[str, str] = {}
+    addresses: dict[str, str] = {}
     for kind, built_in in KINDS.items():
         for address in (*built_in.values(), *_known(kind).values()):
-            found.setdefault(address.partition(":")[2], address)  # what is built in comes first
-    return found
+            addresses.setdefault(address.partition(":")[2], address)  # what is built in comes first
+    return addresses
 
 
 def import_class(address: str) -> type:
@@ -170,10 +170,10 @@ def import_class(address: str) -> type:
         raise
     except ImportError as error:
         raise InvalidInput(f"{module_name!r} cannot be imported: {error}") from error
-    found = getattr(module, class_name, None)
-    if not isinstance(found, type):
+    cls = getattr(module, class_name, None)
+    if not isinstance(cls, type):
         classes = [n for n in dir(module) if isinstance(getattr(module, n), type)]
         raise InvalidInput(
             f"{module_name!r} has no class {class_name!r}; {did_you_mean(class_name, classes)}"
         )
-    return found
+    return cls

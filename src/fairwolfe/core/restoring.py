@@ -25,7 +25,7 @@ _room: ContextVar[float] = ContextVar("room", default=math.inf)
 
 @contextmanager
 def room(n_bytes: int) -> Iterator[None]:
-    """Within, `need` refuses arrays of more bytes: the file that is read cannot hold them."""
+    """Within, `need` raises for arrays of more bytes: the file that is read cannot hold them."""
     before = _room.set(n_bytes)
     try:
         yield
@@ -55,7 +55,7 @@ and the state that was saved has 100 bytes in all: it belongs to others
 
 
 def require(name: str, array: NDArray[Any], right: Any, meaning: str) -> None:
-    """Refuse an array of which some numbers are not right, by the first of them.
+    """Raise for an array of which some numbers are not right, and name the first of them.
 
     >>> require("clocks", np.array([1.0, -2.0]), np.array([True, False]), "clocks start at 0")
     Traceback (most recent call last):
@@ -73,6 +73,6 @@ is damaged or forged
 
 
 def require_counts(name: str, array: NDArray[Any]) -> None:
-    """Refuse numbers that count nothing."""
+    """Raise for numbers that are not counts."""
     whole = (array >= 0.0) & (array <= _MOST) & (array == np.floor(array))
     require(name, array, whole, "it counts, in whole numbers from 0 on")

@@ -1,6 +1,6 @@
 """Named independent generators from one seed.
 
-Environment, feedback noise and policy draw from streams of their own, so two policies run with one
+Environment, feedback noise and policy draw from separate streams, so two policies run with one
 seed meet the same contexts and the same noise.
 """
 
@@ -31,7 +31,7 @@ def stream(seed: int, *names: str | int) -> np.random.Generator:
 class Numbered:
     """Draws by number: those of number n are the same whatever was drawn before.
 
-    `number` is that of the next decision; whoever draws sets it. `kernels.philox` draws the same
+    `number` is that of the next decision; the caller sets it. `kernels.philox` draws the same
     uniform numbers for many decisions at once.
 
     >>> draws = Numbered.of(0, "policy")
@@ -57,7 +57,7 @@ class Numbered:
         return cls((int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:16], "little")))
 
     def apart(self, seed: int, *names: str | int) -> Self:
-        """Draws of their own that continue from these."""
+        """Separate draws that continue from these."""
         return type(self).of(seed, *names, *self.key)
 
     def generator(self, row: int = 0, lane: int = 0) -> np.random.Generator:

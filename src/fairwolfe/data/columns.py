@@ -54,9 +54,9 @@ def choose(
         if role not in places:
             titles = [_plain(title) for title in header]
             free = [titles.index(c) for c in called.split() if c in titles]
-            found = next((at for at in free if at not in places.values()), None)
-            if found is not None:
-                places[role] = found
+            place = next((at for at in free if at not in places.values()), None)
+            if place is not None:
+                places[role] = place
     if not {"user", "item"} <= places.keys():
         _by_order(source, header, places)
     notes = () if named == 3 else (_note(source, header, places, named),)
@@ -80,7 +80,7 @@ def _named(source: str, header: Sequence[str], role: str, name: str) -> int:
 
 
 def _by_order(source: str, header: Sequence[str], places: dict[str, int]) -> None:
-    """What no title tells is taken in the order user, item, count, if that is unambiguous."""
+    """Columns without a known title are user, item, count in that order, if unambiguous."""
     if any(_NUMBER.fullmatch(title) for title in header):
         raise InvalidInput(
             f"{source} has no header: its first line is {', '.join(header)!r}; put the names of "
@@ -98,8 +98,8 @@ def _by_order(source: str, header: Sequence[str], places: dict[str, int]) -> Non
     if len(rest) != len(missing):
         wanted = [role for role in missing if role != "count"]
         raise InvalidInput(
-            f"{source}: no column tells that it holds the {' or the '.join(wanted)}; the columns "
-            f"are {', '.join(header)}, so say which with "
+            f"{source}: no column is known to hold the {' or the '.join(wanted)}; the columns "
+            f"are {', '.join(header)}, so name them with "
             f"{' and '.join(f'{role}=' for role in wanted)}"
         )
     places.update(zip(missing, rest, strict=True))

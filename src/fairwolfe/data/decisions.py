@@ -17,7 +17,7 @@
 | `action` | arms | the number of the arm in the whole context |
 | `probabilities` | arms, optional | of all arms of the context (arms,) |
 | `reward.<name>` | arms | a number |
-| `user` | rankings | features (p,); null where the problem does not tell users from items |
+| `user` | rankings | features (p,); null where the problem does not separate users and items |
 | `candidates` | rankings, optional | the items that could be shown, by number or key; null: all |
 | `items` | rankings | features (candidates, q), where the header does not have them |
 | `pinned` | rankings, optional | by slot: the item that it had to show; -1: none |
@@ -26,7 +26,7 @@
 | `reward.<name>` | rankings | numbers by slot |
 | `probabilities` | rankings, optional | item at rank: P(item i in slot k), (items, slots) |
 
-The header says the rest: the problem, f and the policy as text, keys and features of the items by
+The header has the rest: the problem, f and the policy as text, keys and features of the items by
 number, the names of the arms, and the versions. In JSON Lines it is the first line, and comes again
 where it changes, as when items are added; the last one holds. A process that is killed may leave
 the last line cut: a reader drops it with a warning. A cut line elsewhere is damage, and raises.
@@ -78,7 +78,7 @@ class Header:
     problem: with the ranges of the rewards
     objective, policy: as text, the repr of what decided; None where unknown
     keys, features: of the items by number, those of retired items too, features (items, q); None
-        where there are none
+        if there are none
     arms: names of the arms, where they are the same in every context
     """
 
@@ -185,7 +185,7 @@ class Writer:
         name = os.fspath(path)
         self._parquet = name.endswith((".parquet", ".pq"))
         if not self._parquet and not name.endswith((".jsonl", ".ndjson")):
-            raise InvalidInput(f"{name} does not say how to write it; name it .parquet or .jsonl")
+            raise InvalidInput(f"{name} has no known ending; name it .parquet or .jsonl")
         self._path, self._header = path, header
         self._known = frozenset(header.column_names())
         self._open = ExitStack()
@@ -348,7 +348,7 @@ def _headers(path: str | os.PathLike[str]) -> Iterator[Header]:
             if before is not None and not header.continues(before):
                 raise InvalidInput(
                     f"{path}, line {number}: the header is of another problem than the one before; "
-                    "write the log of each agent to a file of its own"
+                    "write the log of each agent to its own file"
                 )
             before = header
             yield header
@@ -417,7 +417,7 @@ def schema_of(header: Header) -> Any:
     number, vector = arrow.float64(), arrow.list_(arrow.float64())
     matrix, text = arrow.list_(vector), arrow.string()
     ranks = header.problem.kind != "arms"
-    # Items are named by number in every file, whatever a row says: keys become numbers.
+    # Items are named by number in every file, whatever a row has: keys become numbers.
     whole, wholes = arrow.int64(), arrow.list_(arrow.int64())
     kinds = {
         "id": text,
@@ -447,16 +447,16 @@ def _arrow_table(columns: Mapping[str, Any], header: Header) -> Any:
     arrow = _pyarrow()
     schema = schema_of(header)
     count = len(next(iter(columns.values())))
-    made = []
+    arrays = []
     for field in schema:
         column = columns.get(field.name)
         try:
-            made.append(_arrow_column(arrow, field.type, column, count, header.keys))
+            arrays.append(_arrow_column(arrow, field.type, column, count, header.keys))
         except (arrow.ArrowException, TypeError, ValueError) as error:
             raise InvalidInput(
                 f"the column {field.name!r} cannot be written as {field.type}: {error}"
             ) from error
-    return arrow.Table.from_arrays(made, schema=schema)
+    return arrow.Table.from_arrays(arrays, schema=schema)
 
 
 def _arrow_column(
@@ -480,12 +480,12 @@ def _nested(arrow: Any, kind: Any, column: NDArray[Any]) -> Any:
         inner, depth = inner.value_type, depth + 1
     if column.ndim != depth:
         raise ValueError(f"it is an array with {column.ndim} axes, and {depth} are needed")
-    made = arrow.array(np.ascontiguousarray(column).reshape(-1), inner)
+    values = arrow.array(np.ascontiguousarray(column).reshape(-1), inner)
     for axis in range(column.ndim - 1, 0, -1):
         size, lists = column.shape[axis], int(np.prod(column.shape[:axis]))
         offsets = np.arange(0, (lists + 1) * size, max(size, 1), dtype=np.int32)[: lists + 1]
-        made = arrow.ListArray.from_arrays(arrow.array(offsets), made)
-    return made
+        values = arrow.ListArray.from_arrays(arrow.array(offsets), values)
+    return values
 
 
 def _parquet_metadata(path: str | os.PathLike[str]) -> Mapping[bytes, bytes]:
@@ -518,7 +518,7 @@ def _parquet_parts(path: str | os.PathLike[str]) -> Iterator[Columns]:
 
 
 def dense(column: Any) -> Any:
-    """A column of Arrow as an array of NumPy where all its rows are alike, else as a list."""
+    """A column of Arrow as an array of NumPy where all its rows have one shape, else as a list."""
     arrow = _pyarrow()
     if column.null_count:
         return column.to_pylist()

@@ -29,14 +29,14 @@ def download(
 ) -> None:
     """Write a member of the zip archive at `url` to `target`, or leave everything as it was.
 
-    progress: is told the bytes that have come, and how many there will be if that is known.
+    progress: called with the bytes that have come, and how many there will be if that is known.
     """
     content = _member(_body(url, progress), member, url)
-    found = hashlib.sha256(content).hexdigest()
-    if found != sha256:
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != sha256:
         raise MissingData(
-            f"{member} of {url} has sha256 {found[:12]}..., not {sha256[:12]}..., so it is not the "
-            "published file; nothing was written, try another address with --from"
+            f"{member} of {url} has sha256 {digest[:12]}..., not {sha256[:12]}..., so it is not "
+            "the published file; nothing was written, try another address with --from"
         )
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ class _Body(io.BytesIO):
         self.answers = ExitStack()  # pooch leaves those open that it does not read to the end
 
     def begin(self, answer: Any, **options: Any) -> None:
-        """An answer with its head, which may say how long it is."""
+        """An answer with its head, which may have its length."""
         self.answers.callback(answer.close)
         length = answer.headers.get("Content-Length", "")
         self._total = int(length) if length.isdigit() else 0
@@ -98,7 +98,7 @@ def _body(url: str, progress: Progress) -> bytes:
                 "nothing was written, try again"
             ) from error
         raise MissingData(
-            f"{url} cannot be downloaded ({reason}); nothing was written, look at the connection "
+            f"{url} cannot be downloaded ({reason}); nothing was written, check the connection "
             "and try again"
         ) from error
     return body.getvalue()
@@ -115,13 +115,13 @@ def _member(archive: bytes, member: str, url: str) -> bytes:
     try:
         with zipfile.ZipFile(io.BytesIO(archive)) as files:
             # Some archives hold a folder, others the files themselves.
-            found = [one for one in files.infolist() if Path(one.filename).name == member]
-            if not found or found[0].file_size > _LARGEST:
+            members = [one for one in files.infolist() if Path(one.filename).name == member]
+            if not members or members[0].file_size > _LARGEST:
                 raise MissingData(
                     f"the archive at {url} has no file {member}; nothing was written, try another "
                     "address with --from"
                 )
-            return files.read(found[0])
+            return files.read(members[0])
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, RuntimeError) as error:
         raise MissingData(
             f"what is at {url} is not a zip archive ({error}); nothing was written, try another "

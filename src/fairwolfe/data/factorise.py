@@ -19,7 +19,7 @@ from fairwolfe.errors import InvalidInput, NumericalFailure, require_extra
 
 __all__ = ["Factors", "Settings", "extremes", "factorise", "scaled"]
 
-_BLOCK = 1 << 22  # means looked at together
+_BLOCK = 1 << 22  # means computed together
 
 _DIGITS = 6  # of a hash: what one machine and another should agree on
 
@@ -43,11 +43,11 @@ class Factors(NamedTuple):
     @property
     def hash(self) -> str:
         """The sha256 of all factors, rounded to 6 digits after the point."""
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         for part in self:
-            found.update(repr(part.shape).encode())
-            found.update(np.rint(part * 10.0**_DIGITS).astype("<i8").tobytes())
-        return found.hexdigest()
+            digest.update(repr(part.shape).encode())
+            digest.update(np.rint(part * 10.0**_DIGITS).astype("<i8").tobytes())
+        return digest.hexdigest()
 
 
 def factorise(counts: Any, settings: Settings) -> Factors:
@@ -60,13 +60,13 @@ def factorise(counts: Any, settings: Settings) -> Factors:
     kept = _read(file, (counts.shape[0], counts.shape[1]), settings.factors)
     if kept is not None:
         return kept
-    found = _als(counts.log1p(), settings)
+    factors = _als(counts.log1p(), settings)
     # A cache that cannot be written to costs time, nothing else.
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(file) as out:
-            np.savez(out, users=found.users, items=found.items)
-    return found
+            np.savez(out, users=factors.users, items=factors.items)
+    return factors
 
 
 def scaled(factors: Factors) -> Factors:
@@ -78,24 +78,24 @@ def scaled(factors: Factors) -> Factors:
 
 
 def _key(counts: Any, settings: Settings) -> str:
-    found = hashlib.sha256(repr((version("fairwolfe"), counts.shape, tuple(settings))).encode())
+    digest = hashlib.sha256(repr((version("fairwolfe"), counts.shape, tuple(settings))).encode())
     for part, kind in ((counts.indptr, "<i8"), (counts.indices, "<i8"), (counts.data, "<f8")):
-        found.update(part.astype(kind).tobytes())
-    return found.hexdigest()
+        digest.update(part.astype(kind).tobytes())
+    return digest.hexdigest()
 
 
 def _read(file: Path, shape: tuple[int, int], n: int) -> Factors | None:
     """What the cache holds; None if it is not there or spoilt."""
     try:
         with open(file, "rb") as opened, np.load(opened, allow_pickle=False) as arrays:
-            found = Factors(arrays["users"], arrays["items"])
+            factors = Factors(arrays["users"], arrays["items"])
     except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile):
         return None
     fits = all(
         part.dtype == np.float64 and part.shape == (size, n) and np.isfinite(part).all()
-        for part, size in zip(found, shape, strict=True)
+        for part, size in zip(factors, shape, strict=True)
     )
-    return found if fits else None
+    return factors if fits else None
 
 
 def _als(weights: Any, settings: Settings) -> Factors:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fairwolfe.core.arrays import IntVector, Vector
 from fairwolfe.errors import InvalidInput
 
-__all__ = ["LARGEST", "Id", "Plays", "Selection", "count_refused", "id_refused"]
+__all__ = ["LARGEST", "Id", "Plays", "Selection", "wrong_count", "wrong_id"]
 
 LARGEST = 2.0**53  # up to here whole numbers are exact
 _SIDES = ("user", "item")
@@ -21,7 +21,7 @@ _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")  # as a number is printed, and with
 Id = int | str
 
 
-def count_refused(count: object) -> str | None:
+def wrong_count(count: object) -> str | None:
     """The end of a sentence about a count that cannot be one; None for a number from 0 on."""
     number = isinstance(count, (int, float, np.number)) and not isinstance(count, bool)
     if not number or not float(count) >= 0.0:  # type: ignore[arg-type]
@@ -31,7 +31,7 @@ def count_refused(count: object) -> str | None:
     return None
 
 
-def id_refused(side: str, label: object) -> str | None:
+def wrong_id(side: str, label: object) -> str | None:
     """The end of a sentence about an id that cannot be one; None for numbers and texts."""
     if label is None or label == "":
         return f"the {side} is empty; give an id in every row"
@@ -44,7 +44,7 @@ class Plays:
     """Counts of users and items, equal pairs summed: compared by content, printed as rows.
 
     Ids are sorted, as numbers if they are numbers. `notes` are sentences about how a table was
-    understood; they are no part of the value.
+    read; they are not part of the value.
 
     >>> Plays.of([("bo", 7, 2), ("al", 7, 1), ("bo", 7, 3)])
     [('al', 7, 1.0), ('bo', 7, 5.0)]
@@ -78,11 +78,11 @@ class Plays:
                     "(user, item) to count 1"
                 )
             for side, label in enumerate(row[:2]):
-                if refused := id_refused(_SIDES[side], label):
-                    raise InvalidInput(f"row {number}: {refused}")
+                if problem := wrong_id(_SIDES[side], label):
+                    raise InvalidInput(f"row {number}: {problem}")
             count = row[2] if len(row) == 3 else 1.0
-            if refused := count_refused(count):
-                raise InvalidInput(f"row {number}: {refused}")
+            if problem := wrong_count(count):
+                raise InvalidInput(f"row {number}: {problem}")
             pair = tuple(label if isinstance(label, str) else int(label) for label in row[:2])
             totals[pair] = totals.get(pair, 0.0) + float(count)
         if not totals:
@@ -148,7 +148,7 @@ class Plays:
             chosen.append(np.argsort(-totals, kind="stable")[:n])
             if n is not None and n > len(ids):
                 notes.append(
-                    f"{n} {side} were asked for, and the table has {len(ids)}: all are kept"
+                    f"{n} {side} were requested, and the table has {len(ids)}: all are kept"
                 )
         counts = self._counts_of(*chosen)
         kept = len(chosen[0]), len(chosen[1])

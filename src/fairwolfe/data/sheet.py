@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from fairwolfe.data.columns import Columns
-from fairwolfe.data.plays import Id, count_refused, id_refused
+from fairwolfe.data.plays import Id, wrong_count, wrong_id
 from fairwolfe.errors import InvalidInput, require_extra
 
 __all__ = ["Sheet", "is_sheet"]
@@ -61,10 +61,10 @@ class Sheet:
         for number, cells in enumerate(self._cells[1:], start=2):
             ids = [_whole(cells[at]) for at in (columns.users, columns.items)]
             counts = [] if columns.counts is None else [cells[columns.counts]]
-            refusals = [id_refused(*pair) for pair in zip(("user", "item"), ids, strict=True)]
-            refusals += map(count_refused, counts)
-            for refused in filter(None, refusals):
-                raise InvalidInput(f"{self.path}, row {number}: {refused}")
+            problems = [wrong_id(*pair) for pair in zip(("user", "item"), ids, strict=True)]
+            problems += map(wrong_count, counts)
+            for problem in filter(None, problems):
+                raise InvalidInput(f"{self.path}, row {number}: {problem}")
             yield (*ids, *counts)
 
     def pairs(self, one: str, other: str) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from fairwolfe.core.arrays import IntVector, Vector
 from fairwolfe.data.columns import Columns, choose
-from fairwolfe.data.plays import LARGEST, Plays, count_refused, id_refused
+from fairwolfe.data.plays import LARGEST, Plays, wrong_count, wrong_id
 from fairwolfe.data.sheet import Sheet, is_sheet
 from fairwolfe.errors import InvalidInput, MissingData, require_extra
 
@@ -154,9 +154,9 @@ def _text(path: str, names: Names) -> Plays:
     arrow = _arrow()
     try:
         return _parsed(layout)
-    except (_Bad, arrow.ArrowException, OSError) as refused:
-        # The fast parser knows that something is wrong, the plain one says where.
-        _say_where(layout, str(refused))
+    except (_Bad, arrow.ArrowException, OSError) as error:
+        # The fast parser knows that something is wrong, the plain one knows where.
+        _raise_where(layout, str(error))
 
 
 def _packed(path: str) -> bool:
@@ -292,7 +292,7 @@ def _counts(batch: Any) -> Vector:
     return counts
 
 
-def _say_where(layout: _Layout, reason: str) -> NoReturn:
+def _raise_where(layout: _Layout, reason: str) -> NoReturn:
     """Raise with the first line that cannot be used."""
     path, columns = layout.path, layout.columns
     line, rows = 1, 0
@@ -300,14 +300,14 @@ def _say_where(layout: _Layout, reason: str) -> NoReturn:
         reader = csv.reader(file, delimiter=layout.separator)
         try:
             for row in reader:
-                if rows and row and (refused := _row_refused(row, layout.width, columns)):
-                    raise InvalidInput(f"{path}, line {line}: {refused}")
+                if rows and row and (problem := _wrong_row(row, layout.width, columns)):
+                    raise InvalidInput(f"{path}, line {line}: {problem}")
                 rows += bool(row)
                 line = reader.line_num + 1
         except csv.Error as error:
             raise InvalidInput(
-                f"{path}, line {line}: the line cannot be split into columns ({error}); look for a "
-                "quote that is opened and not closed"
+                f"{path}, line {line}: the line cannot be split into columns ({error}); search for "
+                "a quote that is opened and not closed"
             ) from error
         except (OSError, EOFError, zlib.error) as error:
             raise _spoilt(path, error) from error
@@ -316,7 +316,7 @@ def _say_where(layout: _Layout, reason: str) -> NoReturn:
     raise InvalidInput(f"{path} cannot be read: {reason}")
 
 
-def _row_refused(row: list[str], width: int, columns: Columns) -> str | None:
+def _wrong_row(row: list[str], width: int, columns: Columns) -> str | None:
     if len(row) != width:
         return (
             f"the number of columns is {len(row)}, and that of the header {width}; give one value "
@@ -327,12 +327,12 @@ def _row_refused(row: list[str], width: int, columns: Columns) -> str | None:
     if any(_SURROGATE.search(value) for value in (*used, count)):
         return "the text is not UTF-8; save the file as UTF-8"
     for side, value in zip(("user", "item"), used, strict=True):
-        if refused := id_refused(side, value):
-            return refused
+        if problem := wrong_id(side, value):
+            return problem
     number = count.strip(" \t")
     if not _NUMBER.fullmatch(number):
-        return count_refused(count)
-    return f"{refused}" if (refused := count_refused(float(number))) else None
+        return wrong_count(count)
+    return f"{problem}" if (problem := wrong_count(float(number))) else None
 
 
 # --- tables with types -------------------------------------------------------------------------
@@ -387,7 +387,7 @@ def _typed(
     try:
         return _summed(batches(titles), columns.notes)
     except _Bad as bad:
-        _say_which(source, *bad.args)
+        _raise_which(source, *bad.args)
 
 
 def _check_types(source: str, schema: Any, titles: list[str]) -> None:
@@ -411,14 +411,14 @@ def _check_types(source: str, schema: Any, titles: list[str]) -> None:
             )
 
 
-def _say_which(source: str, before: int, batch: Any) -> NoReturn:
+def _raise_which(source: str, before: int, batch: Any) -> NoReturn:
     """Raise with the first row of a batch that cannot be used."""
     if batch is None:
         raise InvalidInput(f"{source} has no rows; give at least one")
     columns = [column.to_pylist() for column in batch.columns]
     for number, row in enumerate(zip(*columns, strict=True), before + 1):
-        refusals = [id_refused("user", row[0]), id_refused("item", row[1])]
-        refusals += [count_refused(count) for count in row[2:]]
-        for refused in filter(None, refusals):
-            raise InvalidInput(f"{source}, row {number}: {refused}")
-    raise AssertionError("a batch was refused that has no bad row")
+        problems = [wrong_id("user", row[0]), wrong_id("item", row[1])]
+        problems += [wrong_count(count) for count in row[2:]]
+        for problem in filter(None, problems):
+            raise InvalidInput(f"{source}, row {number}: {problem}")
+    raise AssertionError("a batch was rejected that has no bad row")

@@ -1,8 +1,8 @@
 """`elicit`: which beta an owner wants, from a few questions between trade-offs that can be reached.
 
 A question shows two averages of the frontier, one with more utility and one that is fairer. With
-f = utility + beta g the first is better by (u_a - u_b) - beta (g_b - g_a): the answer says on which
-side of (u_a - u_b)/(g_b - g_a) beta lies. People err: an answer is taken for right with probability
+f = utility + beta g the first is better by (u_a - u_b) - beta (g_b - g_a): the answer shows
+on which side of (u_a - u_b)/(g_b - g_a) beta lies. People err: an answer is right with probability
 1/(1 + exp(-difference/noise)), and "about equal" counts as half an answer for either side. What is
 known of beta and of the noise is a posterior on a grid, beta and noise uniform in their logarithms
 at first; questions are asked around the median of beta.
@@ -33,7 +33,7 @@ _POINTS = 12  # mixtures between two neighbours of the frontier
 _BETAS = 400  # of the grid
 _NOISES = np.logspace(-2.5, -0.4, 16)  # in units of the range of utility along the frontier
 _EXACT = 1e-7  # the noise of answers that are never wrong, in the same units
-_EDGE = 0.02  # of the range of utility or of the item objective: betas beyond it are alike
+_EDGE = 0.02  # of the range of utility or of the item objective: betas beyond it count as equal
 _RANGE = np.array([1e-4, 1e4])  # of betas, in units of the slope from one end to the other
 _WIDE = (0.1, 0.9)  # quantiles of beta between whose optima a question is asked
 _NARROWEST = 0.15  # of the range of the item objective: what two sides of a question differ by
@@ -114,10 +114,10 @@ class Curve:
         sides = []
         for one, two in pairwise(corners):
             for part in np.linspace(0.0, 1.0, _POINTS, endpoint=False):
-                found = reached.measures((1.0 - part) * one + part * two)
-                sides.append([found[name] for name in names])
-        found = reached.measures(corners[-1])
-        sides.append([found[name] for name in names])
+                measures = reached.measures((1.0 - part) * one + part * two)
+                sides.append([measures[name] for name in names])
+        measures = reached.measures(corners[-1])
+        sides.append([measures[name] for name in names])
         return cls(np.array(sides), reached.reward)
 
     def side(self, place: int) -> Side:
@@ -131,7 +131,7 @@ class Curve:
 
     @cached_property
     def pairs(self) -> tuple[Any, Any, Vector, Vector]:
-        """All pairs of places, the beta between them, and how far they are from telling apart."""
+        """All pairs of places, the beta between them, and how hard they are to distinguish."""
         u, g = self.sides[:, 0], self.sides[:, 1]
         span = float(np.ptp(g))
         i, j = np.triu_indices(len(g), 1)
@@ -156,7 +156,7 @@ class Curve:
 
 
 class Elicitation:
-    """Questions and answers, and what they say about beta.
+    """Questions and answers, and what they show about beta.
 
     The same answers give the same questions: an elicitation is rebuilt from its answers.
     """
@@ -233,16 +233,16 @@ class Elicitation:
         return Question(number, a, b, _words(a, b, self.curve.reward))
 
     def _repeated(self, number: int) -> Question:
-        """Ask again what says most about the noise, with the sides exchanged."""
+        """Ask again what shows most about the noise, with the sides exchanged."""
         old = [question for question in self._asked[-QUESTIONS:] if question.repeats is None]
         weights = self._posterior()
         by_noise = weights.sum(axis=1)
-        told = []
+        gains = []
         for question in old:
             first = np.exp(self._log_likelihood(question, "a"))
             chance = (weights * first).sum(axis=1) / by_noise
-            told.append(_entropy(by_noise @ chance) - by_noise @ _entropy(chance))
-        again = old[int(np.argmax(told))]
+            gains.append(_entropy(by_noise @ chance) - by_noise @ _entropy(chance))
+        again = old[int(np.argmax(gains))]
         a, b = again.b, again.a
         words = _words(a, b, self.curve.reward)
         return Question(number, a, b, words, again.number)
@@ -277,7 +277,7 @@ class Elicitation:
         return self._quantile(0.5)
 
     def interval(self, level: float = 0.9) -> tuple[float, float]:
-        """Beta lies in it with this probability, as far as noise is what it is taken for."""
+        """Beta lies in it with this probability, as far as the model of the noise is right."""
         number = real_number("level", level)
         if not 0.0 < number < 1.0:
             raise InvalidInput(f"level is {level!r}; give a probability between 0 and 1")
@@ -301,14 +301,14 @@ class Elicitation:
 
     @property
     def contradictions(self) -> list[str]:
-        """Answers that no beta explains, in words; empty where there are none."""
-        said = []
+        """Answers that no beta explains, in words; empty if there are none."""
+        texts = []
         pairs = list(zip(self._asked, self._answers, strict=False))
         for question, answer in pairs:
             if question.repeats is not None:
                 before = self._answers[question.repeats - 1]
                 if answer != {"a": "b", "b": "a", "equal": "equal"}[before]:
-                    said.append(
+                    texts.append(
                         f"question {question.number} was question {question.repeats} with its "
                         "sides exchanged, and got another answer"
                     )
@@ -320,37 +320,37 @@ class Elicitation:
         if bounds[True] and bounds[False]:
             (low, one), (high, two) = max(bounds[True]), min(bounds[False])
             if low > high * (1.0 + 1e-9):
-                said.append(
+                texts.append(
                     f"by question {one} beta is at least {low:.3g}, by question {two} at most "
                     f"{high:.3g}"
                 )
-        return said
+        return texts
 
     def sentences(self) -> list[str]:
-        """What the answers say, in plain words."""
+        """What the answers show, in plain words."""
         n = len(self._answers)
         if not n:
             return ["Nothing was answered, so nothing is known of beta."]
         low, high = self.interval(0.9)
         place = self.curve.side(int(self.curve.best(np.array([self.beta]))[0]))
         what = self.curve.reward
-        said = [
+        texts = [
             f"After {n} answer{'s' * (n > 1)} beta = {self.beta:.3g}, with 90 % between "
             f"{low:.3g} and {high:.3g}: {_of(place, what)}."
         ]
         noise = f"about {self.noise:.2g} {what} ({100 * self.noise / self._top:.2g} %)"
         contradictions = self.contradictions
         if contradictions:
-            said.append(
+            texts.append(
                 f"Your answers contradict each other: {'; '.join(contradictions)}. That is the "
                 f"noise of answers that are off by {noise}, and the interval allows for it."
             )
         elif any(question.repeats for question in self._asked[:n]):
-            said.append(
+            texts.append(
                 "The question that was asked twice got the same answer, and some beta explains "
                 f"all answers: they are off by {noise} or less."
             )
-        return said
+        return texts
 
     @property
     def _top(self) -> float:
@@ -365,7 +365,7 @@ def elicit(
 ) -> Elicitation:
     """Questions that find the beta of an owner; eight of them are enough for most.
 
-    More betas are found first, where the frontier of the trade-off has gaps or ends early.
+    More betas are computed first, where the frontier of the trade-off has gaps or ends early.
 
     Parameters
     ----------
@@ -375,8 +375,8 @@ def elicit(
 
     >>> from fairwolfe.environments import FactorModel, dcg
     >>> import fairwolfe as fw
-    >>> found = fw.tradeoff(FactorModel(12, 9, dcg(3)), floors=(), horizon=100, seeds=1)
-    >>> questions = elicit(found)
+    >>> result = fw.tradeoff(FactorModel(12, 9, dcg(3)), floors=(), horizon=100, seeds=1)
+    >>> questions = elicit(result)
     >>> for _ in range(8):
     ...     asked = questions.ask()
     ...     questions.answer("a" if asked.a.utility + 0.4 * asked.a.item_objective
@@ -399,7 +399,7 @@ def _entropy(chance: Any) -> Any:
 
 
 def _words(a: Side, b: Side, reward: str) -> str:
-    """Both sides, with as many digits as tell them apart."""
+    """Both sides, with as many digits as make them differ."""
     for digits in (3, 4, 5, 6):
         first, second = (f"{side.utility:.{digits}g}" for side in (a, b))
         if first != second:

@@ -1,9 +1,9 @@
 """Ridge regression on x_i = user (x) item_i, without ever forming x_i.
 
-The design V is of size d = p q, features (a, b) standing at place a q + b. One contraction of
+The design V is of size d = p q, features (a, b) at place a q + b. One contraction of
 V^-1 with the user, B = (u (x) I)' V^-1, gives everything that a round needs: the q x q matrix
 C = B (u (x) I) in whose norm items have their widths, and the rows X V^-1 of an update. Features
-that are no product are the case p = 1, user = (1).
+that are not a product are the case p = 1, user = (1).
 
 The small sizes q and r reach the compiler as the length of a tuple: plain loops over them are
 unrolled, and the loops over items or columns around them vectorised.
@@ -49,7 +49,7 @@ __all__ = [
 
 @kernel
 def contract_user(user: Vector, inverse: Matrix, out: Matrix) -> None:
-    """B = (u (x) I)' V^-1: V^-1 seen as p rows of length q d, summed with weights u.
+    """B = (u (x) I)' V^-1: V^-1 read as p rows of length q d, summed with weights u.
 
     user (p,), inverse (p q, p q), out (q, p q).
     """
@@ -81,7 +81,7 @@ def contract_twice(user: Vector, contracted: Matrix, out: Matrix) -> None:
 
 @kernel
 def turn_parameters(user: Vector, theta: Matrix, out: Matrix) -> None:
-    """theta_r seen from the user: the estimate of reward r of item i is <out_r, item_i>.
+    """theta_r for the user: the estimate of reward r of item i is <out_r, item_i>.
 
     user (p,), theta (rewards, p q), out (rewards, q).
     """
@@ -102,7 +102,7 @@ call_estimates = function_at(ESTIMATES)
 
 
 def estimates_of(q: int) -> Kernel[..., None]:
-    """The kernel for items of q features: one of its own, compiled where it is used."""
+    """The kernel for items of q features: compiled for this size where it is used."""
     return _SIZES.get(q, _of_any_size)
 
 
@@ -262,10 +262,11 @@ def absorb_items(
 
     M = I + rows C rows' = L L', Y = (L^-1 rows) B; then V^-1 -= Y'Y (exactly symmetric),
     ln det V += ln det M and theta_r += Y' L^-1 (reward_r - estimate_r). One pass over V^-1 whatever
-    r is. contracted, metric: B and C of the user; params: the penalty. Refreshed exactly now and
-    then, and where the kept inverse cannot take it; what cannot be taken even then is refused (by
-    its status), and nothing has changed. Without a user it is refreshed only. Without V, a gram of
-    shape (1, 0, 0), it is not refreshed, and whoever calls has V `remember` the round.
+    r is. contracted, metric: B and C of the user; params: the penalty. Refreshed exactly from
+    time to time, and where the kept inverse cannot take it; what cannot be taken even then is
+    rejected (see its status), and nothing has changed. Without a user it is refreshed
+    only. Without V, a gram of shape (1, 0, 0), it is not refreshed, and the caller has V
+    `remember` the round.
 
     user (p,), rows (r, q), rewards (r, R), contracted (q, d), metric (q, q), gram,
     inverse (1, d, d), theta, moment (1, R, d), params (1,), counters (5,).

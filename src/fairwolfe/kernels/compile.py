@@ -13,7 +13,7 @@ fastmath, cached on disk, free of the interpreter lock. Five small things make t
 - a cache folder named by a digest of all kernel sources, because numba's own cache does not notice
   a change in another file.
 
-Kernels are compiled, or loaded from the cache, in a thread of their own: a signal is then never
+Kernels are compiled, or loaded from the cache, in a separate thread: a signal is then never
 delivered inside the compiler, which does not survive an exception. There is one lock, numba's own,
 and it is taken first, so that threads cannot wait for each other.
 
@@ -71,7 +71,7 @@ _KERNELS: list[Kernel[..., Any]] = []
 _BY_ADDRESS: set[str] = set()  # signatures of what is called by its address
 _UNUSED_SECONDS = 30 * 24 * 3600.0
 _PACKAGE = Path(__file__).parents[1]
-_QUIET_SECONDS = 1.0  # of compiling, before anything is said about it
+_QUIET_SECONDS = 1.0  # of compiling, before it is reported
 _FORK_SECONDS = 20.0  # that a fork waits for the compiler
 
 
@@ -222,13 +222,13 @@ def ready(kernels: Iterable[Kernel[..., Any]]) -> int:
 
 def compilations() -> int:
     """How many functions this process has compiled itself rather than loaded from the cache."""
-    made = {
+    dispatchers = {
         id(d): d
         for k in list(_KERNELS)
         for d in (k._part, k._dispatcher, k._called)
         if d is not None
     }
-    return sum(sum(list(d.stats.cache_misses.values())) for d in made.values())
+    return sum(sum(list(d.stats.cache_misses.values())) for d in dispatchers.values())
 
 
 def at_hand() -> int:
@@ -242,7 +242,7 @@ def preparations() -> int:
 
 
 def clock() -> float:
-    """`time.perf_counter`, but it stands still while this thread waits for kernels.
+    """`time.perf_counter`, but it stops while this thread waits for kernels.
 
     What is measured with it is the same with an empty cache and with a full one.
     """
@@ -256,7 +256,7 @@ _prepared = 0
 
 
 def _count_preparation() -> None:
-    global _prepared  # noqa: PLW0603 - written by whoever has the compiler's lock
+    global _prepared  # noqa: PLW0603 - written with the compiler's lock
     _prepared += 1
 
 
@@ -293,7 +293,7 @@ def _prepare(works: list[Callable[[], None]]) -> None:
 
 
 def _in_helper(work: Callable[[], None], notice: _Notice) -> None:
-    """Do a work in a thread of its own, so that no interrupt comes inside the compiler."""
+    """Do a work in a separate thread, so that no interrupt comes inside the compiler."""
 
     def body() -> None:
         _HERE.helper = True
@@ -302,7 +302,7 @@ def _in_helper(work: Callable[[], None], notice: _Notice) -> None:
 
     def wait(finished: threading.Event) -> None:
         while not finished.wait(notice.patience()):
-            notice.tell()
+            notice.report()
 
     uninterrupted(body, wait)
 
@@ -310,38 +310,38 @@ def _in_helper(work: Callable[[], None], notice: _Notice) -> None:
 class _Notice:
     """One line on stderr about kernels that take more than a second to compile."""
 
-    telling = threading.Lock()  # one at a time, whatever the threads
+    reporting = threading.Lock()  # one at a time, whatever the threads
 
     def __init__(self, count: int) -> None:
         self.count = count
         self.done = 0
         self.began = time.perf_counter()
         self.before = compilations()
-        self.told = ""
+        self.last = ""
 
     def patience(self) -> float:
-        """How long to wait before something may have to be said."""
+        """How long to wait before something may have to be reported."""
         return max(0.2, self.began + _QUIET_SECONDS - time.perf_counter())
 
-    def tell(self) -> None:
-        """Say how far it is; again only on a terminal, in place."""
+    def report(self) -> None:
+        """Report how far it is; again only on a terminal, in place."""
         if compilations() == self.before or time.perf_counter() < self.began + _QUIET_SECONDS:
             return
-        if not self.told and not self.telling.acquire(blocking=False):
+        if not self.last and not self.reporting.acquire(blocking=False):
             return
         line = f"compiling kernels, once on this machine: {self.done + 1} of {self.count}"
-        if line != self.told and (not self.told or _on_terminal()):
+        if line != self.last and (not self.last or _on_terminal()):
             self._write(f"\r{line}" if _on_terminal() else f"{line}\n")
-        self.told = line
+        self.last = line
 
     def close(self) -> None:
-        """Say how long it took, if anything was said."""
-        if self.told:
+        """Report how long it took, if anything was reported."""
+        if self.last:
             seconds = time.perf_counter() - self.began
             line = f"kernels ready: {self.done} of {self.count} after {seconds:.1f} s"
             start = "\r" if _on_terminal() else ""
-            self._write(f"{start}{line.ljust(len(self.told) if start else 0)}\n")
-            self.telling.release()
+            self._write(f"{start}{line.ljust(len(self.last) if start else 0)}\n")
+            self.reporting.release()
 
     def _write(self, text: str) -> None:
         if os.environ.get("FAIRWOLFE_QUIET", "") in ("", "0") and sys.stderr is not None:
@@ -385,7 +385,7 @@ def _after_fork_in_child() -> None:
     for holder in _locks():
         if holder._lock not in _HERE.held:
             holder._lock = threading.RLock()
-    _Notice.telling = threading.Lock()
+    _Notice.reporting = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
@@ -513,7 +513,7 @@ _NUMBER = 8  # bytes
 
 
 def _view(context: Any, builder: Any, array: Any, where: Any, shape: list[Any]) -> Any:
-    """An array of numbers that stand in a row from an address on."""
+    """An array of numbers in a row from an address on."""
     from numba.core import cgutils, types
 
     from fairwolfe.kernels.lean import struct
@@ -628,7 +628,7 @@ def _build_address() -> Any:
 
 
 vector_at: Any = _Intrinsic("vector_at", lambda: _build_view("float64", 1))
-"""``vector_at(address, n)``: the n numbers there. Whoever calls the kernel keeps them alive."""
+"""``vector_at(address, n)``: the n numbers there. The caller of the kernel keeps them alive."""
 
 matrix_at: Any = _Intrinsic("matrix_at", lambda: _build_view("float64", 2))
 """``matrix_at(address, rows, columns)``: the same with two axes."""
@@ -712,10 +712,10 @@ def _dispatcher(one: Kernel[..., Any], form: str) -> Any:
     folder = _kernel_folder(_root(file)) if file.is_file() and _is_imported(function) else None
     # numba reads the folder when a function is decorated: set it for that moment only.
     before = config.CACHE_DIR
-    # Its cache does not tell the forms apart, so they have folders of their own.
+    # Its cache does not separate the forms, so they have separate folders.
     config.CACHE_DIR = before if folder is None else str(folder / form)
     try:
-        made = njit(
+        dispatcher = njit(
             cache=folder is not None,
             nogil=True,
             error_model="numpy",
@@ -724,22 +724,22 @@ def _dispatcher(one: Kernel[..., Any], form: str) -> Any:
             pipeline_class=lean.PartCompiler if form == "part" else lean.WholeCompiler,
         )(function)
         if form == "part" and folder is not None:
-            made._cache = lean.PartCache(function)
+            dispatcher._cache = lean.PartCache(function)
     finally:
         config.CACHE_DIR = before
-    made._compiler._customize_flags = lean.Flags
+    dispatcher._compiler._customize_flags = lean.Flags
     # numba calls this for types of arguments that it has not met.
-    made._compile_for_args = partial(_first_call, made._compile_for_args)
+    dispatcher._compile_for_args = partial(_first_call, dispatcher._compile_for_args)
     if not one.constants:  # numba calls this where one kernel calls another
-        template = made.get_call_template
-        made.get_call_template = partial(_called_by_kernels, template, one.signature)
-    return made
+        template = dispatcher.get_call_template
+        dispatcher.get_call_template = partial(_called_by_kernels, template, one.signature)
+    return dispatcher
 
 
 def _called_by_kernels(
     template: Callable[..., Any], signature: str | None, args: Any, kws: Any
 ) -> Any:
-    """The form of a kernel that another one calls: not one of its own for every constant among the
+    """The form of a kernel that another one calls: not a separate one for every constant among the
     arguments, and the declared one where numbers alone differ from that.
     """
     from numba.core import types
@@ -756,14 +756,14 @@ def _called_by_kernels(
 
 
 def _first_call(compile_for: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    found: list[Any] = []
+    results: list[Any] = []
 
     def work() -> None:
-        found.append(compile_for(*args, **kwargs))
+        results.append(compile_for(*args, **kwargs))
         _count_preparation()
 
     _prepare([work])
-    return found[0]
+    return results[0]
 
 
 def _is_imported(function: Callable[..., Any]) -> bool:
@@ -792,7 +792,7 @@ def _digest(root: Path) -> str:
 
 @cache
 def _kernel_folder(root: Path) -> Path | None:
-    """A writable folder for compiled kernels; None, with a warning, where there is none."""
+    """A writable folder for compiled kernels; None, with a warning, if none exists."""
     ours = _PACKAGE
     name = _digest(ours) if root == ours else f"{_digest(ours)}-{_digest(root)}"
     folder = cache_folder() / f"kernels-{name}"
@@ -805,7 +805,7 @@ def _kernel_folder(root: Path) -> Path | None:
             return copy
         warnings.warn(
             f"kernels cannot be kept in {folder} ({error.strerror}), so every process compiles "
-            "them anew; set FAIRWOLFE_CACHE to a writable folder",
+            "them again; set FAIRWOLFE_CACHE to a writable folder",
             RuntimeWarning,
             stacklevel=2,
         )

@@ -19,7 +19,7 @@ __all__ = ["pooled_gradient", "sort_kept"]
 _MOVES = 8
 _BUCKETS = 256  # a byte at a time: fewer, longer digits leave the first-level cache
 _SIGN = np.uint64(1 << 63)
-_LONG = 32  # a block for which a call of its own is worthwhile
+_LONG = 32  # a block for which a separate call is worthwhile
 _BLOCK = 32  # numbers that are compared at once
 
 
@@ -35,7 +35,7 @@ def sort_kept(z: Vector, order: IntVector, spare: IntVector, keys: Vector, other
         keys[j] = z[order[j]]
     if _insertion_sort(keys, order):
         return
-    # Sign, exponent and 20 bits of the mantissa tell all but a few neighbours apart.
+    # Sign, exponent and 20 bits of the mantissa separate all but a few neighbours.
     _radix_sort(keys, order, other, spare, np.int64(4))
     if not _insertion_sort(keys, order):
         _radix_sort(keys, order, other, spare, np.int64(0))
@@ -74,7 +74,7 @@ def _insertion_sort(keys: Vector, order: IntVector) -> bool:
 
 @kernel
 def _falls(before: Vector, keys: Vector) -> bool:
-    """Whether a key (n,) is smaller than the one before it; all are looked at, many at once."""
+    """Whether a key (n,) is smaller than the one before it; all are checked, many at once."""
     falls = np.int64(0)
     for i in range(keys.size):
         falls += 1 if before[i] > keys[i] else 0
@@ -87,7 +87,7 @@ def _radix_sort(
 ) -> None:
     """Sort keys, ascending, with their order, by the bytes of their bits, in O(n) for any order.
 
-    Bytes below `first` (0 is the least) are not looked at, so the result is exact for 0 only.
+    Bytes below `first` (0 is the least) are not compared, so the result is exact for 0 only.
 
     keys, order, other, spare (n,).
     """
@@ -137,7 +137,7 @@ def _taken_in(
     sorted_z: Vector, step: float, prefix: Vector, stop: np.int64, surplus: float
 ) -> tuple[np.int64, float]:
     """Let the first block take in the numbers after it, as long as it is the only one and each of
-    them is a run by itself: where it ends then, and its surplus.
+    them is a separate run: where it ends then, and its surplus.
 
     This is what `pooled_gradient` does with such a number, without what is known of it. After a
     few rounds that is most of them.

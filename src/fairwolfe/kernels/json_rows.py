@@ -25,7 +25,7 @@ def rows_of(text: bytes) -> Matrix | None:
     """The matrix that a JSON list of lists of numbers holds, exactly as Python reads it.
 
     None where it is anything else, or has a number that this cannot read for sure: more than 19
-    digits, or a power of ten beyond 22. A general reader tells which.
+    digits, or a power of ten beyond 22. A general reader finds which.
 
     >>> rows_of(b"[[1, 2.5e-3], [-4, 0]]")
     array([[ 1.0e+00,  2.5e-03],
@@ -146,7 +146,7 @@ def _number(text: NDArray[np.uint8], at: int, tens: Vector, out: Vector, place: 
             rest = fma(high, ten, -value) + low * ten
         else:
             rest = (fma(-value, ten, high) + low) / ten
-        # value + rest is the number but for a part in 10^30: rounded once, unless about halfway.
+        # value + rest is the number except a part in 10^30: rounded once, unless about halfway.
         if value + rest * (1.0 - _UNSURE) != value + rest * (1.0 + _UNSURE):
             return -1
         value += rest

@@ -1,9 +1,9 @@
 """How numba compiles kernels in less time: the same machine code from a shorter way to it.
 
-Half of what numba does for a kernel is done for nothing: a callee is optimised and made machine
+Half of what numba does for a kernel is not needed: a callee is optimised and made machine
 code of, and then both again inside each of its callers; an index, a loop over `range` and an array
 that is only a view become several times as many instructions as they need, which the optimiser
-takes away again; and passes look for what no kernel has. What is here leaves that out, by numba's
+removes again; and passes search for what no kernel has. What is here leaves that out, by numba's
 own means: a pipeline of passes, a code library, a lowering and a context. Whatever the short way
 cannot do, numba's own does.
 
@@ -69,7 +69,7 @@ of whole arrays. A kernel that does not compile without them is compiled with th
 
 class Flags(compiler.Flags):  # type: ignore[misc]
     """numba's settings of a compilation. They are a key of many dictionaries, and numba's own
-    collect all their values again for each look into one. Whether Python can call a kernel makes no
+    collect all their values again for each lookup. Whether Python can call a kernel makes no
     difference to what numba compiles for it: `np.empty` is compiled once for all kernels.
     """
 
@@ -96,7 +96,7 @@ class Flags(compiler.Flags):  # type: ignore[misc]
 
 
 def _extreme(better: Any) -> Any:
-    """max or min of two numbers, by numba's code, which it compiles as functions of their own."""
+    """max or min of two numbers, by numba's code, which it compiles as separate functions."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return do_minmax(context, builder, signature.args, args, better)
@@ -242,7 +242,7 @@ class _Context(CPUContext):  # type: ignore[misc]
         short = _short(fn, sig.args)
         if short is not None:
             return lambda builder, args, loc=None: short(self, builder, sig, args)
-        # Where it finds nothing, numba loads all its registries and looks again.
+        # Where it finds nothing, numba loads all its registries and tries again.
         rare = not isinstance(fn, type) and fn not in _OFTEN_MISSING
         general = super().get_function(fn, sig, _firstcall and rare)
         if fn != "getiter" or sig.args[0] != types.range_state64_type:
@@ -273,15 +273,15 @@ class _Lower(lowering.Lower):  # type: ignore[misc]
         if signature.args not in function._impl_keys:  # `x += y` was typed as another operation
             function.get_call_type(typing, signature.args, {})
         code = self.context.get_function(function, signature)
-        made = code(self.builder, self._values((expr.lhs, expr.rhs), signature))
-        return self.context.cast(self.builder, made, signature.return_type, resty)
+        value = code(self.builder, self._values((expr.lhs, expr.rhs), signature))
+        return self.context.cast(self.builder, value, signature.return_type, resty)
 
     def lower_getitem(self, resty: Any, expr: Any, value: Any, index: Any, signature: Any) -> Any:
         if self.context.enable_boundscheck or not _is_number(*signature.args):
             return super().lower_getitem(resty, expr, value, index, signature)
         values = self._values((value, index), signature)
-        made = self.builder.load(_place(self.context, self.builder, *signature.args, *values))
-        return self.context.cast(self.builder, made, signature.return_type, resty)
+        item = self.builder.load(_place(self.context, self.builder, *signature.args, *values))
+        return self.context.cast(self.builder, item, signature.return_type, resty)
 
     def lower_setitem(self, target: Any, index: Any, value: Any, signature: Any) -> Any:
         array, place, kind = signature.args
@@ -416,14 +416,14 @@ def _owns(state: Any) -> bool:
         parts = tuple(kind) if isinstance(kind, _types.BaseTuple) else (kind,)
         return all(isinstance(part, (types.Integer, _types.SliceType)) for part in parts)
 
-    def is_view(made: Any) -> bool:
-        if not isinstance(made, ir.Expr):
+    def is_view(value: Any) -> bool:
+        if not isinstance(value, ir.Expr):
             return True  # another variable, an argument
-        if made.op == "call":  # operations of kernels own nothing
-            return isinstance(getattr(state.typemap[made.func.name], "typing_key", 0), _Intrinsic)
-        if made.op == "getitem":
-            return basic(state.typemap[made.index.name])
-        return made.op in ("static_getitem", "cast", "phi", "build_tuple", "exhaust_iter")
+        if value.op == "call":  # operations of kernels own nothing
+            return isinstance(getattr(state.typemap[value.func.name], "typing_key", 0), _Intrinsic)
+        if value.op == "getitem":
+            return basic(state.typemap[value.index.name])
+        return value.op in ("static_getitem", "cast", "phi", "build_tuple", "exhaust_iter")
 
     return counted(state.return_type) or any(
         counted(state.typemap[named.target.name]) and not is_view(named.value)
@@ -480,15 +480,15 @@ class WholeCompiler(compiler.CompilerBase):  # type: ignore[misc]
         return [short, long]
 
     def _passes(self, left_out: frozenset[str]) -> Any:
-        made = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
-        made.add_pass_after(self.prepare, typed_passes.AnnotateTypes)
-        made.passes = [
+        pipeline = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
+        pipeline.add_pass_after(self.prepare, typed_passes.AnnotateTypes)
+        pipeline.passes = [
             (_Lowering if one is typed_passes.NativeLowering else one, text)
-            for one, text in made.passes
+            for one, text in pipeline.passes
             if one.__name__ not in left_out
         ]
-        made.finalize()
-        return made
+        pipeline.finalize()
+        return pipeline
 
 
 class PartCompiler(WholeCompiler):

@@ -32,7 +32,7 @@ __all__ = [
 
 # Places in the `counters` of a linear state. They are an array written by the kernels, so that an
 # interrupt between two lines of Python can never separate a state from its counters.
-# The drift is that of the last refresh; a status of 1 says that the last observation was refused.
+# The drift is that of the last refresh; a status of 1: the last observation was rejected.
 UPDATES, LOG_DET, SINCE_REFRESH, DRIFT, STATUS = 0, 1, 2, 3, 4
 
 _ROUNDING = 2.0**-52
@@ -274,7 +274,7 @@ def refresh(
 
     The drift is max |A_ij - A'_ij| / sqrt(A_ii A_jj). Where rounding has left V not positive
     definite, its diagonal is lifted until it is: by the unit of rounding first, then by ten times
-    as much, and so on. Status 1 says that V is not made of numbers; its block is left as it was.
+    as much, and so on. Status 1: V is not finite numbers; its block is left as it was.
 
     gram, inverse (blocks, features, features), theta, moment (blocks, rewards, features),
     counters (5,).

@@ -56,7 +56,7 @@ def top_k(scores: Vector, k: int, out: IntVector) -> None:
 
 @kernel
 def _any_above(bar: float, scores: Vector) -> bool:
-    """Whether a score (n,) is larger than the bar; all are looked at, many at once."""
+    """Whether a score (n,) is larger than the bar; all are checked, many at once."""
     above = np.int64(0)
     for i in range(scores.size):
         above += 1 if scores[i] > bar else 0
@@ -83,7 +83,7 @@ def project_on_simplex(weights: Vector, spare: Vector) -> None:
 
     It is max(w - shift, 0). The shift that makes any part of the numbers sum to 1 is never too
     large: so one pass gathers a first shift, and those after it drop what the shift makes negative
-    and find the next one from the rest, until nothing is dropped. Numbers are taken relative to
+    and find the next one from the rest, until nothing is dropped. Numbers are relative to
     the largest, which always stays, so the sums do not cancel.
 
     weights, spare (n,).

@@ -42,7 +42,7 @@ __all__ = [
 
 REFUSED, WILD, UNSOUND = -1, -2, -3
 """What a kernel returns that learns and settles, where it did neither: the regression cannot take
-it; its features are beyond the limit; what it tells live numbers is not made of numbers."""
+it; its features are beyond the limit; what it adds to live numbers is not finite numbers."""
 
 # Places in the numbers of a window of live numbers (reduction/windows.py).
 SERIAL, PLANNED, N = 0, 1, 2  # which certificate; how many decisions the window takes, and has
@@ -75,7 +75,7 @@ def average_in(
 
     Averages are totals over clocks, so that coordinates with equal sums have equal averages, and
     one that joined late is averaged over its own time. With memory both fade. Coordinates from
-    `first` to below `stop` joined after the decision: it says nothing of them.
+    `first` to below `stop` joined after the decision: it has nothing for them.
     """
     keep = 1.0 - forget
     for i in range(first):

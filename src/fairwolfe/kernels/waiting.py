@@ -12,7 +12,7 @@ of (reward - estimate) over the answered is known at any time:
     z = (totals + theta Phi + open e)/(clocks + open)
 
 It does not depend on the order of the answers. A model that is off by a constant does no harm, and
-one that knows nothing says what the answered have earned. Models that are not linear keep the sum
+one that knows nothing gives what the answered have earned. Models that are not linear keep the sum
 of the estimates as they were made, and e is a running mean. Either is cut to the ranges.
 
 All of it is one vector, so that it is one argument of a kernel:
@@ -82,7 +82,7 @@ def youngest(clocks: Vector, waiting: Vector, keep: float) -> float:
 
 
 def grown(waiting: Vector, n: int, place: int, count: int) -> Vector:
-    """The same with `count` more rewards from `place` on, which it says nothing of."""
+    """The same with `count` more rewards from `place` on, of which it has nothing."""
     if not waiting.size:
         return waiting
     stop = _HEAD + 4 * n
@@ -155,7 +155,7 @@ def age_weight(waiting: Vector, keep: float, place: float) -> float:
 
 @kernel(constants=False)
 def close_one(waiting: Vector, n: int, first: int, stop: int, weight: float) -> None:
-    """An open decision of this weight is open no more; its estimate has been taken out of the sums.
+    """An open decision of this weight is no longer open; its estimate is not in the sums any more.
     Coordinates from `first` to below `stop` joined after it. waiting: see the module.
     """
     waiting[OPEN] -= 1.0

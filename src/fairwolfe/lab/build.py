@@ -1,4 +1,4 @@
-"""From data to objects: what a spec says is built, and refused by the path of its key."""
+"""From data to objects: what a spec describes is built; errors name the path of a key."""
 
 from __future__ import annotations
 
@@ -87,9 +87,7 @@ def build(settings: Settings, label: str = "policy") -> Parts:
     path = f"policies.{label}"
     policy = build_policy(settings.policy, path, objective=objective)
     if objective is None and not (isinstance(policy, Pursues) and policy.objective is not None):
-        raise InvalidInput(
-            f"{path} has no objective of its own; add a table [objective] to say what is measured"
-        )
+        raise InvalidInput(f"{path} has no objective; add a table [objective] for what is measured")
     options = {}
     for key, value in settings.options.items():
         name = _current(key, settings.options)
@@ -112,7 +110,7 @@ def build_policy(table: dict[str, Any], path: str, **default: Any) -> Any:
     policy = _object(table, path, ("policies", "bandits", "scalar_policies"), **default)
     if not (keeps(policy, Policy) or isinstance(policy, Ranker)):
         raise InvalidInput(
-            f"{path} is {shown(policy)}, which is no policy; give one such as "
+            f"{path} is {shown(policy)}, which is not a policy; give one such as "
             '{ name = "frank-wolfe", base = { name = "linucb" } }'
         )
     return policy
@@ -133,7 +131,7 @@ def _current(key: str, options: dict[str, Any]) -> str:
 
 
 def checked(cell: Cell) -> Parts:
-    """The objects of a cell, tried on the problem of its world: what cannot run is found now."""
+    """The objects of a cell, tried on the problem of its world: what cannot run raises now."""
     settings = cell.settings
     try:
         parts = build(settings, cell.label)
@@ -178,7 +176,7 @@ def _object(table: dict[str, Any], path: str, kinds: tuple[str, ...], **default:
     for key in given:
         if key not in known and not open_ended:
             raise InvalidInput(
-                f"{path}.{key} is no parameter of {name!r}; {did_you_mean(key, known)}"
+                f"{path}.{key} is not a parameter of {name!r}; {did_you_mean(key, known)}"
             )
     for key, hint in _plain_hints(kind).items():
         if key in given:
@@ -260,7 +258,7 @@ def _value(value: Any, path: str, **default: Any) -> Any:
 
 @contextmanager
 def _at(path: str) -> Iterator[None]:
-    """Put the path of the key in front of what is refused."""
+    """Put the path of the key in front of an error."""
     try:
         yield
     except FairwolfeError as error:

@@ -1,4 +1,4 @@
-"""`Experiment`: a checked spec and the runs that it stands for."""
+"""`Experiment`: a checked spec and its runs."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Experiment:
 
 
 def load(path: str | os.PathLike[str]) -> Experiment:
-    """The experiment in a TOML file, checked: whatever is wrong with it is said now.
+    """The experiment in a TOML file, checked: whatever is wrong with it raises now.
 
     Classes can be named as "module:Class" too; they must be importable.
     """
@@ -99,5 +99,5 @@ def load(path: str | os.PathLike[str]) -> Experiment:
     try:
         return Experiment.of(text).check()
     except FairwolfeError as error:
-        refused: Any = type(error)
-        raise refused(f"{file}: {error}") from error
+        kind: Any = type(error)
+        raise kind(f"{file}: {error}") from error

@@ -1,7 +1,7 @@
 """Figures of results in the style of the paper: means over seeds with 95 % bands, log time.
 
 Lines differ in colour (of Okabe and Ito), in dashes and, where there are many, in markers, so that
-they can be told apart in grey and without colour vision.
+they can be distinguished in grey and without colour vision.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Drawn", "pictures"]
 
-_FEW = 3  # lines whose bands can be told apart
+_FEW = 3  # lines whose bands can be distinguished
 _WIDTH, _HEIGHT = 4.3, 3.2  # inches: text stays readable on a telephone
 _CHARACTERS = 44  # of a name in a legend, in one line
 
@@ -92,7 +92,7 @@ def _behind(group: Group, name: str) -> Picture:
 
 
 def _curves(ax: Axes, group: Group, drawn: Sequence[tuple[Line, Matrix]]) -> None:
-    """Means and bands. The first rounds, which are luck, are left out or do not set the scale."""
+    """Means and bands. The first rounds are noise: they are left out or do not set the scale."""
     n, shown = len(group.lines), []
     start = 10.0 ** max(0, round(np.log10(group.horizon / 1000.0)))
     alpha = 0.15 if n <= _FEW else 0.08  # many bands hide the lines
@@ -132,7 +132,7 @@ def _lorenz(group: Group, name: str) -> Picture:
     )
     return Picture(
         name,
-        "Who is seen: the share of all exposure that the least exposed items have together. The "
+        "Who is exposed: the share of all exposure that the least exposed items have together. The "
         "straight line is equality.",
         f"Lorenz curves of exposure. The less exposed half of the items has: {halves}.",
         figure,
@@ -144,7 +144,7 @@ def _trade_off(groups: Sequence[Group], name: str) -> Picture:
     names = list(dict.fromkeys(line.name for group in groups for line in group.lines))
     figure = new_figure(_WIDTH, _height(names))
     ax = figure.add_subplot()
-    handles, told = [], []
+    handles, texts = [], []
     for i, one in enumerate(names):
         points = [line.fairness for group in groups for line in group.lines if line.name == one]
         points.sort(key=lambda point: float(point["gini"].mean()))
@@ -155,7 +155,7 @@ def _trade_off(groups: Sequence[Group], name: str) -> Picture:
         ax.hlines(y[:, 0], x[:, 1], x[:, 2], **spread)
         ax.vlines(x[:, 0], y[:, 1], y[:, 2], **spread)
         ends = ", ".join(f"({g:.2f}, {u:.3g})" for g, u in zip(x[:, 0], y[:, 0], strict=True))
-        told.append(f"{one} {ends}")
+        texts.append(f"{one} {ends}")
     ax.invert_xaxis()
     ax.set_xlabel("inequality (Gini index), fairer to the right")
     ax.set_ylabel("user-side reward")
@@ -165,7 +165,7 @@ def _trade_off(groups: Sequence[Group], name: str) -> Picture:
         name,
         "What fairness costs: the rewards of users against the inequality of exposure at the "
         "horizon, with 95 % intervals. Up and to the right is better for both.",
-        "Points (Gini index, user-side reward): " + "; ".join(told) + ".",
+        "Points (Gini index, user-side reward): " + "; ".join(texts) + ".",
         figure,
     )
 

@@ -152,7 +152,7 @@ class _Axis:
             if text in texts[:i]:
                 raise InvalidInput(f"grid.{path} has {shown(values[i])} twice; leave out one")
         axis = cls(path, field, label, tuple(rest.split(".")), values)
-        axis.put(spec, values[0])  # a path that leads nowhere is found now
+        axis.put(spec, values[0])  # a path that leads nowhere raises now
         return axis
 
     @property
@@ -172,7 +172,7 @@ class _Axis:
             if isinstance(place, list):
                 if not (key.isdecimal() and int(key) < len(place)):
                     raise InvalidInput(
-                        f"grid.{self.path} leads nowhere: {key!r} is no place in a list of "
+                        f"grid.{self.path} leads nowhere: {key!r} is not a place in a list of "
                         f"{len(place)}, counted from 0"
                     )
                 here: Any = int(key)

@@ -30,7 +30,7 @@ __all__ = ["Group", "groups_of"]
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Lines whose values can be compared; the title tells it from the other groups."""
+    """Lines whose values can be compared; the title distinguishes it from the other groups."""
 
     title: str
     world: str  # equal where the environment is
@@ -58,16 +58,16 @@ class Group:
         return self.best.values[rows[0]] - line.values[rows[1]]
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each line, the best first: what stands in the table of a report."""
-        found = []
+        """A row for each line, the best first, for the table of a report."""
+        table = []
         for line in sorted(self.lines, key=lambda line: -float(line.final.mean())):
             gaps = self.behind(line)
             behind: tuple[float | None, ...] = (None, None, None)
             if line is not self.best and len(gaps):
                 behind = interval(gaps[:, -1]) if len(gaps) > 1 else (gaps[0, -1], None, None)
             names = ("behind", "behind_low", "behind_high")
-            found.append(line.row() | dict(zip(names, behind, strict=True)))
-        return found
+            table.append(line.row() | dict(zip(names, behind, strict=True)))
+        return table
 
     def table(self) -> tuple[str, list[str], list[list[str]]]:
         """The rows as text: a caption, a head and cells."""
@@ -108,15 +108,15 @@ class Group:
 
     @staticmethod
     def span(low: float, high: float) -> str:
-        """An interval, with as many digits as it has to tell."""
+        """An interval, with as many digits as it needs."""
         digits = _digits(low, high)
         return f"{low:.{digits}f} to {high:.{digits}f}"
 
     def sentences(self) -> list[str]:
-        """What the rows say, in words."""
+        """What the rows show, in words."""
         first, *others = self.rows()
         known = f" (95 % interval {self.span(first['low'], first['high'])})"
-        said = [
+        texts = [
             f"{first['policy']} has the largest f after {self.horizon:,} rounds: "
             f"{self.number(first['value'])}{known if first['seeds'] > 1 else ''}."
         ]
@@ -125,23 +125,23 @@ class Group:
         if clear:
             one, more = clear[0], len(clear) - 1
             rest = {0: "", 1: "; the other one by more"}.get(more, f"; the other {more} by more")
-            said.append(
+            texts.append(
                 f"{one['policy']} is behind it by {self.number(one['behind'])} "
                 f"({self.span(one['behind_low'], one['behind_high'])}){rest}."
             )
         if near:
             names = _listed([row["policy"] for row in near])
             seeds = "one seed" if first["seeds"] == 1 else f"{first['seeds']} seeds"
-            said.append(f"{names} cannot be told apart from it with {seeds}.")
+            texts.append(f"{names} cannot be distinguished from it with {seeds}.")
         if "violation" in first:
-            said.append(self._violations([first, *others]))
+            texts.append(self._violations([first, *others]))
         if "bottom_half" in first:
-            said.append(self._shares([first, *others]))
-        return said
+            texts.append(self._shares([first, *others]))
+        return texts
 
     def _violations(self, rows: list[dict[str, Any]]) -> str:
-        told = [f"{row['policy']} by {row.get('violation', 0.0):.2g}" for row in rows]
-        return f"Hard constraints are no part of f; they are violated with {_listed(told)}."
+        each = [f"{row['policy']} by {row.get('violation', 0.0):.2g}" for row in rows]
+        return f"Hard constraints are not part of f; they are violated with {_listed(each)}."
 
     def _shares(self, rows: list[dict[str, Any]]) -> str:
         fair = max(rows, key=lambda row: float(row["bottom_half"]))
@@ -167,7 +167,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def groups_of(experiment: Experiment, tables: Mapping[str, pa.Table]) -> tuple[Group, ...]:
     """The finished runs of `results.tables`, in the order of the spec."""
-    # A grid may say the same twice under one label: then it is one line.
+    # A grid may have the same twice under one label: then it is one line.
     together: dict[str, dict[tuple[str, str], Cell]] = {}
     for cell in experiment.cells:
         if cell.settings.id in tables:
@@ -195,15 +195,15 @@ def _shared(cell: Cell) -> dict[str, Any]:
 
 
 def _titles(cells: list[Cell]) -> list[str]:
-    """What tells groups from each other."""
-    facts = [{path: _told(value) for path, value in flat(_shared(cell))} for cell in cells]
+    """What distinguishes groups from each other."""
+    facts = [{path: _in_words(value) for path, value in flat(_shared(cell))} for cell in cells]
     paths = dict.fromkeys(path for fact in facts for path in fact)
     differ = [path for path in paths if len({fact.get(path) for fact in facts}) > 1]
     short = _short(differ)
     titles = []
     for fact in facts:
-        told = [f"{short[path]} = {fact[path]}" for path in differ if path in fact]
-        titles.append(", ".join(told))
+        parts = [f"{short[path]} = {fact[path]}" for path in differ if path in fact]
+        titles.append(", ".join(parts))
     return titles
 
 
@@ -215,10 +215,10 @@ def _short(paths: list[str]) -> dict[str, str]:
     }
 
 
-def _told(value: Any) -> str:
+def _in_words(value: Any) -> str:
     """A value of a grid for people: a table by its name and what it holds."""
     if isinstance(value, dict):
-        inside = ", ".join(f"{key} {_told(one)}" for key, one in value.items() if key != "name")
+        inside = ", ".join(f"{key} {_in_words(one)}" for key, one in value.items() if key != "name")
         name = str(value.get("name", ""))
         return f"{name} ({inside})" if name and inside else name or inside
     return canonical(value).strip('"')
@@ -232,4 +232,4 @@ def _name(cell: Cell) -> str:
         if path.startswith(("policy.", "options."))
     }
     short = _short(list(own))
-    return ", ".join([cell.label, *(f"{short[path]} = {_told(own[path])}" for path in own)])
+    return ", ".join([cell.label, *(f"{short[path]} = {_in_words(own[path])}" for path in own)])

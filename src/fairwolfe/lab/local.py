@@ -26,14 +26,14 @@ __all__ = ["ONE_THREAD", "Engine", "Event", "cores", "play_all"]
 # Processes fill the cores; threads of a BLAS in each would only fight for them.
 _LIBRARIES = ("OMP_NUM", "OPENBLAS_NUM", "MKL_NUM", "NUMBA_NUM", "VECLIB_MAXIMUM")
 ONE_THREAD = {f"{library}_THREADS": "1" for library in _LIBRARIES}
-# Its modules are found where those of this process are; the script of the user is not run again.
+# It finds modules where this process does; the script of the user is not run again.
 _CODE = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
 from fairwolfe.lab.worker import main
 main()
 """
-_PATIENCE = 10.0  # seconds that a process is given to end by itself
+_PATIENCE = 10.0  # seconds that a process is given to end
 _STARTS = 3  # processes in a row that may fail to start
 
 
@@ -50,8 +50,8 @@ class Event(NamedTuple):
 Engine = Callable[
     [tuple[Run, ...], tuple[Run, ...], int | None, float | None], Generator[Event, None, None]
 ]
-"""Plays trials and then runs, at most so many at once, until the clock (monotonic) has reached the
-deadline.
+"""Plays trials and then runs, at most that many at once, until the clock (monotonic) has reached
+the deadline.
 """
 
 
@@ -84,9 +84,9 @@ def play_all(
 
 
 class _Worker:
-    """A process, the run it is playing, and the thread that reads what it says."""
+    """A process, the run it is playing, and the thread that reads its messages."""
 
-    def __init__(self, said: SimpleQueue[tuple[_Worker, Any]], warm: bool) -> None:
+    def __init__(self, messages: SimpleQueue[tuple[_Worker, Any]], warm: bool) -> None:
         self.run: Run | None = None
         self.warm = warm
         self.ready = False
@@ -96,7 +96,7 @@ class _Worker:
             stdout=subprocess.PIPE,
             env=os.environ | ONE_THREAD,
             # Ctrl-C in a terminal is for the parent to answer. A group, not a session: Linux
-            # shares a machine by sessions, and `nice` would say nothing.
+            # shares a machine by sessions, and `nice` would have no effect.
             process_group=0,
         )
         assert self.process.stdin is not None
@@ -104,19 +104,19 @@ class _Worker:
         self._orders = Frames(self.process.stdin)  # type: ignore[arg-type]
         self._answers = Frames(self.process.stdout)  # type: ignore[arg-type]
         self.send({"warm": warm})
-        self._reader = threading.Thread(target=self._read, args=(said,), daemon=True)
+        self._reader = threading.Thread(target=self._read, args=(messages,), daemon=True)
         self._reader.start()
 
     def send(self, value: Any) -> None:
-        """An order; where the process is dead, the end of its answers tells."""
+        """An order; where the process is dead, the end of its answers shows it."""
         with suppress(OSError):
             self._orders.send(value)
 
-    def _read(self, said: SimpleQueue[tuple[_Worker, Any]]) -> None:
+    def _read(self, messages: SimpleQueue[tuple[_Worker, Any]]) -> None:
         with suppress(EOFError, OSError, ValueError):
             while True:
-                said.put((self, self._answers.receive()))
-        said.put((self, None))
+                messages.put((self, self._answers.receive()))
+        messages.put((self, None))
 
     def hang_up(self) -> None:
         """Close its input, at which it ends."""
@@ -124,7 +124,7 @@ class _Worker:
             self._orders.stream.close()
 
     def wait(self) -> int:
-        """Its exit code; it is killed where it does not end by itself."""
+        """Its exit code; it is killed where it does not end in time."""
         self.hang_up()
         try:
             code = self.process.wait(_PATIENCE)
@@ -141,7 +141,7 @@ class _Crew:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.said: SimpleQueue[tuple[_Worker, Any]] = SimpleQueue()
+        self.messages: SimpleQueue[tuple[_Worker, Any]] = SimpleQueue()
         self.workers: list[_Worker] = []
         self.failed_starts = 0
         self.warmed = size == 1  # one process compiles what it needs, and nothing else
@@ -162,7 +162,7 @@ class _Crew:
         while len(self.workers) < self.size and starting < len(waiting):
             # One compiles the kernels for all; the others wait for it.
             warm = not self.warmed and not any(worker.warm for worker in self.workers)
-            self.workers.append(_Worker(self.said, warm))
+            self.workers.append(_Worker(self.messages, warm))
             starting += 1
 
     def _give(self, worker: _Worker, run: Run) -> None:
@@ -173,9 +173,9 @@ class _Crew:
         self, waiting: deque[Run], timeout: float | None
     ) -> Generator[Event, None, None]:
         """What the next message means; queue.Empty after the time."""
-        worker, message = self.said.get(timeout=timeout)
+        worker, message = self.messages.get(timeout=timeout)
         if worker not in self.workers:
-            return  # it was sent home, and its last word is that it went
+            return  # it was dismissed, and this is its end
         if message is None:
             self.workers.remove(worker)
             code = worker.wait()

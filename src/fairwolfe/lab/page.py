@@ -1,4 +1,4 @@
-"""Pages of HTML from templates: what is no markup of the template is text, and escaped.
+"""Pages of HTML from templates: what is not markup of the template is text, and escaped.
 
 No script, nothing from elsewhere: the file can be sent, kept and opened without a network.
 """

@@ -28,7 +28,7 @@ __all__ = ["engine"]
 
 _RETRIES = 3  # of a run whose node or process died; exceptions of the run itself are not retried
 _KNOCK = 20.0  # seconds until an address is given up
-_LOOK = 1.0  # seconds between two looks at the clock
+_LOOK = 1.0  # seconds between two checks of the clock
 _STORE = 100 * 2**20  # bytes for results on their way, of a cluster that is started here
 
 
@@ -96,7 +96,7 @@ def _events(
 
 
 def _played(run: dict[str, Any]) -> tuple[str, Any]:
-    """A task: the file of a run, or why there is none."""
+    """A task: the file of a run, or why it has none."""
     from fairwolfe.lab.runs import play
 
     try:
@@ -118,9 +118,9 @@ def _imported(here: bool) -> Any:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     if here:
         # A cluster on this machine listens on the loopback interface only, as it does on a Mac
-        # without being told; the name is Ray's.
+        # without this setting; the name is Ray's.
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-        # Whoever can reach a cluster can run code on it: only who has the token may. Imported
+        # Anyone who can reach a cluster can run code on it: only who has the token may. Imported
         # before, Ray (from 2.59 on) sees to that itself.
         if "ray" not in sys.modules:
             os.environ.setdefault("RAY_AUTH_MODE", "token")

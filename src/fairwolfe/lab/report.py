@@ -1,4 +1,4 @@
-"""`report`: what a folder of results says, as one self-contained page and figures beside it."""
+"""`report`: what a folder of results shows, as one self-contained page and figures beside it."""
 
 from __future__ import annotations
 
@@ -56,20 +56,20 @@ class Report:
         lines = {line.name for group in self.groups for line in group.lines}
         seeds = sorted({s for group in self.groups for line in group.lines for s in line.seeds})
         spec = self.experiment.spec
-        said = []
+        sentences = []
         if seeds:
             worlds = "one seed" if len(seeds) == 1 else f"{len(seeds)} seeds"
             several = f", in {len(self.groups)} settings" if len(self.groups) > 1 else ""
             policies = "one policy" if len(lines) == 1 else f"{len(lines)} policies"
-            said.append(
+            sentences.append(
                 f"{policies[0].upper()}{policies[1:]} played for {spec.horizon:,} rounds with "
                 f"{worlds}{several}. Runs of one seed meet the same world, the same users and the "
                 "same noise."
             )
         if self.missing:
             runs = "1 run has" if self.missing == 1 else f"{self.missing} runs have"
-            said.append(f"{runs} no result yet{self._why()}.")
-        return said
+            sentences.append(f"{runs} no result yet{self._why()}.")
+        return sentences
 
     def _why(self) -> str:
         if not self.failed:
@@ -86,12 +86,12 @@ class Report:
         again = ["fairwolfe", "run", "spec.toml", "--out", "again"]
         if seeds and seeds != sorted(self.experiment.spec.numbers()):
             again += ["--seeds", ",".join(map(str, seeds)) + ","]
-        said = [shlex.join(again), "fairwolfe report again"]
+        lines = [shlex.join(again), "fairwolfe report again"]
         if self.missing:
             here = str(self.folder)
             spec = str(self.folder / "spec.toml")
-            said.append(shlex.join(["fairwolfe", "run", spec, "--out", here, "--resume"]))
-        return said
+            lines.append(shlex.join(["fairwolfe", "run", spec, "--out", here, "--resume"]))
+        return lines
 
     # --- as a table of numbers ------------------------------------------------------------------
 
@@ -161,22 +161,22 @@ def report(
 ) -> tuple[Report, list[Path]]:
     """Write the page (`folder/report.html`, or `out`), and figures and curves to `folder/report`.
 
-    Returns what it says, and the files, the page first.
+    Returns what it shows, and the files, the page first.
     """
     require_extra("lab", "a report", "jinja2", "matplotlib", "pandas", "pyarrow")
-    made = Report.of(folder)
-    drawn = pictures(made.groups)
-    beside = made.folder / "report"
-    target = made.folder / "report.html" if out is None else Path(out)
+    content = Report.of(folder)
+    drawn = pictures(content.groups)
+    beside = content.folder / "report"
+    target = content.folder / "report.html" if out is None else Path(out)
     try:
         beside.mkdir(exist_ok=True)
         target.parent.mkdir(parents=True, exist_ok=True)
         files = [file for picture in drawn.all() for file in picture.save(beside)]
         curves = beside / "curves.csv"
-        curves.write_text(made.curves(), encoding="utf-8")
+        curves.write_text(content.curves(), encoding="utf-8")
         with whole_file(target) as file:
-            file.write(made.html(drawn).encode())
+            file.write(content.html(drawn).encode())
     except OSError as error:
         place = error.filename or target
         raise InvalidInput(f"{place} cannot be written: {error.strerror}") from error
-    return made, [target, *files, curves]
+    return content, [target, *files, curves]

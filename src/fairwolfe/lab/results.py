@@ -55,7 +55,7 @@ _MOST = 100  # coordinates of an average that is kept at every checkpoint
 
 
 def require_arrow(on: str = "local") -> None:
-    """The lab reads and writes Parquet; say so before the work, not after it."""
+    """The lab reads and writes Parquet; raise before the work, not after it."""
     if on == "ray":
         require_extra("ray", "the lab on Ray", "pandas", "pyarrow", "ray")
     require_extra("lab", "the lab", "pandas", "pyarrow")
@@ -113,8 +113,8 @@ def to_bytes(run: Run, rows: pa.Table, facts: Mapping[str, Any]) -> bytes:
     rows = rows.replace_schema_metadata({_KEY: json.dumps(about).encode()})
     sink = pa.BufferOutputStream()
     pq.write_table(rows, sink)
-    made: bytes = sink.getvalue().to_pybytes()
-    return made
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
 
 
 @cache
@@ -143,14 +143,14 @@ def finished(out: Path) -> set[str]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    found = set()
+    runs = set()
     for file in _files(out):
         try:
             pq.read_schema(file)
         except (OSError, pa.ArrowInvalid):
             continue
-        found.add(file.stem)
-    return found
+        runs.add(file.stem)
+    return runs
 
 
 def completed(rows: pa.Table) -> pa.Table:
@@ -178,8 +178,8 @@ def _items_of(rows: pa.Table) -> int:
     average = np.array([rows["average"][-1].as_py()])
     kept = {name: rows[name][-1].as_py() for name in FAIRNESS if name in rows.column_names}
     for m in range(1, average.shape[1]):
-        found = fairness_of(average, m, kept)
-        if np.allclose([found[name][0] for name in kept], list(kept.values())):
+        measures = fairness_of(average, m, kept)
+        if np.allclose([measures[name][0] for name in kept], list(kept.values())):
             return m
     raise InvalidInput(f"the measures of run {rows['run'][0]} are not those of its average")
 
@@ -188,17 +188,17 @@ def tables(out: Path, experiment: Experiment) -> dict[str, pa.Table]:
     """The finished runs of an experiment by the id of their settings: rows by seed and time."""
     import pyarrow as pa
 
-    found = {}
+    by_settings = {}
     for settings in dict.fromkeys(cell.settings.id for cell in experiment.cells):
         runs = [completed(_opened(file)) for file in _files(out, f"{settings}-*")]
         if runs:
             runs.sort(key=lambda rows: int(rows["seed"][0].as_py()))
-            found[settings] = pa.concat_tables(runs)
-    return found
+            by_settings[settings] = pa.concat_tables(runs)
+    return by_settings
 
 
 def line_of(rows: pa.Table, name: str) -> Line:
-    """The runs of one settings, as `tables` has them: what is drawn, and told in a row."""
+    """The runs of one settings, as `tables` has them: what is drawn, and reported in a row."""
     seeds = rows["seed"].unique().to_pylist()
 
     def over_time(column: str) -> Any:
@@ -225,19 +225,19 @@ def line_of(rows: pa.Table, name: str) -> Line:
 def read(out: str | os.PathLike[str]) -> pd.DataFrame:
     """All runs of the experiment in a folder, a row for each run and checkpoint.
 
-    Labels are those of `spec.toml` as it stands; runs that it no longer asks for are left out.
+    Labels are those of `spec.toml` as it is now; runs that it no longer asks for are left out.
     """
     require_arrow()
     import pandas as pd
 
     folder = Path(out)
     experiment = experiment_of(folder)
-    found = tables(folder, experiment)
+    by_settings = tables(folder, experiment)
     places = dict.fromkeys((cell.settings.id, cell.label) for cell in experiment.cells)
     frames = [
-        found[settings].to_pandas().assign(label=label)
+        by_settings[settings].to_pandas().assign(label=label)
         for settings, label in places
-        if settings in found
+        if settings in by_settings
     ]
     if not frames:
         raise nothing(folder)
@@ -257,7 +257,7 @@ def experiment_of(out: Path) -> Experiment:
         return Experiment.of(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidInput(
-            f"{out} is no folder of results: {file.name} cannot be read ({error.strerror})"
+            f"{out} is not a folder of results: {file.name} cannot be read ({error.strerror})"
         ) from error
     except FairwolfeError as error:
         raise InvalidInput(f"{file}: {error}") from error
@@ -271,13 +271,13 @@ def numbers(frame: pd.DataFrame) -> pd.DataFrame:
 def facts(out: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """Of every file: versions, machine, date, settings, warnings."""
     require_arrow()
-    found = []
+    headers = []
     for file in _files(Path(out)):
         metadata = _opened(file, schema=True).metadata or {}
         if _KEY not in metadata:
             raise InvalidInput(f"{file} was not written by the lab; move it away")
-        found.append(json.loads(metadata[_KEY]))
-    return found
+        headers.append(json.loads(metadata[_KEY]))
+    return headers
 
 
 def warned(facts: Iterable[Mapping[str, Any]]) -> dict[str, int]:

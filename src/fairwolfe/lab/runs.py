@@ -21,7 +21,7 @@ __all__ = ["play"]
 def play(run: Run, progress: Callable[[int], None] | None = None) -> bytes:
     """Play a run; its Parquet file, whose numbers depend on the settings and the seed alone.
 
-    Warnings are kept in the file, because nobody watches a worker.
+    Warnings are kept in the file, because the output of a worker is not watched.
     """
     began = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:

@@ -22,7 +22,7 @@ Name = Annotated[str, msgspec.Meta(pattern=r"^\w[\w .-]*$")]
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a file says: tables with a `name` are objects, the rest are their parameters."""
+    """What a file holds: tables with a `name` are objects, the rest are their parameters."""
 
     name: Name
     horizon: Count
@@ -39,7 +39,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return tuple(range(self.seeds) if isinstance(self.seeds, int) else self.seeds)
 
 
-# What to do about a value that is refused.
+# What to do about a wrong value.
 _WANTED = {
     "name": "give a name of letters, digits, spaces and . _ -, which begins with a letter",
     "horizon": "give a whole number of rounds, at least 1",
@@ -92,7 +92,7 @@ def parse(text: str) -> Spec:
 
 
 def canonical(value: Any) -> str:
-    """The one text of a value: sorted keys, no spaces, 1 and 1.0 alike.
+    """The one text of a value: sorted keys, no spaces, 1 and 1.0 the same.
 
     >>> canonical({"b": 1.0, "a": [True, 0.5]}) == canonical({"a": [True, 0.5], "b": 1})
     True
@@ -125,7 +125,7 @@ def _normal(value: Any, path: str) -> Any:
 
 
 def _sentence(message: str, given: Table) -> str:
-    """What msgspec found, with the value and what to do."""
+    """The error of msgspec, with the value and what to do."""
     if missing := re.search(r"missing required field `(\w+)`", message):
         return f"{missing[1]} is missing; {_WANTED[missing[1]]}"
     place = re.search(r"at `\$[.](\w+)(.*)`", message)

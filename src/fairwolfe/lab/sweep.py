@@ -30,7 +30,7 @@ Progress = Callable[[Run, int], None]
 
 
 class Failure(NamedTuple):
-    """A run that failed, and the file that tells why."""
+    """A run that failed, and the file with the reason."""
 
     run: Run
     file: Path
@@ -60,20 +60,23 @@ class Sweep:
     @property
     def failed(self) -> tuple[Failure, ...]:
         """The runs that failed, with the reasons."""
-        found = (Failure(run, _failure(self.out, run.id)) for run in self.missing)
-        return tuple(one for one in found if one.file.exists())
+        failures = (Failure(run, _failure(self.out, run.id)) for run in self.missing)
+        return tuple(one for one in failures if one.file.exists())
 
     def table(self) -> list[dict[str, Any]]:
         """A row for each policy and point of the grid, that of its `Line`; None: nothing done."""
         results.require_arrow()
         import pyarrow.compute as pc
 
-        found, mine = results.tables(self.out, self.experiment), pc.field("seed").isin(self.seeds)
+        by_settings, mine = (
+            results.tables(self.out, self.experiment),
+            pc.field("seed").isin(self.seeds),
+        )
         rows: list[dict[str, Any]] = []
         for cell in self.experiment.cells:
             row: dict[str, Any] = {"label": cell.label, **cell.chosen, "seeds": 0}
             row |= dict.fromkeys(("value", "low", "high", "us_per_round"))
-            played = found.get(cell.settings.id)
+            played = by_settings.get(cell.settings.id)
             if played is not None and len(played := played.filter(mine)):
                 row |= results.line_of(played, cell.label).row()
                 del row["policy"]
@@ -109,9 +112,9 @@ def run(
     """Play the runs of an experiment that a folder does not hold yet.
 
     Two rounds of every policy that has something to play come first: where one cannot play them,
-    InvalidInput says why, and nothing is written.
+    InvalidInput gives the reason, and nothing is written.
 
-    A run that fails leaves its traceback in ``out/failed`` and the others go on. Ctrl-C, the end
+    A run that fails leaves its traceback in ``out/failed`` and the others continue. Ctrl-C, the end
     of the time and even the death of this process leave a folder that `resume` completes; the
     numbers are those of a sweep that was never interrupted, bit for bit.
 
@@ -122,8 +125,8 @@ def run(
     on: "local" processes, or "ray"
     address: of a running Ray cluster; None starts one on this machine
     seeds: a number, for 0, 1, ..., or a list, in place of the spec's
-    resume: go on in a folder that holds results of an experiment of the same name. Its spec may
-        have changed: runs that are still asked for are kept.
+    resume: continue in a folder that holds results of an experiment of the same name. Its spec may
+        have changed: runs that it still has are kept.
     seconds: stop after that time
     progress: called with a run and the number of its rounds played since the last call
     """
@@ -136,12 +139,12 @@ def run(
     if on not in ("local", "ray"):
         raise InvalidInput(f"on is {on!r}; {did_you_mean(on, ('local', 'ray'))}")
     if address is not None and on == "local":
-        raise InvalidInput(f"address is {address!r}, and runs are local; say on='ray' too")
+        raise InvalidInput(f"address is {address!r}, and runs are local; give on='ray' too")
     engine = _engine(on, address)
     experiment.check()
     folder = Path(out)
     deadline = None if seconds is None else time.monotonic() + seconds
-    _refuse_others(folder, experiment, resume)
+    _require_same(folder, experiment, resume)
     wanted = pending(experiment, folder, chosen)
     stopped: Literal["interrupted", "time"] | None = None
     if wanted:
@@ -172,7 +175,7 @@ def _engine(on: str, address: str | None) -> Engine:
 
 def _keep(events: Iterable[Event], folder: Path, progress: Progress | None) -> int:
     """Write what comes, as it comes; how many runs are done or have failed."""
-    told: Counter[str] = Counter()
+    reported: Counter[str] = Counter()
     ended = 0
     for event in events:
         played = event.content if event.kind == "rounds" else 0
@@ -183,8 +186,8 @@ def _keep(events: Iterable[Event], folder: Path, progress: Progress | None) -> i
             _write_failure(folder, event.run, event.content)
         if event.kind != "rounds":
             ended += 1
-            played = event.run.settings.horizon - told[event.run.id]
-        told[event.run.id] += played
+            played = event.run.settings.horizon - reported[event.run.id]
+        reported[event.run.id] += played
         if progress is not None:
             progress(event.run, played)
     return ended
@@ -217,8 +220,8 @@ def _seeds(experiment: Experiment, seeds: int | Iterable[int] | None) -> tuple[i
     return chosen
 
 
-def _refuse_others(folder: Path, experiment: Experiment, resume: bool) -> None:
-    """Refuse a folder that holds something else."""
+def _require_same(folder: Path, experiment: Experiment, resume: bool) -> None:
+    """Raise for a folder that holds something else."""
     spec = folder / "spec.toml"
     kept = any(any((folder / place).glob("*")) for place in ("runs", "failed"))
     if spec.exists() and kept:

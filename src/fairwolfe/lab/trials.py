@@ -1,4 +1,4 @@
-"""Two rounds of every policy, before anything is written: what cannot play is refused at once."""
+"""Two rounds of every policy, before anything is written: what cannot play raises at once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ class Trials:
             if trial not in self._whole:
                 others.append(event)
             elif event.kind == "failed":
-                raise InvalidInput(_refusal(self._whole[trial], event.content.reason, experiment))
+                raise InvalidInput(
+                    _cannot_play(self._whole[trial], event.content.reason, experiment)
+                )
             elif event.kind == "done":
                 waiting.remove(trial)
             if not waiting:
@@ -50,7 +52,7 @@ def _cut(run: Run) -> Run:
     return replace(run, settings=replace(run.settings, horizon=horizon, checkpoints=None))
 
 
-def _refusal(run: Run, reason: str, experiment: Experiment) -> str:
+def _cannot_play(run: Run, reason: str, experiment: Experiment) -> str:
     """Which policy cannot play, and why."""
     same = (cell for cell in experiment.cells if cell.settings.id == run.settings.id)
     return (

@@ -50,7 +50,7 @@ class Frames:
         self.stream.flush()
 
     def receive(self) -> Any:
-        """The next value; EOFError where there is none, or only a part of one."""
+        """The next value; EOFError if there is none, or only a part of one."""
         (size,) = struct.unpack("<Q", self._exactly(8))
         return msgspec.msgpack.decode(self._exactly(size))
 

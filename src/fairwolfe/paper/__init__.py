@@ -1,1 +1,1 @@
-"""The experiments of the paper, its claims, and what our runs say of them."""
+"""The experiments of the paper, its claims, and what our runs show about them."""

@@ -17,7 +17,7 @@ __all__ = ["FIGURES", "STUDIES", "Figure", "Reading", "Study", "figures", "studi
 _FIRST = '[environment]\nname = "lastfm-50"\n'
 _SECOND = '[environment]\nname = "fairwolfe.paper.worlds:LastFM50ByListeners"\nfactors = 5\n'
 
-# Where the data is missing, the world that ships with the library stands in, at this size.
+# Where the data is missing, the world that ships with the library replaces it, at this size.
 _SMALL = '[environment]\nname = "factor_model"\nusers = 50\nitems = 50\n'
 _INSTEAD = {
     _FIRST: f"{_SMALL}n_factors = 10\n",
@@ -42,11 +42,11 @@ class Study:
     title: str
     quick_horizon: int
     quick_seeds: int
-    us_per_round: float  # about, to say how much time is left
+    us_per_round: float  # about, to show how much time is left
     reading: Reading = "first"
 
     def seconds(self, rounds: int) -> float:
-        """About how long so many rounds take on one core."""
+        """About how long that many rounds take on one core."""
         return 1e-6 * self.us_per_round * rounds
 
     @property
@@ -73,7 +73,7 @@ class Study:
         )
 
     def experiment(self, quick: bool = False) -> tuple[Experiment, bool]:
-        """The checked experiment, and whether the embedded world stands in for missing data."""
+        """The checked experiment, and whether the embedded world replaces missing data."""
         text = self.text
         if quick:
             text = re.sub(r"(?m)^horizon = .*$", f"horizon = {self.quick_horizon}", text)
@@ -261,7 +261,7 @@ STUDIES = _STUDIES | {
 
 
 def figures(names: tuple[str, ...] = ()) -> tuple[Figure, ...]:
-    """The figures of the names, all without any; an unknown name is refused."""
+    """The figures of the names, all without any; an unknown name raises."""
     for name in names:
         if name not in FIGURES:
             raise InvalidInput(f"there is no figure {name!r}; {did_you_mean(name, FIGURES)}")

@@ -1,4 +1,4 @@
-"""What the paper says of its figures, judged by our runs.
+"""What the paper states about its figures, judged by our runs.
 
 A claim is judged over seeds, paired: it *holds* where the 95 % interval lies on the right side, and
 is *undecided* where the interval straddles.
@@ -59,17 +59,17 @@ def judge(
     claims: Iterable[Claim] | None = None,
     truths: Mapping[str, Truth] | None = None,
 ) -> list[tuple[Claim, Finding]]:
-    """What was found for each claim whose experiments have results, in the order of the claims.
+    """The finding for each claim whose experiments have results, in the order of the claims.
 
     truths: of the experiments; without them certified claims are left out
     """
-    found = []
+    findings = []
     for claim in CLAIMS if claims is None else claims:
         needed = [results, truths or {}] if claim.certified else [results]
         if all(name in given for given in needed for name in claim.needs):
             known = (given[name] for given in needed for name in claim.needs)
-            found.append((claim, claim.judge(*known)))
-    return found
+            findings.append((claim, claim.judge(*known)))
+    return findings
 
 
 _BETTER_TRADE = "FW-LinUCBRank has more utility than FairLearn at all levels of inequality"
@@ -116,16 +116,16 @@ _RANKINGS = (
 
 FIRST: tuple[Claim, ...] = (
     *(
-        Claim(id, sentence, (f"arms-{K}-{D}",), found)
+        Claim(id, sentence, (f"arms-{K}-{D}",), rule)
         for K in (50, 200)
-        for id, (sentence, found) in by.ARMS.items()
+        for id, (sentence, rule) in by.ARMS.items()
         for D in (5, 20)
     ),
     *(
         Claim("M6", "K = 200 is as K = 50", (f"arms-50-{D}", f"arms-200-{D}"), by.same_verdicts)
         for D in (5, 20)
     ),
-    *(Claim(id, sentence, (where,), found) for id, where, sentence, found in _RANKINGS),
+    *(Claim(id, sentence, (where,), rule) for id, where, sentence, rule in _RANKINGS),
 )
 
 _RANGE = "With beta = 0.5 the items get more of their range than the users of theirs"

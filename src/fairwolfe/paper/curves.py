@@ -99,8 +99,8 @@ class Curves:
         chosen = re.compile(rf"(?<= )\w*{parameter}=([^,]+)(?:, |$)")
         parts: dict[float, dict[str, Mapping[str, Matrix]]] = {}
         for label, run in self.runs.items():
-            if found := chosen.search(label):
-                mine = parts.setdefault(float(found[1]), {})
+            if match := chosen.search(label):
+                mine = parts.setdefault(float(match[1]), {})
                 mine[chosen.sub("", label).rstrip(", ")] = run
         return {value: Curves(self.t, runs, self.seeds) for value, runs in sorted(parts.items())}
 

@@ -19,12 +19,12 @@ _STUDIES = {
 
 
 class ByFactors(NamedTuple):
-    """What was found of a claim with so many factors, in the second reading of the data."""
+    """The finding for a claim with a number of factors, in the second reading of the data."""
 
     id: str
     sentence: str
     factors: int
-    found: Finding
+    finding: Finding
 
 
 def by_factors(results: Mapping[str, Curves]) -> list[ByFactors]:

@@ -49,16 +49,16 @@ def draw(figure: Figure, results: Mapping[str, Curves], best: Best) -> Picture:
     else:
         across = min(len(present), 3) if len(present) != 4 else 2
         down = -(-len(present) // across)
-        alike = figure.kind == "distance"  # how far off is to be compared between panels too
-        least, high = (8.4, 3.5) if alike else (5.2, 3.1)  # inches; its legends are long
+        one_scale = figure.kind == "distance"  # how far off is to be compared between panels too
+        least, high = (8.4, 3.5) if one_scale else (5.2, 3.1)  # inches; its legends are long
         picture = new_figure(max(least, 4.4 * across), 0.7 + high * down)
         panel = _PANELS[figure.kind]
-        axes = picture.subplots(down, across, squeeze=False, sharey=alike).ravel()
+        axes = picture.subplots(down, across, squeeze=False, sharey=one_scale).ravel()
         for ax, name in zip(axes, present, strict=True):
             panel(ax, results[name], best.get(name), figure.labels)
             ax.set_title(STUDIES[name].title, loc="left", fontsize=10)
             open_frame(ax)
-            if alike:
+            if one_scale:
                 ax.label_outer()
     _legend(picture)
     shown = "; ".join(STUDIES[name].title for name in present)
@@ -69,17 +69,19 @@ def _factors(picture: Canvas, rows: list[ByFactors]) -> None:
     """A panel for each claim and what was measured of it, over the number of factors."""
     panels: dict[tuple[str, str], list[ByFactors]] = {}
     for row in rows:
-        panels.setdefault((row.id, row.found.statistic), []).append(row)
+        panels.setdefault((row.id, row.finding.statistic), []).append(row)
     axes = picture.subplots(1, len(panels), squeeze=False)[0]
     for ax, ((id, statistic), mine) in zip(axes, panels.items(), strict=True):
         for i, verdict in enumerate(("holds", "undecided", "does not hold")):
-            shown = [row for row in mine if row.found.verdict == verdict]
-            found = np.array([(row.found.estimate, row.found.low, row.found.high) for row in shown])
-            found = found.reshape(-1, 3)
+            shown = [row for row in mine if row.finding.verdict == verdict]
+            numbers = np.array(
+                [(row.finding.estimate, row.finding.low, row.finding.high) for row in shown]
+            )
+            numbers = numbers.reshape(-1, 3)
             ax.errorbar(
                 [row.factors for row in shown],
-                found[:, 0],
-                yerr=np.abs(found[:, 1:].T - found[:, 0]),
+                numbers[:, 0],
+                yerr=np.abs(numbers[:, 1:].T - numbers[:, 0]),
                 color=COLOURS[i],
                 marker=MARKERS[i],
                 linestyle="",
@@ -95,16 +97,16 @@ def _factors(picture: Canvas, rows: list[ByFactors]) -> None:
 
 def _legend(picture: Canvas) -> None:
     """One legend under all panels: they share their lines."""
-    found: dict[str, Any] = {}
+    lines: dict[str, Any] = {}
     for ax in picture.axes:
         handles, labels = ax.get_legend_handles_labels()
-        found |= dict(zip(labels, handles, strict=True))
-    wide = max(2.2, 0.5 + 0.075 * max(map(len, found), default=0))  # inches of the longest
+        lines |= dict(zip(labels, handles, strict=True))
+    wide = max(2.2, 0.5 + 0.075 * max(map(len, lines), default=0))  # inches of the longest
     picture.legend(
-        list(found.values()),
-        list(found),
+        list(lines.values()),
+        list(lines),
         loc="outside lower center",
-        ncols=max(1, min(len(found), int(picture.get_figwidth() / wide))),
+        ncols=max(1, min(len(lines), int(picture.get_figwidth() / wide))),
         frameon=False,
     )
 

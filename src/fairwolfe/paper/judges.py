@@ -36,23 +36,23 @@ Judge = Callable[[Curves], Finding]
 def comparable(one: str, other: str, t: float = 1e3) -> Judge:
     """Their values at t differ by at most two percent."""
 
-    def found(curves: Curves) -> Finding:
+    def judge(curves: Curves) -> Finding:
         base = curves.at(other, t)
         percent = 100.0 * (curves.at(one, t) - base) / np.abs(base)
         name = f"{one} over {other} at t = {t:,.0f}, percent"
         return inside(name, percent, -TOLERANCE, TOLERANCE)
 
-    return found
+    return judge
 
 
 def better(one: str, other: str, t: float = np.inf) -> Judge:
     """Its value is larger, at t or at the horizon."""
 
-    def found(curves: Curves) -> Finding:
+    def judge(curves: Curves) -> Finding:
         when = "at the horizon" if np.isinf(t) else f"at t = {t:,.0f}"
         return above(f"f({one}) - f({other}) {when}", curves.at(one, t) - curves.at(other, t))
 
-    return found
+    return judge
 
 
 def converges_early(curves: Curves) -> Finding:
@@ -80,7 +80,7 @@ ARMS: dict[str, tuple[str, Judge]] = {
 
 def same_verdicts(few: Curves, many: Curves) -> Finding:
     """M1 to M5 keep their verdicts with more arms."""
-    kept = [found(few).verdict == found(many).verdict for _, found in ARMS.values()]
+    kept = [judge(few).verdict == judge(many).verdict for _, judge in ARMS.values()]
     share = float(np.mean(kept))
     return Finding(
         "share of M1 to M5 that keep their verdict",
@@ -120,10 +120,10 @@ def then_decreases(curves: Curves) -> Finding:
 def falls_after(least: float, most: float) -> Judge:
     """The best value of Unbiased comes between the two times."""
 
-    def found(curves: Curves) -> Finding:
+    def judge(curves: Curves) -> Finding:
         return inside("time of Unbiased's best f", curves.peak(UNBIASED), least, most, log=True)
 
-    return found
+    return judge
 
 
 def item_side_weighs_more(curves: Curves) -> Finding:
@@ -140,11 +140,11 @@ def highest_throughout(curves: Curves) -> Finding:
 def converges_by(t: float) -> Judge:
     """FW has 99 % of its final value at about t, within a factor 3."""
 
-    def found(curves: Curves) -> Finding:
+    def judge(curves: Curves) -> Finding:
         name = "first t with 99 % of FW's final value"
         return inside(name, curves.settled(FAIR), t / 3.0, t * 3.0, log=True)
 
-    return found
+    return judge
 
 
 def lower_at_first(curves: Curves) -> Finding:
@@ -181,7 +181,7 @@ def more_utility(curves: Curves) -> Finding:
 def equality_is_cheap(n_items: int) -> Judge:
     """Some beta has a normalised Gini index of at most .01 and 95 % of the utility of beta = 0."""
 
-    def found(curves: Curves) -> Finding:
+    def judge(curves: Curves) -> Finding:
         _, gini, utility = points(curves, FAIR)
         gini *= n_items / (n_items - 1.0)  # 1 where one item has all
         even = np.flatnonzero(gini.mean(axis=0) <= 0.01)
@@ -192,7 +192,7 @@ def equality_is_cheap(n_items: int) -> Judge:
         best = ratios.mean(axis=0).argmax()
         return above("utility over that of beta = 0, at Gini <= .01", ratios[:, best], 0.95)
 
-    return found
+    return judge
 
 
 def falls(curves: Curves) -> Matrix:
@@ -218,18 +218,18 @@ def slope(curves: Curves, policy: str, over: Callable[[Vector], Vector]) -> tupl
     late = curves.t >= first
     t = curves.t[late].astype(np.float64)
     gaps = np.maximum(curves.over_time(policy, "mean_pseudo_regret")[:, late], 1e-12)
-    found: Vector = np.polyfit(np.log(t), np.log(gaps / over(t)).T, 1)[0]
-    return found, first
+    slopes: Vector = np.polyfit(np.log(t), np.log(gaps / over(t)).T, 1)[0]
+    return slopes, first
 
 
 def vanishes(policy: str) -> Judge:
     """The mean scalar pseudo-regret falls at least like t^-0.45 from 10^3 on."""
 
-    def found(curves: Curves) -> Finding:
+    def judge(curves: Curves) -> Finding:
         slopes, _ = slope(curves, policy, np.ones_like)
         return inside(f"slope of ln regret of {policy} against ln t", slopes, -np.inf, -0.45)
 
-    return found
+    return judge
 
 
 def no_worse(curves: Curves) -> Finding:

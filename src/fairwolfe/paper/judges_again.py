@@ -40,15 +40,15 @@ def beta_moves(curves: Curves, truth: Truth) -> Finding:
 def most_of_the_way(t: float) -> Judge:
     """FW has gone 90 % of its way from t = 100 to the end at about t, within a factor 3."""
 
-    def found(curves: Curves) -> Finding:
+    def judge(curves: Curves) -> Finding:
         name = "first t with 90 % of FW's way from f(100) to the end"
         return inside(name, curves.way(FAIR), t / 3.0, t * 3.0, log=True)
 
-    return found
+    return judge
 
 
 def sooner_than_others(curves: Curves) -> Finding:
-    """FW has gone 90 % of its way before any competitor has gone 90 % of its own."""
+    """FW has gone 90 % of its way before any competitor has gone 90 % of its way."""
     others = np.min([curves.way(other) for other in curves.runs if other != FAIR], axis=0)
     name = "FW's first t with 90 % of its way over that of the fastest other"
     return inside(name, curves.way(FAIR) / others, 0.0, 1.0, log=True)
@@ -57,9 +57,9 @@ def sooner_than_others(curves: Curves) -> Finding:
 def vanishes_but_for_logarithm(policy: str) -> Judge:
     """The mean scalar pseudo-regret over ln t falls at least like t^-0.45, from 10^3 to 10^6."""
 
-    def found(curves: Curves) -> Finding:
+    def judge(curves: Curves) -> Finding:
         slopes, first = slope(curves, policy, np.log)
         name = f"slope of ln(regret/ln t) of {policy}, t from {first:,.0f} to {curves.t[-1]:,}"
         return inside(name, slopes, -np.inf, -0.45)
 
-    return found
+    return judge

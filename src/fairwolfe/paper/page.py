@@ -1,4 +1,4 @@
-"""What a reproduction found: a self-contained page, and the same as Markdown for the docs."""
+"""The results of a reproduction: a self-contained page, and the same as Markdown for the docs."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ __all__ = ["number", "summary", "write_page", "write_report"]
 _LARGEST = 150_000  # bytes of a figure in the docs
 
 
-def write_report(found: Reproduction) -> list[Path]:
+def write_report(outcome: Reproduction) -> list[Path]:
     """`report.html`, `claims.json` and `figures/`, in the folder of the results."""
-    pictures = list(found.pictures())
-    beside = found.out / "figures"
+    pictures = list(outcome.pictures())
+    beside = outcome.out / "figures"
     beside.mkdir(parents=True, exist_ok=True)
     files = [path for picture in pictures for path in picture.save(beside)]
-    page_file, claims_file = found.out / "report.html", found.out / "claims.json"
+    page_file, claims_file = outcome.out / "report.html", outcome.out / "claims.json"
     with whole_file(page_file) as target:
-        target.write(_html(found, pictures).encode())
+        target.write(_html(outcome, pictures).encode())
     with whole_file(claims_file) as target:
-        target.write(json.dumps(found.claims(), indent=2).encode())
+        target.write(json.dumps(outcome.claims(), indent=2).encode())
     return [page_file, claims_file, *files]
 
 
-def write_page(found: Reproduction, file: Path) -> list[Path]:
+def write_page(outcome: Reproduction, file: Path) -> list[Path]:
     """A Markdown page with PNG figures in a folder beside it, each at most 150 kB."""
     beside = file.parent / file.stem
     beside.mkdir(parents=True, exist_ok=True)
     figures = []
-    for picture in found.pictures():
+    for picture in outcome.pictures():
         target = beside / f"{picture.name}.png"
         target.write_bytes(_small(picture))
         figures.append((picture, target))
     with whole_file(file) as target_file:
-        target_file.write("\n".join(_markdown(found, figures)).encode())
+        target_file.write("\n".join(_markdown(outcome, figures)).encode())
     return [file, *(target for _, target in figures)]
 
 
@@ -64,45 +64,47 @@ def _small(picture: Picture) -> bytes:
 # --- words --------------------------------------------------------------------------------------
 
 
-def summary(found: Reproduction) -> list[str]:
+def summary(outcome: Reproduction) -> list[str]:
     """How many claims hold, what was played, and what is missing."""
-    rows = found.claims()
+    rows = outcome.claims()
     second = [row for row in rows if row["registration"] == "second"]
-    said = []
+    sentences = []
     if len(second) < len(rows) or not rows:
-        said.append(_counted("", [row for row in rows if row["registration"] == "first"]))
+        sentences.append(_counted("", [row for row in rows if row["registration"] == "first"]))
     if second:
-        said.append(_counted("By the second registration: of ", second))
-    if found.quick:
-        said.append("These are quick runs: few seeds and short horizons, so verdicts are hints.")
-    if stand_ins := [name for name, played in found.studies.items() if played.embedded]:
-        said.append(
-            "Without the Last.fm data (fairwolfe data lastfm) the embedded world stands in for it "
+        sentences.append(_counted("By the second registration: of ", second))
+    if outcome.quick:
+        sentences.append(
+            "These are quick runs: few seeds and short horizons, so verdicts are hints."
+        )
+    if stand_ins := [name for name, played in outcome.studies.items() if played.embedded]:
+        sentences.append(
+            "Without the Last.fm data (fairwolfe data lastfm) the embedded world replaces it "
             f"in {', '.join(stand_ins)}: these claims are about that world."
         )
-    if missing := {name: one.missing for name, one in found.studies.items() if one.missing}:
+    if missing := {name: one.missing for name, one in outcome.studies.items() if one.missing}:
         runs = ", ".join(f"{count} of {name}" for name, count in missing.items())
-        said.append(f"Runs still to be played: {runs}. `{_command(found)}` completes them.")
-    return said
+        sentences.append(f"Runs still to be played: {runs}. `{_command(outcome)}` completes them.")
+    return sentences
 
 
 def _counted(start: str, rows: Sequence[Any]) -> str:
     verdicts = Counter(row["verdict"] for row in rows)
-    told = ", ".join(
+    counts = ", ".join(
         f"{verdicts[verdict]} {verdict.replace('holds', 'hold').replace('does', 'do')}"
         for verdict in ("holds", "does not hold", "undecided")
         if verdicts[verdict]
     )
-    return f"{start or 'Of '}{len(rows)} claims judged, {told or 'none could be'}."
+    return f"{start or 'Of '}{len(rows)} claims judged, {counts or 'none could be'}."
 
 
-def _command(found: Reproduction) -> str:
-    out = found.out.name if found.out.is_absolute() else found.out.as_posix()
-    return f"fairwolfe reproduce{' --quick' * found.quick} --out {out} --resume"
+def _command(outcome: Reproduction) -> str:
+    out = outcome.out.name if outcome.out.is_absolute() else outcome.out.as_posix()
+    return f"fairwolfe reproduce{' --quick' * outcome.quick} --out {out} --resume"
 
 
-def _study_rows(found: Reproduction) -> Iterator[tuple[str, ...]]:
-    for name, played in found.studies.items():
+def _study_rows(outcome: Reproduction) -> Iterator[tuple[str, ...]]:
+    for name, played in outcome.studies.items():
         hashes = {one["factors_hash"] for one in played.facts} - {None}
         horizon, wanted = played.experiment.spec.horizon, len(played.experiment.spec.numbers())
         rounds = horizon * len(played.facts)
@@ -116,9 +118,9 @@ def _study_rows(found: Reproduction) -> Iterator[tuple[str, ...]]:
         )
 
 
-def _origin(found: Reproduction) -> list[str]:
+def _origin(outcome: Reproduction) -> list[str]:
     """Machines, versions and dates."""
-    facts = [one for played in found.studies.values() for one in played.facts]
+    facts = [one for played in outcome.studies.values() for one in played.facts]
     if not facts:
         return []
     machines = Counter(
@@ -140,31 +142,31 @@ def _origin(found: Reproduction) -> list[str]:
 # --- pages --------------------------------------------------------------------------------------
 
 
-def _html(found: Reproduction, pictures: Sequence[Picture]) -> str:
+def _html(outcome: Reproduction, pictures: Sequence[Picture]) -> str:
     return render(
         "fairwolfe.paper",
         "reproduction.html",
-        summary=summary(found),
-        sections=sections(found),
+        summary=summary(outcome),
+        sections=sections(outcome),
         pictures=pictures,
-        studies=(_STUDY_HEAD, _study_rows(found)),
-        origin=_origin(found),
-        command=_command(found),
+        studies=(_STUDY_HEAD, _study_rows(outcome)),
+        origin=_origin(outcome),
+        command=_command(outcome),
     )
 
 
 _STUDY_HEAD = ("study", "rounds", "seeds", "core minutes", "us a round", "factors")
 
 
-def _markdown(found: Reproduction, figures: Sequence[tuple[Picture, Path]]) -> Iterator[str]:
+def _markdown(outcome: Reproduction, figures: Sequence[tuple[Picture, Path]]) -> Iterator[str]:
     yield "# The paper, reproduced\n"
     yield "<!-- Made by `fairwolfe reproduce --page`; edit reproduction-notes.md instead. -->\n"
-    for sentence in summary(found):
+    for sentence in summary(outcome):
         yield f"- {sentence}"
     yield "- What differs from the paper, and why: {doc}`reproduction-notes`.\n"
-    for section in sections(found):
+    for section in sections(outcome):
         yield f"## {section.title}\n"
-        for sentence in (*section.said, section.caption):
+        for sentence in (*section.sentences, section.caption):
             yield f"{sentence}\n"
         yield from _markdown_table(section.head, section.rows)
         yield ""
@@ -173,11 +175,11 @@ def _markdown(found: Reproduction, figures: Sequence[tuple[Picture, Path]]) -> I
         yield f"### {picture.name}\n\n{picture.caption}\n"
         yield f"![{picture.alt}]({file.parent.name}/{file.name})\n"
     yield "## What was played\n"
-    yield from _markdown_table(_STUDY_HEAD, _study_rows(found))
+    yield from _markdown_table(_STUDY_HEAD, _study_rows(outcome))
     yield ""
-    for sentence in _origin(found):
+    for sentence in _origin(outcome):
         yield f"- {sentence}"
-    yield f"\n```console\n$ {_command(found)}\n```\n"
+    yield f"\n```console\n$ {_command(outcome)}\n```\n"
 
 
 def _markdown_table(head: Sequence[str], rows: Any) -> Iterator[str]:

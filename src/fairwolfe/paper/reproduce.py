@@ -1,4 +1,4 @@
-"""`reproduce`: play the paper's experiments, and say of every sentence whether it holds."""
+"""`reproduce`: play the paper's experiments, and judge for every sentence whether it holds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Played:
 
     study: Study
     experiment: Experiment
-    embedded: bool  # the world that ships with the library stands in for missing data
+    embedded: bool  # the world that ships with the library replaces missing data
     curves: Curves | None
     missing: int
     facts: tuple[dict[str, Any], ...]
@@ -70,8 +70,8 @@ class Reproduction:
     @property
     def curves(self) -> dict[str, Curves]:
         """Of every study that has results."""
-        found = {name: played.curves for name, played in self.studies.items()}
-        return {name: curves for name, curves in found.items() if curves is not None}
+        by_study = {name: played.curves for name, played in self.studies.items()}
+        return {name: curves for name, curves in by_study.items() if curves is not None}
 
     def claims(self) -> list[dict[str, Any]]:
         """A row for each claim that can be judged, with the figure that it is about."""
@@ -86,10 +86,10 @@ class Reproduction:
                 "figure": places[claim.needs[-1]],
                 "sentence": claim.sentence,
                 "where": claim.where,
-                **asdict(found),
+                **asdict(finding),
                 "embedded": any(self.studies[name].embedded for name in claim.needs),
             }
-            for claim, found in self._judged
+            for claim, finding in self._judged
         ]
 
     @cached_property
@@ -113,11 +113,11 @@ def plan(
     names: tuple[str, ...] = (), quick: bool = False
 ) -> dict[str, tuple[Study, Experiment, bool]]:
     """The studies behind the figures, checked; nothing is played yet."""
-    found = {}
+    studies = {}
     for study in studies_of(figures(names)):
         experiment, embedded = study.experiment(quick)
-        found[study.name] = (study, experiment, embedded)
-    return found
+        studies[study.name] = (study, experiment, embedded)
+    return studies
 
 
 def reproduce(
@@ -132,7 +132,7 @@ def reproduce(
     address: str | None = None,
     progress: Progress | None = None,
 ) -> Reproduction:
-    """Play what is missing of the figures' experiments, each into a folder of its own in `out`.
+    """Play what is missing of the figures' experiments, each into its own folder in `out`.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ class Section(NamedTuple):
     """A heading, sentences, and a table, of which `text` columns are words."""
 
     title: str
-    said: tuple[str, ...]
+    sentences: tuple[str, ...]
     caption: str
     head: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
@@ -44,7 +44,7 @@ _FACTORS = (
     "intervals are wide."
 )
 _BEYOND = (
-    "Options that the paper does not have, with its own curves beside them. They are no claims of "
+    "Options that the paper does not have, with its own curves beside them. They are not claims of "
     "the paper. A curve A + ... is A with the changes that follow.",
 )
 _BEYOND_HEAD = (
@@ -58,9 +58,9 @@ _BEYOND_HEAD = (
 )
 
 
-def sections(found: Reproduction) -> Iterator[Section]:
+def sections(outcome: Reproduction) -> Iterator[Section]:
     """Every table of claims that has rows, in the order of the page."""
-    rows = found.claims()
+    rows = outcome.claims()
     first = [row for row in rows if row["registration"] == "first"]
     if first or not rows:
         yield Section("Every claim", (), _JUDGED, _HEAD, _rows(first), 5)
@@ -76,51 +76,51 @@ def sections(found: Reproduction) -> Iterator[Section]:
         )
     if again := [row for row in rows if row["id"].endswith("'")]:
         yield Section("The second registration", (_AGAIN,), _PAIRED, _HEAD, _rows(again), 5)
-    if factors := by_factors(found.curves):
+    if factors := by_factors(outcome.curves):
         head = ("claim", "factors", "verdict", "measured", "estimate", "95 % interval")
         shown = [
             (
                 row.id,
                 str(row.factors),
-                row.found.verdict,
-                row.found.statistic,
-                number(row.found.estimate),
-                f"{number(row.found.low)} to {number(row.found.high)}",
+                row.finding.verdict,
+                row.finding.statistic,
+                number(row.finding.estimate),
+                f"{number(row.finding.low)} to {number(row.finding.high)}",
             )
             for row in factors
         ]
         title = "R5, R7 and R9 by the number of factors"
         yield Section(title, (_FACTORS,), "Verdicts by the number of factors.", head, shown, 4)
-    if changes := _changes(found):
+    if changes := _changes(outcome):
         yield _beyond(changes)
 
 
 def _beyond(changes: dict[str, list[Beyond]]) -> Section:
-    said = (*_BEYOND, *(counted(name, rows) for name, rows in changes.items()))
+    sentences = (*_BEYOND, *(counted(name, rows) for name, rows in changes.items()))
     shown = [
         (name, row.label, *_estimate(row.value), number(row.below), *_estimate(row.apart))
         for name, rows in changes.items()
         for row in rows
     ]
     caption = "f at the horizon, over seeds; differences are paired."
-    return Section("Beyond the paper's settings", said, caption, _BEYOND_HEAD, shown, 2)
+    return Section("Beyond the paper's settings", sentences, caption, _BEYOND_HEAD, shown, 2)
 
 
-def _changes(found: Reproduction) -> dict[str, list[Beyond]]:
+def _changes(outcome: Reproduction) -> dict[str, list[Beyond]]:
     """By study, of the figures that compare curves with the paper's own."""
-    names = [n for figure in found.figures if figure.kind == "distance" for n in figure.studies]
+    names = [n for figure in outcome.figures if figure.kind == "distance" for n in figure.studies]
     return {
-        name: beyond(curves, found.studies[name].truth.tops)
+        name: beyond(curves, outcome.studies[name].truth.tops)
         for name in names
-        if (curves := found.studies[name].curves) is not None
+        if (curves := outcome.studies[name].curves) is not None
     }
 
 
-def _estimate(found: Finding | None) -> tuple[str, str]:
+def _estimate(finding: Finding | None) -> tuple[str, str]:
     """With its interval."""
-    if found is None:
+    if finding is None:
         return "", ""
-    return number(found.estimate), f"{number(found.low)} to {number(found.high)}"
+    return number(finding.estimate), f"{number(finding.low)} to {number(finding.high)}"
 
 
 def _side_by_side(rows: Sequence[Any]) -> list[tuple[str, ...]]:

@@ -93,12 +93,12 @@ class Truth:
     @cached_property
     def _objectives(self) -> dict[float, Any]:
         """What the policies of a trade-off pursue, by beta."""
-        found: dict[float, Any] = {}
+        by_beta: dict[float, Any] = {}
         for cell in self._experiment.cells:
             policy = build(cell.settings, cell.label).policy
             if isinstance(policy, Pursues) and policy.objective is not None:
-                found[policy.objective.beta] = policy.objective
-        return found
+                by_beta[policy.objective.beta] = policy.objective
+        return by_beta
 
     @property
     def _pursued(self) -> Any:

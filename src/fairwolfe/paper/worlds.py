@@ -28,7 +28,7 @@ class LastFM50ByListeners(LastFM50):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        Listening("", factors=self.factors)  # refuses what is no number of factors; reads nothing
+        Listening("", factors=self.factors)  # raises for a bad number of factors; reads nothing
 
     @cached_property
     def listening(self) -> Listening:

@@ -1,4 +1,4 @@
-"""How lines are told apart, with and without colours, and what follows a dark page."""
+"""How lines are distinguished, with and without colours, and what follows a dark page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 __all__ = ["COLOURS", "LINES", "MARKERS", "THEME", "look"]
 
-# Okabe and Ito's colours, told apart by the colour-blind; the line styles tell them apart in grey.
+# Okabe and Ito's colours, distinct for the colour-blind; line styles distinguish them in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C5A2B")
 LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
@@ -19,7 +19,7 @@ THEME = {
     COLOURS[0].lower(): "var(--link)",
 }
 """Greys and blue, and what they are on a page that may be dark."""
-_PLAIN = 7  # so many lines are told apart by colour and dashes alone
+_PLAIN = 7  # as many lines are distinct by colour and dashes alone
 
 
 def look(i: int, n: int = 1, marker: float | None = None) -> dict[str, Any]:

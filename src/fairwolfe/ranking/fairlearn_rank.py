@@ -19,7 +19,7 @@ from fairwolfe.ranking.ranker import Ranker, RankState
 __all__ = ["FairLearnRank"]
 
 _FIRST = 1e100  # above every score
-_MOST_TOLERANCE = 2**53  # rankings, more than anybody counts
+_MOST_TOLERANCE = 2**53  # rankings, more than can be counted
 
 
 @kernel(signature=RANK)
@@ -61,7 +61,7 @@ class _DeprivedFirst(Ranker):
         return super().with_items(state, features)
 
     def _require_room(self, n_items: int, n_slots: int) -> None:
-        # Divided, as whoever gives n_slots/n_items does: a product may be rounded the other way.
+        # Divided, as callers who give n_slots/n_items do: a product may be rounded otherwise.
         if n_items and self.minimum > n_slots / n_items:
             raise InvalidInput(
                 f"minimum is {self.minimum:g}; {n_slots} slots cannot show each of {n_items} items "
@@ -88,7 +88,7 @@ class FairLearnRank(Baseline):
 
     Parameters
     ----------
-    minimum: c, from 0 to n_slots/n_items; more cannot be kept and is refused
+    minimum: c, from 0 to n_slots/n_items; more cannot be kept and raises
     tolerance: alpha, at least 0
 
     Reference: Patil et al. (2020), as adapted in the appendix of the paper.

@@ -110,9 +110,9 @@ the slots, KEPT (q, n_items) features, SLOT_RANGES (2, rewards), LATER: see `lat
 numbers below."""
 
 SCORING, ESTIMATES, LOOKING, ABSORBING, LIMIT, OWED, EXPOSURE, BY_CHANCE, KEEPS, ONCE = range(10)
-"""Places in RULE: addresses of the rule, of estimates, of the look and of what learns; the limit of
-|user (x) item|^2; `Ranker.owed`; what counts as exposed; whether chances of exposure are averaged;
-whether directions are kept; the address of `take_in_and_settle`."""
+"""Places in RULE: addresses of the rule, of estimates, of live numbers and of what learns; the
+limit of |user (x) item|^2; `Ranker.owed`; what counts as exposed; whether chances of exposure are
+averaged; whether directions are kept; the address of `take_in_and_settle`."""
 
 
 @kernel(
@@ -553,7 +553,7 @@ def rank_rows(
     of the columns among the numbers of the direction, none where they are as these. look: whether
     there is an outlook. users (rows, p), pinned (rows, slots or 0), draws (rows, numbers).
 
-    Out: said (rows, ...): the probability, the parts of the scores by slot (3), what is seen along
+    Out: said (rows, ...): the probability, the parts of the scores by slot (3), live numbers along
     the slope (2) if there is a `look`, the direction if it is kept; shown (rows, 3, slots): ids,
     rows of the candidates, ranks without fairness; with (rows, 2, slots) neither these nor the
     parts are found. looks (slots,). The others: see `COURSE`.
@@ -583,8 +583,8 @@ def rank_rows(
     n_left = n_seen - n_rewards
     contracted, metric, rows = np.empty((q, d)), np.empty((q, q)), np.empty((k, q))
     for s in range(steps.shape[0]):
-        anew = aiming != 0 and (s == 0 or steps[s, 2] > 0.0)
-        if anew and not call_aim(aiming, s, words, work, steps, normals, waits, theta, room, g):
+        renew = aiming != 0 and (s == 0 or steps[s, 2] > 0.0)
+        if renew and not call_aim(aiming, s, words, work, steps, normals, waits, theta, room, g):
             return s
         columns, own, candidates = picks, items, ids
         if starts.size > 0:
@@ -970,12 +970,12 @@ def _take_in_each(
             view = np.empty(n_seen)
             for i in range(n_seen):
                 view[i] = reward[coordinates[i]]
-        told = nothing
+        numbers = nothing
         if outlooks.shape[0] > 0:
             tally_slots(outlooks[s], seen, tally)
-            told = tally
+            numbers = tally
         elif tallied.shape[0] > 0:
-            told = tallied[s]
+            numbers = tallied[s]
         direction = followed[s] if followed.shape[0] > 0 else nothing
         own = rows[s if rows.shape[1] > 0 else 0]
         due: int = call_once(
@@ -989,7 +989,7 @@ def _take_in_each(
             reward,
             rho,
             direction,
-            told,
+            numbers,
             view,
             first,
             stop,
@@ -1036,7 +1036,7 @@ def count_ranking(
     shown: Vector,
     slots: Matrix,
 ) -> None:
-    """Count a ranking. Items from `known` on came after it, and are taken to have been shown in a
+    """Count a ranking. Items from `known` on came after it, and count as shown in a
     share `owed` of what was decided before: a ranking of that time changes nothing for them.
 
     items, seen (slots,), exposed, shown (n_items,), slots (2, slots).

@@ -1,4 +1,4 @@
-"""What ranking policies share: a ranker inside the reduction, under a name of its own."""
+"""What ranking policies share: a ranker inside the reduction, with its own name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fairwolfe.smoothing import Identity
 __all__ = ["Baseline", "alone", "as_policy"]
 
 UTILITY = TwoSided(EqualExposure(), beta=0.0)
-"""The sum of the user-side rewards: what is maximised where nothing is said of the items."""
+"""The sum of the user-side rewards: what is maximised where no objective of the items is given."""
 
 
 def alone(ranker: Ranker) -> FrankWolfe:
@@ -26,7 +26,7 @@ def alone(ranker: Ranker) -> FrankWolfe:
 
 
 def as_policy(given: Any) -> Any:
-    """What is given as a policy (a ranker is one `alone`), or an error that says what to give."""
+    """What is given as a policy (a ranker is one `alone`), or an error with what to give."""
     if isinstance(given, type):
         ranks = issubclass(given, (Ranker, FrankWolfe)) and given is not FrankWolfe
         wanted = f"an instance of it, {given.__name__}(...)" if ranks else _EXAMPLE
@@ -76,11 +76,11 @@ class Baseline(Settings, FrankWolfe):
         return UTILITY
 
     def with_objective(self, objective: Concave) -> NoReturn:
-        """Raise: there is none to replace."""
+        """Raise: it has none to replace."""
         raise InvalidInput(
             f"the objective of {self!r} cannot be replaced: it follows none; make another agent"
         )
 
     def live(self, state: State, delta: float = 0.05, trusted: bool = True) -> NoReturn:
-        """Raise: without an objective there is no best value."""
+        """Raise: without an objective it has no best value."""
         raise InvalidInput(f"{self!r} has no objective, so it keeps no live numbers")

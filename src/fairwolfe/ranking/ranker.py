@@ -59,7 +59,7 @@ _OLDEST = 4  # fields of evidence that older versions have written; the first tw
 
 
 def _is_plain(array: Any, shape: tuple[int, ...]) -> bool:
-    """Whether kernels can take an array that anybody may have made."""
+    """Whether kernels can take an array from any source."""
     if type(array) is not np.ndarray or array.shape != shape:
         return False
     return bool(array.dtype == np.float64 and array.flags.carray)
@@ -91,7 +91,7 @@ class RankState(NamedTuple):
     retired: Vector  # 1 for ids that are no longer shown
 
     def restored(self) -> None:
-        """After arrays have been read from a file: refuse what no rankings can have made."""
+        """After arrays have been read from a file: raise for what no rankings can produce."""
         n_items, q = self.retired.size, sizes(self.problem)[1]
         features = self.features
         if features.dtype != np.float64 or features.shape not in ((q, 0), (q, n_items)):
@@ -102,8 +102,8 @@ class RankState(NamedTuple):
         retired = (self.retired == 0.0) | (self.retired == 1.0)
         require("retired", self.retired, retired, "an item is retired (1) or not (0)")
         require("exposed", self.exposed, self.exposed >= 0.0, "it counts from 0 on")
-        seen = self.exposed <= self.shown
-        require("exposed", self.exposed, seen, "items are exposed no oftener than shown")
+        right = self.exposed <= self.shown
+        require("exposed", self.exposed, right, "items are not exposed more often than shown")
         require("slots", self.slots, self.slots >= 0.0, "they count from 0 on")
         require(
             "slots",
@@ -241,7 +241,7 @@ class Settings:
         reward can vary at its estimate, as in `LinUCB`, without a guarantee
     ridge: penalty of the regression, > 0 (the theorem asks for feature_norm^2 n_slots)
     delta: the confidence level delta' of the theorem
-    exposure: which items count as exposed: "observed", as the feedback says; "shown", all of the
+    exposure: which items count as exposed: "observed", as in the feedback; "shown", all of the
         ranking; "until_last_click", those down to the last that earned something
     randomize: the chance of swapping two neighbouring slots, logged exactly in `probability`
     position_weights: how likely each slot is exposed, best first, for what is expected of open
@@ -290,7 +290,7 @@ class Ranker(Settings):
 
     rule: ClassVar[Kernel[..., None]]
     counts: ClassVar[bool] = False
-    """Whether the rule looks at how often items were exposed and shown."""
+    """Whether the rule uses how often items were exposed and shown."""
 
     def rule_params(self, problem: Problem) -> Vector:
         """What the rule's kernel takes as params."""
@@ -361,7 +361,7 @@ class Ranker(Settings):
     ) -> Choice:
         """Rank the candidates; `direction` has a number for each of them, then for each reward.
 
-        With `look`, a slope like the direction and the doubt, the choice says what `tally` needs.
+        With `look`, a slope like the direction and the doubt, the choice has what `tally` needs.
         """
         problem = state.problem
         if type(context) is Candidates:
@@ -379,11 +379,11 @@ class Ranker(Settings):
         slope, doubt = (nothing, nothing) if look is None else look
         frame = alone(g, slope, self.arrays(state, doubt, False, False))
         lined_up = given._replace(places=_NO_STARTS)
-        made = self.act_rows(state, lined_up, frame.words, ALONE, rng, look is not None)
-        choice = made.choice(0)
+        ranking = self.act_rows(state, lined_up, frame.words, ALONE, rng, look is not None)
+        choice = ranking.choice(0)
         if not estimate:
             return choice
-        expected = self._estimate(state, given, choice, made.looks)
+        expected = self._estimate(state, given, choice, ranking.looks)
         return choice._replace(info=choice.info._replace(estimate=expected))
 
     def arrays(
@@ -620,15 +620,15 @@ class Ranker(Settings):
         user, rows = self._columns(state, actions, evidence, looks)
         if outlooks.shape[1:] != (2, slots) or len(outlooks) not in (0, n):
             raise self._wild(state, Choice(0, None, evidence))
-        made = (actions, user, rows, shown.exposed, shown.rewards)
-        seen = np.ascontiguousarray(outlooks)
+        columns = (actions, user, rows, shown.exposed, shown.rewards)
+        promises = np.ascontiguousarray(outlooks)
 
         def fold(
             start: int, rhos: Matrix, followed: Matrix, number: float, places: IntVector, *_: Any
         ) -> int:
             joined = (n_items, n_items)
             done: int = take_in_rows(
-                words, start, *made, seen, looks, followed, tallied, number, places, *joined
+                words, start, *columns, promises, looks, followed, tallied, number, places, *joined
             )
             self._judge(state, Choice(0, None, evidence), done)
             return done
@@ -661,7 +661,7 @@ class Ranker(Settings):
         return user, rows
 
     def _judge(self, state: RankState, choice: Choice, code: int) -> None:
-        """Raise what a kernel refused."""
+        """Raise for what a kernel rejected."""
         if code == REFUSED:
             refuse(state.oracle.counters)
         if code < 0:
@@ -677,7 +677,7 @@ class Ranker(Settings):
 
     def _features(self, state: RankState, choice: Choice) -> tuple[Vector, Matrix]:
         """Of the user, and of the items of the ranking, unless the state keeps those of all.
-        Evidence may come from bytes that anybody wrote.
+        Evidence may come from bytes of any source.
         """
         evidence, problem = choice.evidence, state.problem
         if not isinstance(evidence, tuple) or not 2 <= len(evidence) <= _OLDEST:
@@ -698,17 +698,17 @@ class Ranker(Settings):
         return self.ridge
 
     def repair(self, state: RankState) -> float:
-        """Compute the inverse and the estimates from the design afresh; how far off they were."""
+        """Recompute the inverse and the estimates from the design; how large their error was."""
         nothing, none = np.empty(0), np.empty((0, 0))
         of = state.oracle
         return repair(of, lambda: absorb_items(nothing, none, none, none, none, *of))
 
     def drift(self, state: RankState) -> float:
-        """How far off the inverse was when it was last computed afresh."""
+        """The error of the inverse when it was last recomputed."""
         return state.oracle.drift
 
     owed: ClassVar[float] = 0.0
-    """The share of the rankings that an item must be shown in. One that arrives late is taken to
+    """The share of the rankings that an item must be shown in. One that arrives late is assumed to
     have been, in those before it came, so that it owes and is owed nothing."""
 
     def with_items(self, state: RankState, features: Matrix) -> RankState:

@@ -1,4 +1,4 @@
-"""`UnbiasedLinUCBRank`: a baseline that explores less what was seen more."""
+"""`UnbiasedLinUCBRank`: a baseline that explores less what was exposed more."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ class Guarded:
             if kind != "arms":
                 raise InvalidInput(
                     f"the {name} decides {kind!r}, and only arms are guarded: what a list would "
-                    "have earned that was not shown depends on exposures that nobody has seen; "
+                    "have earned that was not shown depends on exposures that were not observed; "
                     "give policies for arms"
                 )
 
@@ -197,7 +197,7 @@ class Guarded:
             return state
         return state._replace(policy=policy, baseline=baseline)
 
-    # --- open decisions: the features say what they are to earn ---------------------------------
+    # --- open decisions: the features show what they will earn ---------------------------------
 
     def expect(self, state: State, decision: Decision) -> State:
         """Count a decision as made, and as open."""
@@ -399,13 +399,14 @@ class State(NamedTuple):
         """See `Margin.at`."""
         plan, books = self.plan, self.books
         apart, unanswered = plan.features(books)
-        made, answered, earned = books.item(_MADE), books.item(_ANSWERED), plan.earned(books)
-        return plan.margin.at(Known(made, answered, earned, apart, unanswered, self.regression))
+        counts = books.item(_MADE), books.item(_ANSWERED)
+        known = Known(*counts, plan.earned(books), apart, unanswered, self.regression)
+        return plan.margin.at(known)
 
     def awaits(self, trail: Trail) -> bool:
         """Whether a decision is counted as open."""
-        made, open_ = self.books.item(_MADE), self.books.item(_OPEN)
-        return trail.place is not None and trail.place < made and open_ > 0.0
+        decisions, open_ = self.books.item(_MADE), self.books.item(_OPEN)
+        return trail.place is not None and trail.place < decisions and open_ > 0.0
 
     def write(self, entry: Vector) -> None:
         """Add an entry to the books, in one call."""
@@ -462,17 +463,17 @@ class Player:
         if not self.reads:
             if given.per_arm:
                 raise InvalidInput(
-                    f"{self.policy!r:.80} takes contexts as they are, and a guard leaves it one "
-                    "arm now and then, which a PerArm context cannot say; use FrankWolfe"
+                    f"{self.policy!r:.80} takes contexts as they are, and a guard gives it one arm "
+                    "only from time to time, which PerArm contexts do not allow; use FrankWolfe"
                 )
             context = given.features
-        made = self.policy.act(state, context, rng)
-        if not isinstance(made, Decision) or not kind.allows(given, made.action):
+        decision = self.policy.act(state, context, rng)
+        if not isinstance(decision, Decision) or not kind.allows(given, decision.action):
             raise InvalidInput(
-                f"{self.policy!r:.80} returned {short(made, 80)} from act; return fw.Decision('', "
-                f"t, action, probability, evidence): {kind.allowed}"
+                f"{self.policy!r:.80} returned {short(decision, 80)} from act; return "
+                f"fw.Decision('', t, action, probability, evidence): {kind.allowed}"
             )
-        return made
+        return decision
 
     def update(self, state: Any, decision: Decision, answer: Any) -> Any:
         return self.policy.update(state, decision, answer if self.reads else answer.observation)

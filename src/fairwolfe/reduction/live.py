@@ -2,7 +2,7 @@
 
 - *at most* (a guarantee): a certificate of `windows`, with an upper bound on the best action of
   every context, averaged over contexts and with Hoeffding's margin.
-- *about* (an estimate): the same with what was earned, plus what the estimates say was missed.
+- *about* (an estimate): the same with what was earned, plus the estimate of what was missed.
 
 With hard constraints f* is the best value of the policies that keep them. A certificate then has
 their prices in it: it is above f where they are kept, <g, A s - p> being at least 0 there for every
@@ -48,7 +48,7 @@ class Live:
         too few decisions were answered, and where it seems that no policy keeps the hard
         constraints, of which f* is the best value otherwise
     value: f of the average so far, without its hard constraints
-    t, decisions: how many were answered, and how many of them these numbers look back on
+    t, decisions: how many were answered, and how many of them these numbers cover
 
     >>> print(Live(0.58, 0.503, 0.499, 0.507, 0.5011, 10_000, 5_968, 0.05, 0.9, ""))
     After 10,000 decisions f is 0.5011. The best that can be reached is about 0.5030 (0.4990 to \
@@ -103,7 +103,7 @@ class Watch:
 
     @cached_property
     def refusal(self) -> str:
-        """Why nothing is guaranteed, whatever is seen; empty if something may be."""
+        """Why nothing is guaranteed, whatever is observed; empty if something may be."""
         base, problem = self.plan.base, self.kind.seen
         if not self.plan.certifies or not base.doubt(problem).size:
             return f"{type(base).__name__} has no confidence widths here"
@@ -112,12 +112,12 @@ class Watch:
         if problem.parameter_norm is None:
             return "the problem states no parameter_norm, on which confidence widths rest"
         if not all(leaf.has_gradient for leaf in self.leaves.leaves):
-            return "the gradient of the objective is taken by differences"
+            return "the gradient of the objective is computed by differences"
         return ""
 
     @cached_property
     def doubt(self) -> Vector:
-        """What turns the base's estimates into upper bounds; empty if none are asked for."""
+        """What turns the base's estimates into upper bounds; empty if none are needed."""
         if self.refusal:
             return np.empty(0)
         doubt: Vector = self.plan.base.doubt(self.kind.seen)
@@ -139,7 +139,7 @@ class Watch:
             if seen[0] != windows.serial:
                 return None
             numbers: Vector = self.plan.base.tally(seen[1], observation)
-            if numbers.shape == _NOTHING.shape:  # what they are is seen where they are counted
+            if numbers.shape == _NOTHING.shape:  # they are checked where they are counted
                 return numbers
         raise InvalidInput(f"the evidence of decision {what!r} is of another policy: {seen!r:.60}")
 
@@ -156,7 +156,7 @@ class Watch:
     def priced_certificate(
         self, z: Vector, prices: Vector, age: int
     ) -> tuple[float, Vector, float]:
-        """`certificate` of the direction that is followed after so many rewards, and the least that
+        """`certificate` of the direction that is followed after `age` rewards, and the least that
         its part without hard constraints has over the reward vectors.
         """
         priced = self.plan.prices
@@ -215,7 +215,7 @@ class Watch:
             kept = self.plan.objective._violation(average) == 0.0
             if at_most is not None and at_most < value and kept:
                 # With answers that come as promptly from every context this is rare.
-                at_most, why = None, f"f is above what the last decisions would say, {at_most:.4g}"
+                at_most, why = None, f"f is above the bound of the last decisions, {at_most:.4g}"
             if at_most is not None and not at_most < reached:
                 at_most, why = None, "the ranges of the rewards alone say as much so far"
         numbers = (value, t, windows.decisions, delta, confidence, why)

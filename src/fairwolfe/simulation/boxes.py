@@ -68,7 +68,7 @@ class Boxes:
         self.marks: IntMatrix = np.empty((0, marks), dtype=np.int64)
 
     def make_room(self, now: int, rounds: int, longest: int) -> None:
-        """After round `now`: for so many rounds more, no answer taking more than `longest`."""
+        """After round `now`: for that many rounds more, no answer taking more than `longest`."""
         length = self.ring.shape[1]
         if longest >= length:
             ring: IntMatrix = np.full((2, max(longest + 1, 2 * length)), _NONE)

@@ -169,7 +169,7 @@ class Comparison(Brief):
         return ax
 
     def plot_lorenz(self, ax: Axes | None = None) -> Axes:
-        """Who is seen: Lorenz curves of exposure at the horizon, the means over seeds."""
+        """Who is exposed: Lorenz curves of exposure at the horizon, the means over seeds."""
         ax = lorenz_axes(ax)
         for i, (name, traces) in enumerate(self.traces.items()):
             n_items = traces[0].require_ranking("a Lorenz curve")
@@ -199,7 +199,7 @@ def compare(
     """Run every policy on every seed; a number of seeds means 0, 1, ...
 
     Runs of one seed meet the same world, contexts and noise, so differences are paired. `jobs`
-    threads run at once (the compiled loop releases the interpreter). `lateness` says how late
+    threads run at once (the compiled loop releases the interpreter). `lateness` is how late
     feedback comes, to all policies or to those that it names; `service` is its old name, and warns.
     Ctrl-C returns the seeds that every policy has finished; if there is none, KeyboardInterrupt is
     raised. `checkpoints` and `scalar_regret` are those of `simulate`.
@@ -220,7 +220,7 @@ def compare(
             '{"fair": FrankWolfe(objective, LinUCB())}'
         )
     for policy in policies.values():
-        as_policy(policy)  # refused now, and not after the others have run
+        as_policy(policy)  # raises now, and not after the others have run
     chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
     if not policies or not chosen:
         raise InvalidInput("compare needs at least one policy and one seed")

@@ -2,7 +2,7 @@
 
 It is only the order in which the kernels of the objective, the smoothing, the bandit, the oracle
 and the world are called, by address; `act` and `update` call the same kernels in the same order,
-so both loops decide alike on the same random streams.
+so both loops make the same decisions on the same random streams.
 """
 
 from __future__ import annotations

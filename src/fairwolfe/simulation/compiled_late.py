@@ -83,7 +83,7 @@ def advance_late(
     scalar: Vector,
 ) -> int:
     """Play the rounds that the arrays hold; how many were played, as in `advance`; negative where
-    an answer was refused.
+    an answer was rejected.
 
     The first arguments: see `LateRounds`. features (rounds, arms, d), tags (rounds,), noise
     (rounds, draws), draws (rounds, numbers); counters: of the oracle. Out: actions (rounds,);
@@ -94,14 +94,14 @@ def advance_late(
     opens, follows = settings[OPENS] > 0, settings[FOLLOWS] > 0
     optimistic = vector(deciding, RULE)[ESTIMATES] > 0.0
     directed = address(vector(deciding, NUMBERS), GRADIENT) != 0
-    start = REPORT + n if optimistic else REPORT  # of the features in what is said
-    said = np.empty((1, start + d + n))
-    x, g, estimate = said[0, start : start + d], said[0, start + d :], said[0, REPORT:start]
+    start = REPORT + n if optimistic else REPORT  # of the features in a row of it
+    out = np.empty((1, start + d + n))
+    x, g, estimate = out[0, start : start + d], out[0, start + d :], out[0, REPORT:start]
     waiting = vector(words, WAITING)
     scores, mean, reward, nothing = np.empty(n_arms), np.empty(n), np.empty(n), np.empty(0)
     for s in range(delays.shape[0]):
         i = begin(s, deciding, copies, settings)
-        made = choose_rows(
+        count = choose_rows(
             deciding,
             work,
             steps[i : i + 1],
@@ -111,13 +111,13 @@ def advance_late(
             features[s : s + 1],
             False,
             draws[s : s + 1],
-            said,
+            out,
         )
-        if made != 1:
-            if made < 0:
+        if count != 1:
+            if count < 0:
                 counters[STATUS] = 1.0  # raised as soon as Python is back
             return s
-        arm = int(said[0, ARM])
+        arm = int(out[0, ARM])
         call_reward(reward_address, arm, tags[s], features[s], noise[s], world_params, mean, reward)
         if directed:
             best = call_best(best_address, g, tags[s], features[s], world_params, scores)
@@ -202,7 +202,7 @@ class LateArms(CompiledRun):
     def kernels(state: State, environment: Any) -> list[Kernel[..., Any]]:
         """What the rounds call."""
         parts = CompiledRun.kernels(state, environment)[:-1]
-        # Looks are never called here, but a frame has their address.
+        # Live numbers are never called here, but a frame has their address.
         look = state.plan.base.look_rule(state.plan.certifies and state.plan.watch.doubt.size > 0)
         return [*parts, look, advance_late]
 

@@ -112,7 +112,7 @@ def advance_late_rankings(
     truth: bool,
 ) -> int:
     """Play the rounds that the arrays hold; how many were played, as in `advance_rankings`;
-    negative where an answer was refused.
+    negative where an answer was rejected.
 
     The first arguments: see `LateRounds`; users (users, p), tables (1 or users, q, n_items), then
     `RankingArrays`; tags (rounds,), noise (rounds, draws), draws (rounds, numbers); counters: of
@@ -125,8 +125,8 @@ def advance_late_rankings(
     opens, follows = settings[OPENS] > 0, settings[FOLLOWS] > 0
     exposure = address(vector(words, RULE), EXPOSURE)
     parts = 1 + 3 * k
-    said, shown, looks = np.empty((1, parts + n)), np.empty((1, 3, k), dtype=np.int64), np.empty(k)
-    ranking, g = shown[0, 0], said[0, parts:]
+    out, shown, looks = np.empty((1, parts + n)), np.empty((1, 3, k), dtype=np.int64), np.empty(k)
+    ranking, g = shown[0, 0], out[0, parts:]
     ids, none = np.arange(m), np.empty(0, dtype=np.int64)
     unpinned = np.empty((1, 0), dtype=np.int64)
     looked, seen, rewards = np.empty(k), np.empty(k), np.empty((k, n_rewards))
@@ -139,7 +139,7 @@ def advance_late_rankings(
         tag = tags[s]
         table = tables[tag if tables.shape[0] > 1 else 0]
         i = begin(s, deciding, copies, settings)
-        made = rank_rows(
+        count = rank_rows(
             deciding,
             work,
             steps[i : i + 1],
@@ -153,12 +153,12 @@ def advance_late_rankings(
             none,
             unpinned,
             draws[s : s + 1],
-            said,
+            out,
             shown,
             looks,
         )
-        if made != 1:
-            if made < 0:
+        if count != 1:
+            if count < 0:
                 counters[STATUS] = 1.0  # raised as soon as Python is back
             return s
         observe(ranking, tag, noise[s], turned, items, weights, ranges, looked, rewards)
@@ -254,7 +254,7 @@ class LateRankings(CompiledRankings):
     def kernels(state: State, environment: Any) -> list[Kernel[..., Any]]:
         """What the rounds call."""
         parts = CompiledRankings.kernels(state, environment)[:-1]
-        # The look is never called here, but a frame has its address.
+        # Live numbers are never called here, but a frame has their address.
         return [*parts, look_along, advance_late_rankings]
 
     def play(self, wanted: int) -> Any:

@@ -109,7 +109,7 @@ def advance_rankings(
 
     All, unless a state failed or a direction is not a number: then the round is not played. scalar
     collects sums over rounds of max <g, mu a> (if `truth`), <g, mu a_t> and <g, r_t>. later: rounds
-    that V takes in together, and has taken in at the end.
+    that V takes in together, and has at the end.
     """
     played = np.int64(steps.size)
     n, k = totals.size, slots.shape[1]

@@ -1,7 +1,7 @@
 """How many rounds an answer takes, as a function of one random number in [0, 1) a round.
 
-One number, whatever the law: runs of one seed with two laws meet the same luck, so that a longer
-law is longer in every round.
+One number, whatever the law: runs of one seed with two laws meet the same random draws, so that a
+longer law is longer in every round.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _rounds(name: str, value: object) -> int:
 
 @dataclass(frozen=True)
 class Constant:
-    """Every answer takes so many rounds.
+    """Every answer takes the same number of rounds.
 
     >>> Constant(10).rounds(0.5, clicked=True)
     10
@@ -94,8 +94,8 @@ class Uniform:
 
 @dataclass(frozen=True)
 class ByOutcome:
-    """One law where the user did something, another where not: a click is seen at once, that there
-    was none only when the time for it is over.
+    """One law where the user did something, another where not: a click is known at once, that it is
+    missing only when the time for it is over.
 
     A round has a click if one of its user-side rewards is not 0. The answer to a decision is
     whole: its exposures come together with its clicks.
@@ -113,7 +113,7 @@ class ByOutcome:
             object.__setattr__(self, name, as_delay(name, getattr(self, name)))
 
     def rounds(self, u: float, clicked: bool) -> int:
-        """As the law of the outcome says."""
+        """By the law of the outcome."""
         law: Any = self.click if clicked else self.no_click
         return rounds_of(law, u, clicked)
 
@@ -133,12 +133,12 @@ def as_delay(name: str, given: object) -> Delay:
 
 
 def rounds_of(law: Delay, u: float, clicked: bool) -> int:
-    """What a law says, which may be the user's own."""
-    said = law.rounds(u, clicked)
-    if type(said) is int and said >= 0:
-        return said
-    if isinstance(said, np.integer) and said >= 0:
-        return int(said)
+    """The delay of a law, which may be the user's own."""
+    rounds = law.rounds(u, clicked)
+    if type(rounds) is int and rounds >= 0:
+        return rounds
+    if isinstance(rounds, np.integer) and rounds >= 0:
+        return int(rounds)
     raise InvalidInput(
-        f"{law!r:.80} gave {said!r:.80} rounds; a delay is a whole number of at least 0"
+        f"{law!r:.80} gave {rounds!r:.80} rounds; a delay is a whole number of at least 0"
     )

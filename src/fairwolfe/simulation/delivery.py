@@ -38,7 +38,7 @@ def copied(state: Any) -> Any:
 class Post:
     """Answers on their way, the next to come first; those of one round in the order of decisions.
 
-    It holds no more than the longest delay.
+    It holds at most the longest delay.
     """
 
     waiting: list[tuple[int, int, Any]] = field(default_factory=list)
@@ -121,8 +121,8 @@ class LateRun(PlainRun):
             self.learn(arrived)
 
     def _expect(self, decision: Any, replica: int) -> tuple[Any, Any]:
-        """Whoever will learn from the answer counts the decision as open, and so does the snapshot
-        that decided; the decision as the shared state and as the replica know it.
+        """The state that learns from the answer counts the decision as open, and so does the
+        snapshot that decided; the decision as the shared state and as the replica know it.
         """
         if not isinstance(self.policy, Expects):
             return decision, decision

@@ -64,7 +64,7 @@ def gini_index(exposure: Numbers) -> float:
 def lorenz(exposure: Numbers) -> tuple[Vector, Vector]:
     """The share of all exposure (second) that the least exposed share of items (first) has.
 
-    Where nobody has any, all have the same.
+    Where no item has any, all have the same.
 
     >>> lorenz([3.0, 1.0])[1].tolist()
     [0.0, 0.25, 1.0]
@@ -105,8 +105,8 @@ def fairness_of(
 ) -> dict[str, Vector]:
     """Measures of fairness of average rewards, a row each: what users get, and the shares of items.
 
-    >>> found = fairness_of(np.array([[3.0, 1.0, 0.2]]), 2)
-    >>> {name: round(float(values[0]), 9) for name, values in found.items()}
+    >>> measures = fairness_of(np.array([[3.0, 1.0, 0.2]]), 2)
+    >>> {name: round(float(values[0]), 9) for name, values in measures.items()}
     {'utility': 0.2, 'gini': 0.25, 'bottom_half': 0.25, 'top_decile': 0.15}
     """
     exposures, users = averages[:, :n_items], averages[:, n_items:].sum(axis=1)
@@ -143,12 +143,12 @@ def by_group(exposure: Numbers, labels: Iterable[Hashable]) -> dict[Any, GroupSh
     groups: dict[Any, list[int]] = {}
     for i, name in enumerate(names):
         groups.setdefault(name, []).append(i)
-    found = {}
+    shares = {}
     for name, members in groups.items():
         part = len(members) / given.size
         share = float(given[members].sum()) / total if total > 0.0 else part
-        found[name] = GroupShare(share, share / part)
-    return found
+        shares[name] = GroupShare(share, share / part)
+    return shares
 
 
 def _exposures(values: Any) -> Vector:

@@ -66,8 +66,8 @@ class Following:
         """What gives the direction."""
         if state.plan.compass is not None:
             n = state.plan.kind.problem.n_objectives
-            found = state.plan.objective
-            yield from Prices.kernels(found, n) if state.plan.prices else found.kernels(n)
+            objective = state.plan.objective
+            yield from Prices.kernels(objective, n) if state.plan.prices else objective.kernels(n)
 
     def draws(self, rng: np.random.Generator, n: int) -> tuple[Cube, Matrix]:
         """What the policy draws in n rounds: for the direction first, then for the action."""
@@ -112,11 +112,11 @@ class Following:
         )
 
     def raise_failures(self, state: State, whole: bool) -> None:
-        """What went wrong in the rounds just played; `whole` says that all of them were."""
+        """What went wrong in the rounds just played; `whole`: all of them were."""
         if self.gradient is not None:
             self.gradient.raise_failures()
         state.base.oracle.raise_failure()
         if not whole:
             objective = state.plan.objective
-            state.plan.relaxed.gradient(state.iterate)  # says where, as in the plain loop
+            state.plan.relaxed.gradient(state.iterate)  # raises where, as in the plain loop
             raise NumericalFailure(f"the direction of {objective} is not a number")

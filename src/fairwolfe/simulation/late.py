@@ -1,7 +1,7 @@
 """What the compiled loops share whose feedback comes late: delays, snapshots, schedules.
 
 A round is made of the kernels that `act`, `expect` and `update` call, so that the plain loop
-decides alike, bit for bit.
+decides the same, bit for bit.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ REFRESH, DONE, SINCE, OPENS, FOLLOWS, FIRST_REWARD, FIRST, STOP = range(8)
 first row of steps; whether open decisions count; whether directions travel with decisions; where
 the rewards of the user begin; first and stop, see `settle`."""
 
-_REFUSALS = 10  # a kernel returns the code of a refusal less this; from 0 on, rounds played
+_REFUSALS = 10  # a kernel returns the code of a rejection less this; from 0 on, rounds played
 
 
 class LateRounds(NamedTuple):
@@ -102,7 +102,7 @@ def arrival_of(s: int, reward: Vector, settings: IntVector, delays: IntMatrix) -
 
 @kernel
 def refused(code: int) -> int:
-    """What a loop returns where an answer was refused with this code."""
+    """What a loop returns where an answer was rejected with this code."""
     return code - _REFUSALS
 
 
@@ -200,7 +200,7 @@ class Delivery:
 
 
 def _keeping(state: State, keeps: int) -> Frame:
-    """The frame of a state whose decisions say their direction. keeps: the place of that among the
+    """The frame of a state whose decisions have their direction. keeps: the place of that among the
     numbers of the rule.
     """
     arrays = list(state.plan.frame(state).arrays)

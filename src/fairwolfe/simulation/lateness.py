@@ -40,14 +40,14 @@ class Lateness:
     delay: rounds between a decision and its feedback: a whole number, or a law of
         `fairwolfe.simulation.delays`. With a delay of 10 the next 10 decisions are made without
         it. Answers may overtake each other, and are learnt in the order in which they come.
-    refresh: decisions are made by a snapshot, renewed every so many decisions; feedback goes to
+    refresh: decisions are made by a snapshot, renewed after that many decisions; feedback goes to
         the live state. 1: the live state decides.
-    replicas, merge: so many copies decide in turn. Each learns at once from its own decisions
+    replicas, merge: that many copies decide in turn. Each learns at once from its own decisions
         alone; every `merge` decisions all start again from the shared state, which has learnt from
         all of them, in the order in which they came.
 
     What has not come at the horizon is never learnt from; the decisions count all the same, since
-    they were taken. The delays are drawn from a stream of their own.
+    they were made. The delays are drawn from a separate stream.
 
     >>> Lateness(delay=10)
     Lateness(delay=Constant(length=10), refresh=1, replicas=1, merge=1)
@@ -65,5 +65,5 @@ class Lateness:
         if self.merge > 1 and self.replicas == 1:
             raise InvalidInput(
                 f"merge is {self.merge} and replicas is 1; one replica has nothing to merge with: "
-                "give replicas=, or refresh= for a state that is renewed now and then"
+                "give replicas=, or refresh= for a state that is renewed from time to time"
             )

@@ -40,7 +40,7 @@ class PlainRun:
 
     @staticmethod
     def kernels(policy: Any, state: Any, environment: Any) -> list[Kernel[..., Any]]:
-        """What the rounds call, as far as policy and environment tell."""
+        """What the rounds call, as far as policy and environment name it."""
         own = policy.kernels(state) if isinstance(policy, Compiled) else ()
         worlds = environment.kernels() if isinstance(environment, Prepares) else ()
         return [*own, *worlds]
@@ -75,7 +75,7 @@ class PlainRun:
         return self.state
 
     def answer(self, decision: Any, feedback: Any, reward: Vector) -> None:
-        """What a decision came to, known when it was made; here it is learnt at once."""
+        """The result of a decision, known when it was made; here it is learnt at once."""
         self.state = self.policy.update(self.state, decision, feedback)
 
     def _direction(self, state: Any, decision: Any) -> Vector | None:

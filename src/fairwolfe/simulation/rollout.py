@@ -52,16 +52,16 @@ def simulate(
 ) -> Trace:
     """Run a policy for `horizon` rounds in the world of a seed.
 
-    World, contexts, feedback noise and policy draw from streams of their own: two policies with
+    World, contexts, feedback noise and policy draw from separate streams: two policies with
     one seed meet the same world, users and noise. Where the environment does not know its expected
-    rewards (`Opaque`), those observed stand in their place, and scalar regrets are NaN. Ctrl-C
+    rewards (`Opaque`), those observed replace them, and scalar regrets are NaN. Ctrl-C
     returns what was done (`complete` is
     then False).
 
     Parameters
     ----------
     objective: what is measured; None is the policy's own
-    checkpoints: times to look at; None is about 20 a decade
+    checkpoints: times to report; None is about 20 a decade
     lateness: how late feedback comes and how old the state is that decides; None is the paper's:
         at once, and up to date. Replicas have the plain loop.
     compiled: None is the compiled loop where every part has one, with a warning that names the
@@ -87,8 +87,7 @@ def simulate(
     measured = policy.objective if objective is None and isinstance(policy, Pursues) else objective
     if measured is None:
         raise InvalidInput(
-            f"{type(policy).__name__} has no objective of its own; pass objective= to say what is "
-            "measured"
+            f"{type(policy).__name__} has no objective; pass objective= for what is measured"
         )
     if not isinstance(measured, Concave):
         raise InvalidInput(f"the objective is {measured!r:.80}; give one of fw.objectives")
@@ -128,15 +127,15 @@ def simulate(
     try:
         for t in times.tolist():
             while done < t:
-                taken = run.play(t - done)
-                done += len(taken)
+                played = run.play(t - done)
+                done += len(played)
                 last = (done, run.mean_sum / done, run.reward_sum / done, run.scalar.copy())
                 if done == t:
                     records.append(last)
                 if record_actions:
-                    actions.append(np.asarray(taken))
+                    actions.append(np.asarray(played))
                 if progress is not None:
-                    progress(len(taken))
+                    progress(len(played))
     except KeyboardInterrupt:
         complete = False
         if last is not None and (not records or last[0] > records[-1][0]):

@@ -29,8 +29,8 @@ class Trace(Brief):
     """One run: averages and regrets at the checkpoints `t`.
 
     `average` is of the *expected* rewards of the actions taken (the paper's measure), and `value`
-    is f of it; `average_observed` and `observed` are of the rewards seen. Hard constraints are no
-    part of these values: how far they were missed is `violation`, of the rewards seen, and
+    is f of it; `average_observed` and `observed` are of the rewards observed. Hard constraints are
+    not part of these values: how far they were missed is `violation`, of the rewards observed, and
     `objective_value`, another name of `observed`, belongs beside it. `scalar_regret` is the sum
     over rounds of max_a <g, mu a> - <g, r>, `scalar_pseudo_regret` the same with mu a_t for r.
 
@@ -101,7 +101,7 @@ class Trace(Brief):
         return fairness_of(self.average, self.require_ranking(name), (name,))[name]
 
     def require_ranking(self, name: str) -> int:
-        """The number of items; refuses what only rankings have."""
+        """The number of items; raises for what only rankings have."""
         if self.problem.n_items is None:
             raise InvalidInput(
                 f"{name} is a measure of rankings, and this run was in a world with arms; see "
@@ -121,11 +121,11 @@ class Trace(Brief):
         title = f"{count(rounds, 'round')}, seed {self.seed}{stopped}"
         rows = [("f", str(self.objective))]
         if rounds:
-            seen = self._of(self.average_observed[-1:])[0]
+            observed = self._of(self.average_observed[-1:])[0]
             m = self.problem.n_items or 0
             ends = zip(self.problem.rewards, self.average[-1, m:], strict=True)
             rows += [
-                ("value", f"{self.final:.4g} (of the rewards observed: {seen:.4g})"),
+                ("value", f"{self.final:.4g} (of the rewards observed: {observed:.4g})"),
                 ("average", few((f"{name} {x:.4g}" for name, x in ends))),
             ]
             if self.objective.constrained:
@@ -183,7 +183,7 @@ def best_value(best: Any) -> float:
 
 
 def checkpoint_grid(horizon: int, checkpoints: Any = None) -> IntVector:
-    """Times at which a run is looked at: about 20 a decade, or the given ones."""
+    """Times at which a run is measured: about 20 a decade, or the given ones."""
     if isinstance(horizon, bool) or not isinstance(horizon, (int, np.integer)) or horizon < 1:
         raise InvalidInput(f"horizon is {horizon!r}; give a whole number of rounds, at least 1")
     if checkpoints is None:

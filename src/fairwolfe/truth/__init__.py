@@ -1,4 +1,4 @@
-"""What a world's own numbers say: the best reachable value, who knows it, and regret bounds."""
+"""What a world's own numbers show: the best reachable value, who knows it, and regret bounds."""
 
 from fairwolfe.truth.known import known
 from fairwolfe.truth.optimum import Optimum, optimum

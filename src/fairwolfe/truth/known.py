@@ -62,18 +62,18 @@ class Known:
         return FrankWolfe(self.objective, _Oracle(self.environment, world), self.smoothing)
 
     def init(self, problem: Problem) -> Any:
-        """Refused: it has to meet a world first."""
+        """Raises: it has to meet a world first."""
         raise InvalidInput(
             "a known(...) policy must meet a world before it starts; use simulate, or "
             "policy.meet(environment.init(rng))"
         )
 
     def act(self, state: Any, context: Any, rng: np.random.Generator) -> Decision:
-        """Refused, like `init`."""
+        """Raises, like `init`."""
         return self.init(state)  # type: ignore[no-any-return]
 
     def update(self, state: Any, decision: Decision, feedback: Any) -> Any:
-        """Refused, like `init`."""
+        """Raises, like `init`."""
         return self.init(state)
 
 

@@ -11,7 +11,7 @@ at a shifted point, max_y F(y) + <m, A s - y> - |A s - y|^2/(2 b) = F_b(A s - b 
 - *multipliers*: m = g, once the envelope costs more than the missing vertices.
 
 A hard constraint is a leaf of value 0 or -inf whose proximal map is the projection; certificates
-then hold wherever it is kept. What is found violates it a little, until mass is moved between the
+then hold wherever it is kept. The solution violates it a little, until mass is moved between the
 vertices (see `fairwolfe.truth.rows`).
 
 This is Frank-Wolfe, fully corrective, on a smoothing whose error goes to zero at a width that does
@@ -35,7 +35,7 @@ from fairwolfe.objectives.leaves import Leaves
 from fairwolfe.truth.rows import Rows, Sought
 
 __all__ = [
-    "Found",
+    "Solution",
     "Support",
     "close",
     "first_vertices",
@@ -149,7 +149,7 @@ def _scores(
         out[a] = total
 
 
-class Found(NamedTuple):
+class Solution(NamedTuple):
     """The best point, as a mixture of vertices, and the best certificate."""
 
     value: float
@@ -172,7 +172,7 @@ def maximise(
     limit: int,
     rows: Rows | None = None,
     sought: Sought | None = None,
-) -> Found:
+) -> Solution:
     """Bounds on the largest f(s), s in S, of relative gap `tolerance` within `limit` calls.
 
     `fine` is the gap at which it stops at once; the first hundred calls are spent on reaching it.
@@ -246,7 +246,7 @@ def maximise(
         weights /= weights.sum()
     assert mixture is not None
     assert certificate is not None
-    return Found(best, max(upper, best), *mixture, *certificate, calls)
+    return Solution(best, max(upper, best), *mixture, *certificate, calls)
 
 
 def first_vertices(support: Support, n: int) -> tuple[Matrix, Matrix]:

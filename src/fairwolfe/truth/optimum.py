@@ -17,7 +17,7 @@ from fairwolfe.errors import InvalidInput, NumericalFailure
 from fairwolfe.objectives import Concave
 from fairwolfe.objectives.leaves import Leaves
 from fairwolfe.truth import multipliers, planes, sweeps
-from fairwolfe.truth.multipliers import Found, Support, close
+from fairwolfe.truth.multipliers import Solution, Support, close
 from fairwolfe.truth.rows import Rows, Sought
 from fairwolfe.truth.sampled import Sample, enclose, enclose_kept, refute
 
@@ -43,7 +43,7 @@ class Optimum(Brief):
     violation is least, `unavoidable` is a certified bound on the violation of every policy, and the
     upper bound is -inf.
 
-    For rankings `by_item` says who has what: the exposure of every item, then what it earns of each
+    For rankings `by_item` has a row for each item: its exposure, then what it earns of each
     user-side reward, (n_items, 1 + rewards), by a policy that is nearly as good.
     """
 
@@ -56,7 +56,7 @@ class Optimum(Brief):
 
     @property
     def feasible(self) -> bool:
-        """Whether the hard constraints can be kept; True where there are none."""
+        """Whether the hard constraints can be kept; True if there are none."""
         return self.upper_bound > -np.inf
 
     @property
@@ -95,7 +95,7 @@ def optimum(
     `fairwolfe.truth.multipliers`), cutting planes where a leaf has no proximal map. Rankings
     are mixed user by user (see `fairwolfe.truth.sweeps`).
 
-    Elsewhere a mixture of best actions and a majorant are found on one sample of contexts and
+    Elsewhere a mixture of best actions and a majorant are computed on one sample of contexts and
     measured on a fresh one of up to 1.6 million contexts; each bound then carries a margin of five
     standard errors, is wrong once in a million times or less, and small tolerances take time.
 
@@ -150,7 +150,7 @@ def optimum(
             if bound.constrained:
                 advice = (
                     "no average that keeps the constraints with a finite value was found, nor is "
-                    "it certain that there is none: change a level"
+                    "it certain that none exists: change a level"
                 )
         raise NumericalFailure(
             f"the optimum lies between {best.value:.9g} and {best.upper_bound:.9g}, a gap of "
@@ -159,12 +159,12 @@ def optimum(
     return best
 
 
-def _measured(f: Concave, found: Found | sweeps.Swept) -> Optimum:
+def _measured(f: Concave, solution: Solution | sweeps.Swept) -> Optimum:
     """With the violation at the average."""
-    beyond = f._violation(found.average)
-    by_item = found.by_item if isinstance(found, sweeps.Swept) else None
-    known = (found.value, found.upper_bound, found.average)
-    return Optimum(*known, beyond, found.unavoidable, by_item)
+    beyond = f._violation(solution.average)
+    by_item = solution.by_item if isinstance(solution, sweeps.Swept) else None
+    known = (solution.value, solution.upper_bound, solution.average)
+    return Optimum(*known, beyond, solution.unavoidable, by_item)
 
 
 def _rows(f: Concave, environment: Any, support: Support) -> Rows | None:
@@ -178,7 +178,7 @@ def _has_proximal_maps(f: Concave, environment: Any) -> bool:
 
 def _maximise(
     environment: Any, support: Support, f: Concave, tolerance: float, fine: float, calls: int
-) -> Found:
+) -> Solution:
     n = environment.problem().n_objectives
     rows, sought = _rows(f, environment, support), None
     if rows is not None:
@@ -190,14 +190,14 @@ def _maximise(
     return planes.maximise(support, f, n, tolerance, min(calls, _PLANES), rows, sought)
 
 
-def _infeasible(rows: Rows, sought: Sought) -> Found:
+def _infeasible(rows: Rows, sought: Sought) -> Solution:
     """The average of least violation v, and the certificate v >= -intercept - max_s <slope, s>."""
     average = sought.weights @ sought.points
     mixture = (average, sought.weights, sought.directions)
     proof = sought.proof / float(np.abs(sought.proof) @ rows.units)
     certificate = (-rows.floor(proof), rows.slope(proof))
     counted = (sought.calls, sought.unavoidable)
-    return Found(rows.relaxed._value(average), -np.inf, *mixture, *certificate, *counted)
+    return Solution(rows.relaxed._value(average), -np.inf, *mixture, *certificate, *counted)
 
 
 def _from_samples(environment: Any, world: Any, f: Concave, seed: int, tolerance: float) -> Optimum:
@@ -205,20 +205,20 @@ def _from_samples(environment: Any, world: Any, f: Concave, seed: int, tolerance
     for size in _SAMPLES:
         sample = Sample(environment, world, stream(seed, "optimum", "first", size), size)
         fine = 0.1 * tolerance
-        found = _maximise(environment, sample.support, f, fine, fine, _SAMPLED_CALLS)
+        solution = _maximise(environment, sample.support, f, fine, fine, _SAMPLED_CALLS)
         fresh = stream(seed, "optimum", "fresh", size)
         setting = (environment, world)
         rows = _rows(f, environment, sample.support)
         if rows is None:
-            best = Optimum(*enclose(*setting, f, found, fresh, 100 * size))
-        elif found.upper_bound == -np.inf:
-            certain = -found.intercept - refute(*setting, found.slope, fresh, 100 * size)
-            beyond = f._violation(found.average)
+            best = Optimum(*enclose(*setting, f, solution, fresh, 100 * size))
+        elif solution.upper_bound == -np.inf:
+            certain = -solution.intercept - refute(*setting, solution.slope, fresh, 100 * size)
+            beyond = f._violation(solution.average)
             if certain > rows.allowed:
-                return Optimum(found.value, -np.inf, found.average, beyond, certain)
-            best = Optimum(-np.inf, np.inf, found.average, beyond)
+                return Optimum(solution.value, -np.inf, solution.average, beyond, certain)
+            best = Optimum(-np.inf, np.inf, solution.average, beyond)
         else:
-            low, high, average = enclose_kept(*setting, rows, found, fresh, 100 * size)
+            low, high, average = enclose_kept(*setting, rows, solution, fresh, 100 * size)
             best = Optimum(low, high, average, f._violation(average))
         if close(best.value, best.upper_bound, tolerance):
             break

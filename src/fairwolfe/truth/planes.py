@@ -5,7 +5,7 @@ majorants found so far. The linear programme between the two,
 
     max sum_i t_i   with   t_i <= a_ij + <b_ij, s> for every majorant j of leaf i,  s in the hull,
 
-gives a point s of the set (where new majorants are taken) and, by its dual, the mixture of
+gives a point s of the set (where new majorants are computed) and, by its dual, the mixture of
 majorants that is least over the hull (for whose slope a new vertex is asked): f(s) and that
 majorant's maximum over the set enclose f*.
 
@@ -24,7 +24,7 @@ from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.errors import NumericalFailure
 from fairwolfe.objectives import Concave
 from fairwolfe.objectives.leaves import Leaves
-from fairwolfe.truth.multipliers import Found, Support, close, rounding, set_widths
+from fairwolfe.truth.multipliers import Solution, Support, close, rounding, set_widths
 from fairwolfe.truth.rows import Rows, Sought
 
 __all__ = ["maximise"]
@@ -40,7 +40,7 @@ def maximise(
     limit: int,
     rows: Rows | None = None,
     sought: Sought | None = None,
-) -> Found:
+) -> Solution:
     """Bounds on the largest f(s), s in S, of relative gap `tolerance` within `limit` calls.
 
     It serves up to some twenty rewards. Valid bounds also where the gap stays above the tolerance.
@@ -55,10 +55,10 @@ def maximise(
     heights: list[Vector] = []  # a_j of every leaf: (leaves,)
     slopes: list[Matrix] = []  # b_j of every leaf: (leaves, n)
     best, upper, intercept = -np.inf, np.inf, np.inf
-    found: Found | None = None
+    solution: Solution | None = None
     for calls in range(1, limit + 1):
         height, vertex = support(slope)
-        if intercept + height < upper or found is None:
+        if intercept + height < upper or solution is None:
             upper = intercept + height
             certificate = (intercept, slope)
         points, directions = np.vstack([points, vertex]), np.vstack([directions, slope])
@@ -67,10 +67,10 @@ def maximise(
             weights, intercept, slope = _solve(points, np.array(heights), np.array(slopes), rows)
         average = weights @ points
         value = relaxed._value(average)
-        if value > best or found is None:
+        if value > best or solution is None:
             best = value
             mixture = (average, weights, directions)
-        found = Found(best, max(upper, best), *mixture, *certificate, calls)
+        solution = Solution(best, max(upper, best), *mixture, *certificate, calls)
         if close(best, upper, tolerance):
             break
         if len(points) <= 20:  # vertices enough to know the scale of every leaf
@@ -78,8 +78,8 @@ def maximise(
         new_heights, new_slopes = _majorants(f, average)
         heights.append(new_heights)
         slopes.append(new_slopes)
-    assert found is not None
-    return found
+    assert solution is not None
+    return solution
 
 
 def _majorants(f: Leaves, point: Vector) -> tuple[Vector, Matrix]:
@@ -91,7 +91,7 @@ def _majorants(f: Leaves, point: Vector) -> tuple[Vector, Matrix]:
         if not np.isfinite(value):
             raise NumericalFailure(
                 f"{leaf} is {value} at {p[block].tolist()}, which can be reached; without a "
-                "proximal map its optimum is found only where it is finite: give it an offset"
+                "proximal map its optimum is computed only where it is finite: give it an offset"
             )
         height = value - float(g[block] @ p[block])
         heights.append(height + rounding(value, g[block], p[block]))

@@ -178,9 +178,9 @@ class Rows:
             )
             if program.status == 0 and program.x is not None:
                 more, less = np.split(program.x, 2)
-                found = _weights(weights + more - less)
-                if self.kept(found @ points):
-                    return found
+                new_weights = _weights(weights + more - less)
+                if self.kept(new_weights @ points):
+                    return new_weights
         return None
 
     def inequalities(self, points: Matrix) -> list[tuple[Matrix, Vector]]:
@@ -218,7 +218,7 @@ class Rows:
         """Add vertices until a mixture keeps the rows, or none can; NumericalFailure if neither is
         certain after `limit` calls.
 
-        Where none can, vertices are added until the least violation is found too; settle=False:
+        Where none can, vertices are added until the least violation is known too; settle=False:
         neither has to be certain.
         """
         unavoidable, proof = -np.inf, np.zeros(len(self))
@@ -237,7 +237,7 @@ class Rows:
             directions = np.vstack([directions, self.slope(g)])
         if settle and not (reached <= self.allowed or unavoidable > self.allowed):
             raise NumericalFailure(
-                f"the constraints are violated by {reached:.3g} at least in what was found after "
+                f"the constraints are violated by {reached:.3g} at least in what is known after "
                 f"{limit} steps, and it is not certain that no policy keeps them; change a level"
             )
         return Sought(points, directions, weights, unavoidable, proof, calls)

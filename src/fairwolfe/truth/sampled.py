@@ -1,4 +1,4 @@
-"""The set of average rewards seen through samples of contexts, where its support is not known."""
+"""The set of average rewards, by samples of contexts, where its support is not known."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fairwolfe.core.protocols import CompiledWorld
 from fairwolfe.environments.world import call_best, call_reward
 from fairwolfe.kernels.compile import kernel
 from fairwolfe.objectives import Concave
-from fairwolfe.truth.multipliers import Found
+from fairwolfe.truth.multipliers import Solution
 from fairwolfe.truth.rows import Rows
 
 __all__ = ["Sample", "enclose", "enclose_kept", "refute"]
@@ -96,7 +96,7 @@ class Sample:
 
 
 def enclose(
-    environment: Any, world: Any, f: Concave, found: Found, rng: np.random.Generator, n: int
+    environment: Any, world: Any, f: Concave, solution: Solution, rng: np.random.Generator, n: int
 ) -> tuple[float, float, Vector]:
     """Bounds on f*, and the average reward, from n fresh contexts; five standard errors each.
 
@@ -106,26 +106,26 @@ def enclose(
     over batches is a lower bound in expectation, whatever the shape of f.
     """
     tops: list[float] = []
-    batches = np.zeros((_BATCHES, len(found.slope)))
+    batches = np.zeros((_BATCHES, len(solution.slope)))
     size = -(-n // _BATCHES)
-    for b, sample, alike in _fresh(environment, world, rng, size):
-        drawn = rng.choice(len(found.weights), alike.size, p=found.weights).astype(np.int64)
-        batches[b] += sample.means(found.directions, drawn).sum(axis=0)
-        tops += (sample.means(found.slope[None], alike) @ found.slope).tolist()
+    for b, sample, places in _fresh(environment, world, rng, size):
+        drawn = rng.choice(len(solution.weights), places.size, p=solution.weights).astype(np.int64)
+        batches[b] += sample.means(solution.directions, drawn).sum(axis=0)
+        tops += (sample.means(solution.slope[None], places) @ solution.slope).tolist()
     batches /= size
     values = np.array([f._value(z) for z in batches])
     low = -np.inf
     if np.isfinite(values).all():
         low = float(values.mean() - _ERRORS * values.std(ddof=1) / np.sqrt(_BATCHES))
     high = float(np.mean(tops) + _ERRORS * np.std(tops) / np.sqrt(len(tops)))
-    return low, max(found.intercept + high, low), batches.mean(axis=0)
+    return low, max(solution.intercept + high, low), batches.mean(axis=0)
 
 
 def _fresh(
     environment: Any, world: Any, rng: np.random.Generator, size: int
 ) -> Iterator[tuple[int, Sample, IntVector]]:
     """Batches of fresh contexts in parts: the number of the batch, the part, and a zero for each
-    of its contexts, which stands for one direction.
+    of its contexts: the number of the one direction.
     """
     for b in range(_BATCHES):
         for begin in range(0, size, _CHUNK):
@@ -134,7 +134,7 @@ def _fresh(
 
 
 def enclose_kept(
-    environment: Any, world: Any, rows: Rows, found: Found, rng: np.random.Generator, n: int
+    environment: Any, world: Any, rows: Rows, solution: Solution, rng: np.random.Generator, n: int
 ) -> tuple[float, float, Vector]:
     """`enclose` where hard constraints have to be kept on fresh contexts too.
 
@@ -143,21 +143,21 @@ def enclose_kept(
     are a few numbers for thousands of contexts, which have to serve once more for the bounds.) An
     average of no contexts, and no lower bound, where no weights do.
     """
-    used = found.weights > 0.0
-    directions, weights = found.directions[used], found.weights[used]
+    used = solution.weights > 0.0
+    directions, weights = solution.directions[used], solution.weights[used]
     tops: list[float] = []
-    batches = np.zeros((_BATCHES, len(directions), len(found.slope)))
+    batches = np.zeros((_BATCHES, len(directions), len(solution.slope)))
     size = -(-n // _BATCHES)
-    for b, sample, alike in _fresh(environment, world, rng, size):
+    for b, sample, places in _fresh(environment, world, rng, size):
         for j, direction in enumerate(directions):
-            batches[b, j] += sample.means(direction[None], alike).sum(axis=0)
-        tops += (sample.means(found.slope[None], alike) @ found.slope).tolist()
+            batches[b, j] += sample.means(direction[None], places).sum(axis=0)
+        tops += (sample.means(solution.slope[None], places) @ solution.slope).tolist()
     batches /= size
     x = (rows.matrix @ np.einsum("j,bjn->nb", weights, batches)).T
     errors = _ERRORS * x.std(axis=0, ddof=1) / np.sqrt(_BATCHES)
     points = batches.mean(axis=0)
     kept = rows.tightened(errors).nearest(points, weights)
-    high = found.intercept + float(np.mean(tops) + _ERRORS * np.std(tops) / np.sqrt(len(tops)))
+    high = solution.intercept + float(np.mean(tops) + _ERRORS * np.std(tops) / np.sqrt(len(tops)))
     if kept is None:
         return -np.inf, high, weights @ points
     values = np.array([rows.relaxed._value(kept @ batch) for batch in batches])
@@ -172,7 +172,7 @@ def refute(environment: Any, world: Any, slope: Vector, rng: np.random.Generator
     tops: list[float] = []
     for begin in range(0, n, _CHUNK):
         count = min(_CHUNK, n - begin)
-        alike = np.zeros(count, dtype=np.int64)
-        means = Sample(environment, world, rng, count).means(slope[None], alike)
+        places = np.zeros(count, dtype=np.int64)
+        means = Sample(environment, world, rng, count).means(slope[None], places)
         tops += (means @ slope).tolist()
     return float(np.mean(tops) + _ERRORS * np.std(tops) / np.sqrt(n))

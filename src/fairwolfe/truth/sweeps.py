@@ -3,7 +3,7 @@
 The average rewards of rankings are S = sum_u share_u S_u, with S_u the convex hull of the mean
 rewards of u's rankings. A method that asks for one vertex of S at a time needs very many of them:
 every user is at the corner of some ranking, all at once. Here every user keeps a few rankings with
-masses of its own, and the envelope of `fairwolfe.truth.multipliers` is climbed by *sweeps*:
+its own masses, and the envelope of `fairwolfe.truth.multipliers` is climbed by *sweeps*:
 
 - *step*: along the gradient of the envelope, mass goes from the worst ranking that a user keeps to
   the best of all its rankings, as far as the curvature of the envelope allows. This is pairwise
@@ -440,7 +440,7 @@ class _Keeping:
         self.unit = 1.0  # the width at first
 
     def loosened(self, g: Vector, p: Vector) -> float:
-        """What to add to the intercept of a certificate that was found with stricter levels."""
+        """What to add to the intercept of a certificate that was computed with stricter levels."""
         prices = g[self.block]
         return float(prices @ p[self.block]) - self.rows.floor(prices)
 
@@ -517,7 +517,7 @@ class _Mixture:
         return (*read, self.rankings, self.masses, self.earned)
 
     def mean(self) -> Vector:
-        """The average, computed anew."""
+        """The average, recomputed."""
         state = (self.rankings, self.masses, self.earned)
         average_of(self.world.shares, self.world.weights, *state, self.average)
         return self.average

@@ -15,17 +15,16 @@ _ANSWERS = {"a": "a", "b": "b", "=": "equal", "equal": "equal", "e": "equal"}
 
 def ask(questions: Elicitation) -> None:
     """Ask until eight are answered, or q, or the end of the input; everything goes to stderr."""
-    say = _say
-    say("Which is better for you? Answer a, b, or = if they are about equal; q ends.")
+    _write("Which is better for you? Answer a, b, or = if they are about equal; q ends.")
     while not questions.done:
         asked = questions.ask()
         first, _, second = asked.sentence.partition(", or ")
-        say(f"\n{asked.number}.  a  {first}\n    b  {second.removesuffix('?')}")
+        _write(f"\n{asked.number}.  a  {first}\n    b  {second.removesuffix('?')}")
         answer = _read()
         if answer is None:
             break
         questions.answer(answer)
-    say("")
+    _write("")
 
 
 def _read() -> str | None:
@@ -35,12 +34,12 @@ def _read() -> str | None:
         line = sys.stdin.readline()
         word = line.strip().lower()
         if not line or word in ("q", "quit"):
-            _say("")
+            _write("")
             return None
         if word in _ANSWERS:
             return _ANSWERS[word]
-        _say(f"    {line.strip()!r} is none of them.")
+        _write(f"    {line.strip()!r} is not one of them.")
 
 
-def _say(text: str) -> None:
+def _write(text: str) -> None:
     click.echo(text, err=True)

@@ -22,7 +22,7 @@ from fairwolfe.cli.printing import (
 from fairwolfe.errors import FairwolfeError, InvalidInput, MissingExtra, require_extra
 
 if TYPE_CHECKING:
-    from fairwolfe.cli.tradeoff.page import Told
+    from fairwolfe.cli.tradeoff.page import Content
 
 __all__ = ["tradeoff"]
 
@@ -76,16 +76,16 @@ def _status_quo(
         return None
     form = "utility=1.45,item_objective=1.16 or utility=1.45,gini=0.35"
     pairs = [part.partition("=") for part in text.split(",")]
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for name, _, number in pairs:
         try:
-            found[name.strip()] = float(number)
+            numbers[name.strip()] = float(number)
         except ValueError as error:
             raise InvalidInput(f"{option.opts[0]} is {text!r}; give {form}") from error
-    known = found.keys() in ({"utility", "item_objective"}, {"utility", "gini"})
-    if not known or not 0.0 <= found.get("gini", 0.0) <= 1.0:
+    known = numbers.keys() in ({"utility", "item_objective"}, {"utility", "gini"})
+    if not known or not 0.0 <= numbers.get("gini", 0.0) <= 1.0:
         raise InvalidInput(f"{option.opts[0]} is {text!r}; give {form}")
-    return found
+    return numbers
 
 
 @click.command(epilog=_EXAMPLES)
@@ -115,7 +115,7 @@ def _status_quo(
     "--implied",
     callback=_status_quo,
     metavar="utility=U,gini=G",
-    help="Say which beta makes today's numbers the best; or utility=U,item_objective=X.",
+    help="Report which beta makes today's numbers the best; or utility=U,item_objective=X.",
 )
 @click.option(
     "--save",
@@ -146,7 +146,7 @@ def _status_quo(
 @click.option("--user-column", help="Of a table: who.")
 @click.option("--item-column", help="Of a table: what.")
 @click.option("--count-column", help="Of a table: how often.")
-@click.option("--group-column", help="Of a table: whose an item is; says who gains and who loses.")
+@click.option("--group-column", help="Of a table: whose an item is; shows who gains and who loses.")
 @out_option
 @as_json
 def tradeoff(
@@ -161,7 +161,7 @@ def tradeoff(
 
     WORLD is a table of your own (CSV, TSV, either of them gzipped, Parquet, xlsx) of users, items
     and counts, or the name of an environment with rankings. The certified optima of utility plus
-    beta times the objective are found, with as many betas as the curve needs; a policy that learns
+    beta times the objective are computed, with as many betas as the curve needs; a learning policy
     is played for some of them, beside a baseline. A table, sentences, and the files tradeoff.html
     (a page with everything in it), tradeoff.png, tradeoff.svg and tradeoff.json come out; with
     --group-column also groups.csv.
@@ -186,7 +186,7 @@ def _run(
     options: dict[str, Any],
 ) -> None:
     from fairwolfe.cli.tradeoff import handing
-    from fairwolfe.cli.tradeoff.page import Told
+    from fairwolfe.cli.tradeoff.page import Content
     from fairwolfe.cli.tradeoff.world import in_options, world_of
     from fairwolfe.fairness.tradeoff import groups, plan, words
     from fairwolfe.fairness.tradeoff.result import FAIR
@@ -200,7 +200,7 @@ def _run(
     sizes = ("users", "items", "user_column", "item_column", "count_column")
     given = {size: options[size] for size in sizes if options[size] is not None}
     world = world_of(name, slots, group_column, given)
-    made = plan(
+    setup = plan(
         world.environment,
         options["objective"],
         options["betas"],
@@ -212,7 +212,7 @@ def _run(
         tolerance=options["tolerance"],
     )
     today = options["implied"] or {}
-    if "gini" in today and not isinstance(made.items, GiniEquality | GiniWelfare):
+    if "gini" in today and not isinstance(setup.items, GiniEquality | GiniWelfare):
         raise InvalidInput(
             f"--implied has gini, and --objective {options['objective']} is not a function of the "
             "Gini index; give item_objective, as in tradeoff.json"
@@ -222,68 +222,68 @@ def _run(
         click.echo(in_options(note), err=True)
     with progress_bar() as progress:
         progress.add_task("the best possible", total=None)  # how long is not known
-        reached = made.reach()
-    if save is not None:  # what is refused is refused before the work
-        handing.agent_of(world, reached, 0.0, made.exploration)
+        reached = setup.reach()
+    if save is not None:  # an error is raised before the work
+        handing.agent_of(world, reached, 0.0, setup.exploration)
     chosen, why, sentences, choice = _choose(reached, options)
-    made = made.aimed(reached, *([] if chosen is None else [chosen]))
+    setup = setup.aimed(reached, *([] if chosen is None else [chosen]))
     with progress_bar() as progress:
-        task = progress.add_task("playing", total=made.rounds)
-        found = made.run(lambda n: progress.update(task, advance=n), reached)
+        task = progress.add_task("playing", total=setup.rounds)
+        outcome = setup.run(lambda n: progress.update(task, advance=n), reached)
     if chosen is None:
-        learnt = [row for row in found.table() if row["policy"] == FAIR]
+        learnt = [row for row in outcome.table() if row["policy"] == FAIR]
         chosen, why = learnt[words.knee(learnt)]["beta"], "where the curve turns"
     who: tuple[dict[str, Any], ...] = ()
     if world.groups is not None:
-        who = tuple(found.by_group(world.groups, sorted({0.0, *found.betas})))
+        who = tuple(outcome.by_group(world.groups, sorted({0.0, *outcome.betas})))
         sentences.append(groups.sentence(list(who), chosen))
-    files = found.draw(out)
+    files = outcome.draw(out)
     if save is not None:
-        agent = handing.agent_of(world, found, chosen, made.exploration)
-        files = [*handing.hand_over(save, agent, world, found.seeds[0]), *files]
+        agent = handing.agent_of(world, outcome, chosen, setup.exploration)
+        files = [*handing.hand_over(save, agent, world, outcome.seeds[0]), *files]
         sentences.append(
             f"{save.name} holds an agent with beta = {chosen:.3g} ({why}), which has learnt "
             f'nothing yet: agent = fw.Agent.load("{save.name}"), then agent.act(user) with the '
             f"factors of a user, as in {files[1].name}."
         )
-    told = Told(
+    content = Content(
         world=world,
         name=Path(name).name,
         command=shlex.join(["fairwolfe", *sys.argv[1:]]),
-        found=found,
+        outcome=outcome,
         chosen=chosen,
         why=why,
         status_quo=(today["gini"], today["utility"]) if "gini" in today else None,
-        sentences=(*sentences, *found.sentences()),
+        sentences=(*sentences, *outcome.sentences()),
         groups=who,
     )
-    document = _document(told) | choice
-    files += _written_files(out, told, document)
+    document = _document(content) | choice
+    files += _written_files(out, content, document)
     if as_json:
         print_json(document | {"files": [str(file) for file in files]})
         return
-    _print_table(found, document["table"])
-    print_files(files, told.sentences)
+    _print_table(outcome, document["table"])
+    print_files(files, content.sentences)
 
 
-def _document(told: Told) -> dict[str, Any]:
+def _document(content: Content) -> dict[str, Any]:
     """All numbers and sentences, for JSON."""
-    found = told.found
+    outcome = content.outcome
     return {
-        "table": [finite(row) for row in found.table()],
-        "sentences": list(told.sentences),
-        "seeds": list(found.seeds),
-        "frontier": [finite(row) for row in found.rows()],
-        "beta": told.chosen,
-        "why": told.why,
-        "clicks": told.world.clicks,
+        "table": [finite(row) for row in outcome.table()],
+        "sentences": list(content.sentences),
+        "seeds": list(outcome.seeds),
+        "frontier": [finite(row) for row in outcome.rows()],
+        "beta": content.chosen,
+        "why": content.why,
+        "clicks": content.world.clicks,
     }
 
 
 def _choose(
     reached: Any, options: dict[str, Any]
 ) -> tuple[float | None, str, list[str], dict[str, Any]]:
-    """The beta that was asked for, where it comes from, what to say, and the same as JSON."""
+    """The requested beta, where it comes from, sentences about it, and the same as JSON."""
     from fairwolfe.cli.tradeoff.asking import ask
     from fairwolfe.fairness import elicit
 
@@ -321,7 +321,7 @@ def _choose(
     return chosen, why, sentences, choice
 
 
-def _written_files(out: Path, told: Told, document: dict[str, Any]) -> list[Path]:
+def _written_files(out: Path, content: Content, document: dict[str, Any]) -> list[Path]:
     """The page, the numbers, and who gains."""
     import csv
     import json
@@ -329,21 +329,21 @@ def _written_files(out: Path, told: Told, document: dict[str, Any]) -> list[Path
     from fairwolfe.cli.tradeoff.page import html
 
     page, data = out / "tradeoff.html", out / "tradeoff.json"
-    page.write_text(html(told), encoding="utf-8")
+    page.write_text(html(content), encoding="utf-8")
     data.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     files = [page, data]
-    if told.groups:
+    if content.groups:
         files.append(out / "groups.csv")
         with open(files[-1], "w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, [*told.groups[0], "plays_share"], lineterminator="\n")
+            writer = csv.DictWriter(file, [*content.groups[0], "plays_share"], lineterminator="\n")
             writer.writeheader()
-            for row in told.groups:
-                writer.writerow(row | {"plays_share": told.world.plays[row["group"]]})
+            for row in content.groups:
+                writer.writerow(row | {"plays_share": content.world.plays[row["group"]]})
     return files
 
 
-def _print_table(found: Any, rows: list[dict[str, Any]]) -> None:
-    several = {"95 % interval": "{utility_low} - {utility_high}"} if len(found.seeds) > 1 else {}
+def _print_table(outcome: Any, rows: list[dict[str, Any]]) -> None:
+    several = {"95 % interval": "{utility_low} - {utility_high}"} if len(outcome.seeds) > 1 else {}
     print_rows(
         {
             "policy": "{policy}",
@@ -356,7 +356,7 @@ def _print_table(found: Any, rows: list[dict[str, Any]]) -> None:
             "top decile": "{top_decile}",
             "f": "{value}",
             "below the best": "{below_best_percent}",
-            **({"violation": "{violation}"} if found.constraints is not None else {}),
+            **({"violation": "{violation}"} if outcome.constraints is not None else {}),
         },
         [_written(row) for row in rows],
     )

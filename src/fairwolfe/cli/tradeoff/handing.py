@@ -19,7 +19,7 @@ __all__ = ["agent_of", "hand_over", "place"]
 
 
 def place(path: Path) -> Path:
-    """Where the agent goes, refused now if nothing can be written there."""
+    """Where the agent goes; raises now if nothing can be written there."""
     if not path.parent.is_dir():
         raise InvalidInput(f"--save is {str(path)!r}, and there is no folder {path.parent}")
     if path.is_dir():

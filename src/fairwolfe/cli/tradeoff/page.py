@@ -15,19 +15,19 @@ from fairwolfe.lab.page import render
 from fairwolfe.plots.picture import Picture, new_figure
 from fairwolfe.plots.style import COLOURS, THEME
 
-__all__ = ["Told", "html"]
+__all__ = ["Content", "html"]
 
 _GROUPS = 15  # of those that gain, and of those that lose
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a run of the command has to say."""
+class Content:
+    """What a run of the command reports."""
 
     world: World
     name: str
     command: str
-    found: TradeOff
+    outcome: TradeOff
     chosen: float
     why: str
     """Where the chosen beta comes from."""
@@ -37,56 +37,56 @@ class Told:
     groups: tuple[dict[str, Any], ...]
 
 
-def html(told: Told) -> str:
+def html(content: Content) -> str:
     """The whole file."""
-    found, rows = told.found, told.found.rows()
-    played = [row for row in rows if row["beta"] in (0.0, *found.betas)]
+    outcome, rows = content.outcome, content.outcome.rows()
+    played = [row for row in rows if row["beta"] in (0.0, *outcome.betas)]
     return render(
         "fairwolfe.cli.tradeoff",
         "tradeoff.html",
-        told=told,
-        objective=type(found.items).__name__,
+        content=content,
+        objective=type(outcome.items).__name__,
         learner=FAIR,
-        pictures=[_curve(told), _lorenz(told)],
-        played=_best(told, "The best possible, and what was learnt.", played),
-        all=_best(told, f"All {len(rows)} betas of the line", rows),
-        groups=_groups(told),
-        notes=list(map(in_options, told.world.notes)),
+        pictures=[_curve(content), _lorenz(content)],
+        played=_best(content, "The best possible, and what was learnt.", played),
+        all=_best(content, f"All {len(rows)} betas of the line", rows),
+        groups=_groups(content),
+        notes=list(map(in_options, content.world.notes)),
     )
 
 
-def _curve(told: Told) -> Picture:
-    found = told.found
+def _curve(content: Content) -> Picture:
+    outcome = content.outcome
     drawn = new_figure(4.6, 4.0)
-    ax = found.plot(drawn.add_subplot())
-    row = next(row for row in found.rows() if row["beta"] == told.chosen)
-    label = f"beta = {told.chosen:.3g}, {told.why}"
+    ax = outcome.plot(drawn.add_subplot())
+    row = next(row for row in outcome.rows() if row["beta"] == content.chosen)
+    label = f"beta = {content.chosen:.3g}, {content.why}"
     ax.plot(
         [row["gini"]], [row["utility"]], "*", color=COLOURS[1], markersize=13, label=label, zorder=5
     )
-    if told.status_quo is not None:
-        gini, utility = told.status_quo
+    if content.status_quo is not None:
+        gini, utility = content.status_quo
         ax.plot([gini], [utility], "X", color=COLOURS[4], markersize=9, label="today", zorder=5)
     ax.legend(frameon=False, loc="lower left", fontsize=8)
-    rows = found.rows()
+    rows = outcome.rows()
     alt = "; ".join(f"Gini index {r['gini']:.2f}: {r['utility']:.3g}" for r in rows)
     caption = (
-        f"{found.reward.capitalize()} a ranking against the inequality of exposure, fairer to the "
-        f"right. The line is the best possible, certified; the points are what {FAIR} has learnt "
-        "to reach, with its betas beside them."
+        f"{outcome.reward.capitalize()} a ranking against the inequality of exposure, fairer to "
+        f"the right. The line is the best possible, certified; the points are what {FAIR} has "
+        "learnt to reach, with its betas beside them."
     )
-    return Picture("curve", caption, f"The best possible {found.reward}: {alt}.", drawn, THEME)
+    return Picture("curve", caption, f"The best possible {outcome.reward}: {alt}.", drawn, THEME)
 
 
-def _lorenz(told: Told) -> Picture:
-    found = told.found
+def _lorenz(content: Content) -> Picture:
+    outcome = content.outcome
     drawn = new_figure(4.6, 4.0)
-    plot_lorenz(found, drawn.add_subplot(), told.chosen)
-    rows = [row for row in found.table() if row["policy"] == FAIR]
+    plot_lorenz(outcome, drawn.add_subplot(), content.chosen)
+    rows = [row for row in outcome.table() if row["policy"] == FAIR]
     alt = "; ".join(f"beta {r['beta']:.3g}: {100 * r['bottom_half']:.0f} %" for r in rows)
     caption = (
-        "Who is seen: the share of all exposure that the least exposed items have. The nearer to "
-        "the straight line, the more equal."
+        "Who is exposed: the share of all exposure that the least exposed items have. The nearer "
+        "to the straight line, the more equal."
     )
     words = f"Share of the least exposed half of the items: {alt}."
     return Picture("lorenz", caption, words, drawn, THEME)
@@ -96,17 +96,17 @@ Table = tuple[str, list[str], list[list[str]]]
 """Caption, head and rows."""
 
 
-def _best(told: Told, caption: str, rows: list[dict[str, Any]]) -> Table:
-    found = told.found
-    learnt = {row["beta"]: row for row in found.table() if row["policy"] == FAIR}
-    most = found.rows()[0]["utility"]
+def _best(content: Content, caption: str, rows: list[dict[str, Any]]) -> Table:
+    outcome = content.outcome
+    learnt = {row["beta"]: row for row in outcome.table() if row["policy"] == FAIR}
+    most = outcome.rows()[0]["utility"]
     digits = 3 if abs(most) < 10.0 else 1
-    head = ["beta", found.reward, "cost", "Gini index", "least exposed half", "top tenth"]
-    head += [f"{found.reward}, learnt", "Gini index, learnt"]
+    head = ["beta", outcome.reward, "cost", "Gini index", "least exposed half", "top tenth"]
+    head += [f"{outcome.reward}, learnt", "Gini index, learnt"]
     cells = []
     for row in rows:
         mine = learnt.get(row["beta"])
-        mark = f" ({told.why})" if row["beta"] == told.chosen else ""
+        mark = f" ({content.why})" if row["beta"] == content.chosen else ""
         cells.append(
             [
                 f"{row['beta']:.3g}{mark}",
@@ -122,20 +122,20 @@ def _best(told: Told, caption: str, rows: list[dict[str, Any]]) -> Table:
     return caption, head, cells
 
 
-def _groups(told: Told) -> Table | None:
-    if not told.groups:
+def _groups(content: Content) -> Table | None:
+    if not content.groups:
         return None
-    plain = {row["group"]: row for row in told.groups if row["beta"] == 0.0}
-    rows = [row for row in told.groups if row["beta"] == told.chosen]
+    plain = {row["group"]: row for row in content.groups if row["beta"] == 0.0}
+    rows = [row for row in content.groups if row["beta"] == content.chosen]
     rows.sort(key=lambda row: plain[row["group"]]["exposure"] - row["exposure"])
     shown = rows if len(rows) <= 2 * _GROUPS else [*rows[:_GROUPS], *rows[-_GROUPS:]]
     head = ["group", "items", "share of plays", "exposure at beta = 0"]
-    head += [f"at beta = {told.chosen:.3g}", "change", f"change of {told.found.reward}"]
+    head += [f"at beta = {content.chosen:.3g}", "change", f"change of {content.outcome.reward}"]
     cells = [
         [
             str(row["group"]),
             str(row["items"]),
-            f"{100 * told.world.plays.get(row['group'], np.nan):.1f} %",
+            f"{100 * content.world.plays.get(row['group'], np.nan):.1f} %",
             f"{100 * plain[row['group']]['exposure_share']:.1f} %",
             f"{100 * row['exposure_share']:.1f} %",
             _percent(row["exposure_change_percent"]),

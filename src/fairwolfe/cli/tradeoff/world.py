@@ -18,7 +18,7 @@ __all__ = ["World", "in_options", "world_of"]
 _TABLES = (".csv", ".tsv", ".txt", ".dat", ".parquet", ".xlsx", ".gz")
 _SLOTS = 10
 _NO_GROUP = "(no group)"
-_BLOCK = 1 << 22  # products looked at together
+_BLOCK = 1 << 22  # products computed together
 
 # What the library calls it, and what the command does.
 _OPTIONS = {
@@ -148,7 +148,7 @@ def _columns(path: str, group: str, options: dict[str, Any]) -> tuple[dict[str, 
     if group in given:
         raise InvalidInput(
             f"--group-column is {group!r}, which is another column of the table too; give the "
-            "groups, such as producers, a column of their own"
+            "groups, such as producers, a separate column"
         )
     users, items, counts, notes = choose(path, rest, *given)
     named = {"user": rest[users], "item": rest[items]}
@@ -180,5 +180,5 @@ def _what_a_click_is(world: Any, slots: int) -> str:
         "that is exposed is the product of their factors, which come from log(1 + count) of the "
         f"table by least squares and are scaled so that the largest product is 1{cut}. Slot j of "
         f"{slots} is exposed with probability 1/log2(1 + j). So compare percents: the number of "
-        "clicks has no unit of its own."
+        "clicks has no unit."
     )

@@ -13,7 +13,7 @@ from fairwolfe.errors import InvalidInput
 
 __all__ = ["Envy", "envy"]
 
-_BLOCK = 1 << 22  # pairs of users looked at together: 32 MB
+_BLOCK = 1 << 22  # pairs of users compared together: 32 MB
 _ROUNDING = 1e-12  # what is envied less, in units of the largest utility, is not counted
 
 
@@ -22,7 +22,7 @@ class Envy:
     """Envy of i for j: u_i(what j is shown) - u_i(what i is shown), counted where positive."""
 
     each: Vector
-    """Of every user: the largest envy for anyone, 0 where there is none."""
+    """Of every user: the largest envy for anyone, 0 if there is none."""
     pairs: float
     """Mean over all ordered pairs of different users."""
 
@@ -51,8 +51,8 @@ def envy(exposures: Any, preferences: Any) -> Envy:
     Reference: Do, Corbett-Davies, Atif and Usunier (2022), "Online certification of
     preference-based fairness for personalized recommender systems".
 
-    >>> found = envy([[1.0, 0.0], [0.0, 1.0]], [[0.2, 0.9], [0.3, 0.5]])
-    >>> round(found.mean, 3), round(found.largest, 3), found.share
+    >>> result = envy([[1.0, 0.0], [0.0, 1.0]], [[0.2, 0.9], [0.3, 0.5]])
+    >>> round(result.mean, 3), round(result.largest, 3), result.share
     (0.35, 0.7, 0.5)
     """
     shown, liked = _table("exposures", exposures), _table("preferences", preferences)

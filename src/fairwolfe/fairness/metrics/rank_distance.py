@@ -21,7 +21,7 @@ def kendall_distance(one: Any, other: Any, penalty: float = 0.0) -> Any:
     common item: 0 where they are equal, 1 where they share nothing.
 
     Pairs of items of either list are counted that the lists order differently, where an item in a
-    list is ahead of all that are not; a pair of which one list says nothing, because both items
+    list is ahead of all that are not; a pair that one list does not order, because both items
     are in the other list only, counts `penalty`. Lists that share items are closer than 1, so two
     orders of the same k items are at most (k - 1)/(2k) apart.
 
@@ -65,14 +65,14 @@ def _distances(one: IntMatrix, other: IntMatrix, p: float) -> Vector:
     only, only_back = (placed == m).sum(axis=1), (placed_back == k).sum(axis=1)
     count += only * only_back
     count += p * 0.5 * (only * (only - 1) + only_back * (only_back - 1))
-    found: Vector = count / (k * m + p * 0.5 * (k * (k - 1) + m * (m - 1)))
-    return found
+    distance: Vector = count / (k * m + p * 0.5 * (k * (k - 1) + m * (m - 1)))
+    return distance
 
 
 def _inversions(places: IntMatrix) -> IntVector:
     later = np.triu(np.ones((places.shape[1],) * 2, dtype=bool), 1)
-    found: IntVector = ((places[:, :, None] > places[:, None, :]) & later).sum(axis=(1, 2))
-    return found
+    inversions: IntVector = ((places[:, :, None] > places[:, None, :]) & later).sum(axis=(1, 2))
+    return inversions
 
 
 def _rankings(name: str, values: Any) -> NDArray[np.int64]:

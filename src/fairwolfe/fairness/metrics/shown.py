@@ -65,8 +65,8 @@ def shown_to_users(trace: Trace, environment: Any, penalty: float = 0.0) -> Show
     """
     if not isinstance(environment, RankingWorld):
         raise InvalidInput(
-            f"{type(environment).__name__} is no world with rankings; who was shown what is known "
-            "of those only"
+            f"{type(environment).__name__} is not a world with rankings; who was shown what is "
+            "known of those only"
         )
     if trace.actions is None:
         raise InvalidInput(

@@ -21,7 +21,7 @@ class Frontier:
     The optimum of utility + beta items gives two of them. Its upper bound U_beta holds for
     everything that can be reached, so utility <= U_beta - beta x: `upper` is the smallest of these
     lines. Its average is reached, and so is every mixture; utility is linear and the item objective
-    concave, so a mixture is no worse than the chord: `lower` is the concave hull of the points.
+    concave, so a mixture is not worse than the chord: `lower` is the concave hull of the points.
     """
 
     betas: Vector
@@ -55,18 +55,18 @@ class Frontier:
     def upper(self, x: Vector | float) -> Vector:
         """No policy with an item objective of x or more has more utility."""
         value = np.atleast_1d(np.asarray(x, dtype=np.float64))[:, None]
-        # An objective of -inf says nothing: 0 times it counts as 0.
+        # An objective of -inf has no effect: 0 times it counts as 0.
         with np.errstate(invalid="ignore"):
             spent = np.where(self.betas > 0.0, self.betas * value, 0.0)
-        found: Vector = (self.bounds - spent).min(axis=1)
-        return found
+        values: Vector = (self.bounds - spent).min(axis=1)
+        return values
 
     def lower(self, x: Vector | float) -> Vector:
         """Some policy has this utility with an item objective of x or more; NaN where unknown."""
         hull = self.hull
         value = np.atleast_1d(np.asarray(x, dtype=np.float64))
-        found: Vector = np.interp(value, hull[:, 0], hull[:, 1], right=np.nan)
-        return found
+        values: Vector = np.interp(value, hull[:, 0], hull[:, 1], right=np.nan)
+        return values
 
     @property
     def hull(self) -> Matrix:

@@ -60,10 +60,10 @@ def give_up(reached: Reachable, share: float) -> GivenUp:
         if high == np.inf and _saturated(reached, low, beta):
             break
     optima = reached.best[low]
-    found = reached.measures(np.array([best.average for best in optima]))
-    cost = max(1.0 - found["utility"] / most, 0.0)
+    measures = reached.measures(np.array([best.average for best in optima]))
+    cost = max(1.0 - measures["utility"] / most, 0.0)
     plain = reached.measures(np.array([best.average for best in reached.best[0.0]]))
-    shares = (100 * plain["bottom_half"], 100 * found["bottom_half"])
+    shares = (100 * plain["bottom_half"], 100 * measures["bottom_half"])
     what = reached.reward
     sentence = (
         f"beta = {low:.3g} is the largest that gives up at most {100 * number:g} % of {what}: it "
@@ -79,10 +79,10 @@ def give_up(reached: Reachable, share: float) -> GivenUp:
     return GivenUp(
         beta=low,
         cost=cost,
-        utility=found["utility"],
-        item_objective=found["item_objective"],
-        gini=found["gini"],
-        bottom_half=found["bottom_half"],
+        utility=measures["utility"],
+        item_objective=measures["item_objective"],
+        gini=measures["gini"],
+        bottom_half=measures["bottom_half"],
         sentence=sentence,
     )
 

@@ -55,7 +55,7 @@ def _sums(reached: Reachable, beta: float, places: Any) -> Matrix:
     known = [best.by_item for best in reached.best[beta]]
     if any(part is None for part in known):
         raise InvalidInput(
-            f"who has what is not known for {reached.items}: its optimum is found without the "
+            f"who has what is not known for {reached.items}: its optimum is computed without the "
             "rankings behind it; use an objective with a proximal map, such as GiniWelfare()"
         )
     parts = [part for part in known if part is not None]

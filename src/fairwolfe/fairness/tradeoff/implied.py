@@ -2,12 +2,12 @@
 
 For f = utility + beta items and a status quo s0, R(beta) = f* - f(s0) is convex in beta: a maximum
 of affine functions less an affine one. It is at least 0 for what can be reached, and 0 where s0 is
-optimal. So the betas with R <= eps are an interval, and if there is none, some policy is as fair
+optimal. So the betas with R <= eps are an interval, and if it is empty, some policy is as fair
 and has more utility.
 
 Every average (g_j, u_j) that is reached bounds R from below by (u_j - u0) + beta (g_j - g0), for
 all betas at once: the interval in which all of these are at most eps holds every beta with
-R <= eps, and shrinks with each optimum that is found at one of its ends (Newton's method, from
+R <= eps, and shrinks with each optimum at one of its ends (Newton's method, from
 outside). The upper bounds of the optima bound R from above: so it is known what no policy reaches.
 """
 
@@ -28,7 +28,7 @@ __all__ = ["Better", "Implied", "StatusQuo", "implied", "regret"]
 
 StatusQuo = Mapping[str, float] | Sequence[float] | Vector
 
-_SOLVES = 60  # optima that are found, at most
+_SOLVES = 60  # optima that are computed, at most
 _FINE = 0.25  # gaps of the optima, in units of eps
 _NEAR = 1e-3  # ends that move less than this part of themselves have settled
 _FINEST = 1e-5  # relative tolerance of an optimum: beyond it passes are dear
@@ -42,11 +42,11 @@ class Better(NamedTuple):
     percent: float
     """How much more utility that is."""
     at_most: float
-    """No policy that is as fair has more than so many percent more."""
+    """No policy that is as fair has more than that many percent more."""
 
 
 class Implied(NamedTuple):
-    """What a status quo says about beta."""
+    """What a status quo shows about beta."""
 
     utility: float
     item_objective: float
@@ -134,7 +134,7 @@ class _Search:
         self.reached, self.u0, self.g0, self.eps = reached, u0, g0, eps
         self.left = _SOLVES
         self.largest = _LARGEST * max(*reached.best, 1.0)
-        self.fine: set[float] = set()  # betas whose optima were found here
+        self.fine: set[float] = set()  # betas whose optima were computed here
 
     def solve(self, beta: float) -> None:
         """Find the optimum of a beta, with a gap that is small beside eps."""
@@ -211,8 +211,8 @@ def _crossings(slopes: Vector, heights: Vector) -> Vector:
     i, j = np.triu_indices(len(slopes), 1)
     with np.errstate(divide="ignore", invalid="ignore"):
         at = (heights[i] - heights[j]) / (slopes[j] - slopes[i])
-    found: Vector = at[np.isfinite(at) & (at > 0.0)]
-    return found
+    finite: Vector = at[np.isfinite(at) & (at > 0.0)]
+    return finite
 
 
 def _sentence(

@@ -1,4 +1,4 @@
-"""`Optima`: certified optima of one trade-off by beta, found when they are asked for."""
+"""`Optima`: certified optima of one trade-off by beta, computed when they are needed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Optima:
 
     @cached_property
     def _different(self) -> int:
-        """How many of the seeds have a world of their own: one, where the tables are given."""
+        """How many of the seeds have their own world: one, where the tables are given."""
         drawn = [self.world.init(stream(seed, "world")) for seed in self.seeds]
         same = all(
             np.array_equal(a, b)
@@ -49,7 +49,7 @@ class Optima:
     def at(
         self, betas: Iterable[float], tolerance: float | None = None
     ) -> dict[float, tuple[Optimum, ...]]:
-        """The optima of each beta, one for each seed; `jobs` of them are found at once."""
+        """The optima of each beta, one for each seed; `jobs` of them are computed at once."""
         wanted = sorted(set(betas))
         each = self.seeds[: self._different]
         todo = [(beta, seed) for beta in wanted for seed in each]
@@ -60,12 +60,12 @@ class Optima:
 
         first = [find(one) for one in todo[:1]]  # alone: it may compile what all of them need
         with ThreadPoolExecutor(self.jobs) as pool:
-            found = dict(zip(todo, [*first, *pool.map(find, todo[1:])], strict=True))
-        for best in found.values():
+            optima = dict(zip(todo, [*first, *pool.map(find, todo[1:])], strict=True))
+        for best in optima.values():
             if not best.feasible:
                 raise InvalidInput(
                     f"no policy keeps {self.constraints}: it is violated by "
                     f"{best.unavoidable:.3g} at least, whatever is shown; loosen its levels"
                 )
         copies = len(self.seeds) // len(each)
-        return {beta: tuple(found[beta, seed] for seed in each) * copies for beta in wanted}
+        return {beta: tuple(optima[beta, seed] for seed in each) * copies for beta in wanted}

@@ -78,7 +78,7 @@ def _is_number(text: str) -> bool:
 
 
 def apart(items: Concave, n: int) -> tuple[Concave, Concave | None]:
-    """An objective of n items without its hard constraints, and these; None where there are none.
+    """An objective of n items without its hard constraints, and these; None if there are none.
 
     Constraints are kept whatever beta is: with them in the item objective, beta = 0 would leave
     them out.
@@ -151,7 +151,7 @@ class Plan:
     def aimed(self, reached: Reachable, *more: float) -> Plan:
         """With betas: those given, or a few along the frontier; and some more."""
         betas = spread(reached, _SPREAD) if self.betas is None else self.betas
-        if self.betas is None:  # neighbours of what is played anyway say nothing new
+        if self.betas is None:  # neighbours of what is played anyway show nothing new
             near = (1.0 / _NEAR, _NEAR)
             betas = tuple(b for b in betas if not any(near[0] * m < b < near[1] * m for m in more))
         return replace(self, betas=tuple(sorted({*betas, *more})))
@@ -213,7 +213,7 @@ def plan(
     several = None if betas is None else tuple(sorted(set(numbers("betas", betas))))
     items, constraints = apart(item_objective(objective), problem.n_items or 0)
     chosen = tuple(range(whole_number("seeds", seeds))) if isinstance(seeds, int) else tuple(seeds)
-    made = Plan(
+    draft = Plan(
         world,
         items,
         several,
@@ -228,10 +228,10 @@ def plan(
     if not chosen:
         raise InvalidInput("seeds is empty; give a number of seeds, or some of them")
     for seed in chosen:
-        stream(seed, "world")  # refused now if it is none
-    for policy in replace(made, betas=several or (1.0,)).policies().values():
+        stream(seed, "world")  # raises now if it is not a seed
+    for policy in replace(draft, betas=several or (1.0,)).policies().values():
         policy.init(problem)
-    return made
+    return draft
 
 
 def tradeoff(
@@ -249,9 +249,9 @@ def tradeoff(
 ) -> TradeOff:
     """What fairness costs in a world with rankings, for f = utility + beta objective(exposures).
 
-    For every beta the certified optimum is found and FWLinUCBRank is played; for every floor
+    For every beta the certified optimum is computed and FWLinUCBRank is played; for every floor
     FairLearnRank. Ctrl-C returns the seeds that every policy has finished; if there is none,
-    KeyboardInterrupt goes on.
+    KeyboardInterrupt is raised.
 
     Parameters
     ----------
@@ -261,7 +261,7 @@ def tradeoff(
     objective: of the items' exposures: "gini", "gini-equality", "equal-exposure", "welfare:0.5",
         "nash", "minimum", or one of fw.objectives. Hard constraints that are added to it, such as
         floors of producers, hold for every beta: the best possible is that of the policies that
-        keep them, and tables say how far they are violated
+        keep them, and tables show how far they are violated
     floors: shares of rankings in which FairLearnRank shows every item, up to n_slots/n_items; None
         is six of them from 0 to 95 % of that, () leaves FairLearnRank out
     seeds: how many worlds or runs, or which
@@ -270,8 +270,8 @@ def tradeoff(
     progress: called with the number of rounds played since its last call
 
     >>> from fairwolfe.environments import FactorModel
-    >>> found = tradeoff(FactorModel(), betas=(0.0, 0.3), floors=(), horizon=500, seeds=1)
-    >>> [round(row["gini"], 2) for row in found.table()[:2]]
+    >>> result = tradeoff(FactorModel(), betas=(0.0, 0.3), floors=(), horizon=500, seeds=1)
+    >>> [round(row["gini"], 2) for row in result.table()[:2]]
     [0.68, 0.2]
     """
     return plan(

@@ -26,19 +26,19 @@ _NEAR = (0.11, 0.06)  # points closer than these parts of the axes share a label
 _CURVES = (0, 2, 4, 6)  # colours of a few Lorenz curves: not that of FairLearnRank
 
 
-def plot(found: TradeOff, ax: Axes | None = None) -> Axes:
+def plot(tradeoff: TradeOff, ax: Axes | None = None) -> Axes:
     """Utility against the Gini index: policies, the best possible, and what is not certified."""
     if ax is None:
         ax = new_figure(6.4, 4.6).add_subplot()
-    _draw_frontier(found, ax)
+    _draw_frontier(tradeoff, ax)
     for policy, i, marker, place in (
         (result.FAIR, 0, "o", (5, 5)),
         (result.FLOOR, 3, "s", (-6, -6)),
     ):
-        settings = found.settings(policy)
+        settings = tradeoff.settings(policy)
         if not settings:
             continue
-        curve = found.curve(policy)
+        curve = tradeoff.curve(policy)
         (gini, *gini_ends), (utility, *utility_ends) = (bands(curve[..., i]).T for i in (0, 1))
         symbol = "floor" if policy == result.FLOOR else "beta"
         ax.errorbar(
@@ -53,7 +53,7 @@ def plot(found: TradeOff, ax: Axes | None = None) -> Axes:
         label_points(ax, np.column_stack([gini, utility]), settings, COLOURS[i], place)
     ax.invert_xaxis()
     ax.margins(0.09)
-    rewards = list(found.problem.rewards)
+    rewards = list(tradeoff.problem.rewards)
     ax.set_xlabel("inequality of exposure (Gini index), fairer to the right")
     ax.set_ylabel(f"{rewards[0] if len(rewards) == 1 else 'utility'} a ranking")
     open_frame(ax)
@@ -61,15 +61,15 @@ def plot(found: TradeOff, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _draw_frontier(found: TradeOff, ax: Axes) -> None:
-    curve = np.array([(row["gini"], row["utility"]) for row in found.rows()])
+def _draw_frontier(tradeoff: TradeOff, ax: Axes) -> None:
+    curve = np.array([(row["gini"], row["utility"]) for row in tradeoff.rows()])
     ordered = curve[np.argsort(curve[:, 0])]
     gini = np.linspace(ordered[0, 0], ordered[-1, 0], 400)
-    values = found.item_objective_at(gini)
+    values = tradeoff.item_objective_at(gini)
     if values is None:
         ax.plot(*ordered.T, color="0.35", linewidth=1.2, zorder=1, label="best for this objective")
         return
-    lower, upper = found.frontier.lower(values), found.frontier.upper(values)
+    lower, upper = tradeoff.frontier.lower(values), tradeoff.frontier.upper(values)
     band = "the best possible is in here"
     ax.fill_between(gini, lower, upper, color="0.82", linewidth=0, zorder=0, label=band)
     ax.plot(gini, lower, color="0.35", linewidth=1.2, zorder=1, label="can be reached")
@@ -101,36 +101,36 @@ def label_points(
         )
 
 
-def plot_lorenz(found: TradeOff, ax: Axes | None = None, beta: float | None = None) -> Axes:
+def plot_lorenz(tradeoff: TradeOff, ax: Axes | None = None, beta: float | None = None) -> Axes:
     """Lorenz curves of FWLinUCBRank for the ends, a beta or the knee, and what lies between."""
     ax = lorenz_axes(ax)
-    betas = found.betas
-    rows = [row for row in found.table() if row["policy"] == result.FAIR]
+    betas = tradeoff.betas
+    rows = [row for row in tradeoff.table() if row["policy"] == result.FAIR]
     wanted = {0, words.knee(rows) if beta is None else betas.index(beta), len(betas) - 1}
     spread = np.linspace(0, len(betas) - 1, len(_CURVES)).round().astype(int).tolist()
     for i in spread:
         if len(wanted) < len(_CURVES):
             wanted.add(i)
-    m = found.problem.n_items
+    m = tradeoff.problem.n_items
     for i, (place, colour) in enumerate(zip(sorted(wanted), _CURVES, strict=False)):
-        curves = [lorenz(z[:m]) for z in found.averages(result.FAIR, betas[place])]
+        curves = [lorenz(z[:m]) for z in tradeoff.averages(result.FAIR, betas[place])]
         label = f"beta = {betas[place]:.3g}"
         lorenz_line(ax, curves, color=COLOURS[colour], linestyle=LINES[i], label=label)
     ax.legend(frameon=False, loc="upper left")
     return ax
 
 
-def draw(found: TradeOff, folder: Path) -> list[Path]:
+def draw(tradeoff: TradeOff, folder: Path) -> list[Path]:
     """Both plots in one figure, as PNG and SVG."""
     figure = new_figure(11.5, 4.8)
     trade, curves = figure.subplots(1, 2, width_ratios=(1.25, 1))
-    plot(found, trade).set_title("What fairness costs", loc="left")
-    plot_lorenz(found, curves).set_title(f"Who is seen by {result.FAIR}", loc="left")
-    n = len(found.seeds)
-    kept = "" if found.constraints is None else ", hard constraints kept by the best possible"
+    plot(tradeoff, trade).set_title("What fairness costs", loc="left")
+    plot_lorenz(tradeoff, curves).set_title(f"Who is exposed by {result.FAIR}", loc="left")
+    n = len(tradeoff.seeds)
+    kept = "" if tradeoff.constraints is None else ", hard constraints kept by the best possible"
     figure.suptitle(
-        f"{found.problem.n_items} items in {found.problem.n_slots} slots, item objective "
-        f"{type(found.items).__name__}, {found.horizon:,} rounds, "
+        f"{tradeoff.problem.n_items} items in {tradeoff.problem.n_slots} slots, item objective "
+        f"{type(tradeoff.items).__name__}, {tradeoff.horizon:,} rounds, "
         f"{n} seed{'s' * (n > 1)}{kept}",
         x=0.01,
         ha="left",

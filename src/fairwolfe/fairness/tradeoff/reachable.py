@@ -37,7 +37,7 @@ class Reachable(Brief):
     items: Concave
     best: dict[float, tuple[Optimum, ...]]
     constraints: Concave | None = None
-    """Hard constraints that hold for every beta; they are no part of `items`."""
+    """Hard constraints that hold for every beta; they are not part of `items`."""
     optima: Optima | None = None
     """Where the optima of other betas come from."""
 
@@ -82,9 +82,9 @@ class Reachable(Brief):
     def measures(self, averages: Matrix) -> dict[str, float]:
         """Utility, item objective and shares of exposure: means of averages, a row each."""
         m = self.problem.n_items or 0
-        found = fairness_of(averages, m)
-        found["item_objective"] = each(self.items.value, averages[:, :m])
-        return {name: float(values.mean()) for name, values in found.items()}
+        measures = fairness_of(averages, m)
+        measures["item_objective"] = each(self.items.value, averages[:, :m])
+        return {name: float(values.mean()) for name, values in measures.items()}
 
     def summary(self, most: int) -> Summary:
         """Utility and Gini index of the first betas."""
@@ -99,16 +99,16 @@ class Reachable(Brief):
         return Summary(title, rows, ("beta", "utility", "Gini index"))
 
     def more(self, betas: Iterable[float], tolerance: float | None = None) -> Self:
-        """With the optima of these betas too, found to the tolerance or a finer one."""
+        """With the optima of these betas too, computed to the tolerance or a finer one."""
         if self.optima is None:
             raise InvalidInput("the world of this trade-off is not known, so no beta can be added")
         new = self.optima.at(betas, tolerance)
-        found = self.best | {
+        best = self.best | {
             beta: optima
             for beta, optima in new.items()
             if beta not in self.best or optima[0].gap < self.best[beta][0].gap
         }
-        return replace(self, best=dict(sorted(found.items())))
+        return replace(self, best=dict(sorted(best.items())))
 
     def refined(self) -> Self:
         """With more betas, up to where gains end, until neighbours are close on the frontier."""
@@ -161,7 +161,7 @@ class Reachable(Brief):
         """Who gains and who loses: exposure and utility of groups of items, with a label each.
 
         A row for each group and beta (None: all of `best`), with the changes beside beta = 0, which
-        are None for who had nothing there.
+        are None for a group that had nothing there.
         """
         from fairwolfe.fairness.tradeoff.groups import by_group
 

@@ -23,7 +23,7 @@ _STEP = 0.08  # between neighbours: of the Gini index, or of the range of utilit
 _CERTAIN = 3.0  # a triangle lower than this many times the gaps of its optima cannot be cut
 _SATURATED = 1e-3  # of the range of the item objective: what more beta brings at the end of gains
 _QUADRUPLINGS = 12  # to get there
-_FINER = 0.1  # what triangles can be told apart by: of the tolerance that was asked for
+_FINER = 0.1  # of the given tolerance: by this triangles can be distinguished
 
 R = TypeVar("R", bound=Reachable)
 

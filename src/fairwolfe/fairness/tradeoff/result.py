@@ -1,4 +1,4 @@
-"""`TradeOff`: what was found, as numbers; words and plots are made from them."""
+"""`TradeOff`: the results, as numbers; words and plots are made from them."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class TradeOff(Reachable):
 
     def curve(self, policy: str) -> Cube:
         """(Gini index, utility) for every seed and setting of a policy, (seeds, settings, 2)."""
-        found = [self._fairness(policy, setting) for setting in self.settings(policy)]
-        points = [np.stack([one["gini"], one["utility"]], axis=1) for one in found]
+        measures = [self._fairness(policy, setting) for setting in self.settings(policy)]
+        points = [np.stack([one["gini"], one["utility"]], axis=1) for one in measures]
         return np.array(points).reshape(-1, len(self.seeds), 2).swapaxes(0, 1)
 
     def _fairness(self, policy: str, setting: float) -> dict[str, Vector]:
@@ -95,7 +95,7 @@ class TradeOff(Reachable):
         the items alone, `value` is f with the beta of the row. `below_best_percent` is how far f
         is below its optimum, which is known up to `certified_gap`. `below_frontier_percent` is how
         far utility is, at most, below the largest of any policy that is as fair. With hard
-        constraints the best possible is that of the policies that keep them, and `violation` says
+        constraints the best possible is that of the policies that keep them, and `violation` shows
         how far a row is beyond them.
         """
         return [
@@ -146,7 +146,7 @@ class TradeOff(Reachable):
         """The smallest advantage in utility of FWLinUCBRank over FairLearnRank at equal Gini index.
 
         Per seed both curves of utility over the Gini index are interpolated; their difference is
-        smallest at a point of one of them, looked at on the common range. A point of both curves
+        smallest at a point of one of them, computed on the common range. A point of both curves
         (beta = 0 and a floor of 0 are one and the same policy) is left out: there it is 0.
         """
         pairs = zip(self.curve(FAIR), self.curve(FLOOR), strict=True)
@@ -159,7 +159,7 @@ class TradeOff(Reachable):
         return Difference(*interval(each), each)
 
     def sentences(self) -> list[str]:
-        """What the table says, in plain words."""
+        """What the table shows, in plain words."""
         from fairwolfe.fairness.tradeoff.words import sentences
 
         return sentences(self)
@@ -171,7 +171,7 @@ class TradeOff(Reachable):
         return plot(self, ax)
 
     def plot_lorenz(self, ax: Axes | None = None) -> Axes:
-        """Who is seen, for a few of the betas (needs matplotlib)."""
+        """Who is exposed, for a few of the betas (needs matplotlib)."""
         from fairwolfe.fairness.tradeoff.plot import plot_lorenz
 
         return plot_lorenz(self, ax)

@@ -1,4 +1,4 @@
-"""What a trade-off says, in plain words."""
+"""What a trade-off shows, in plain words."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _SAME = 0.01  # Gini indices that are closer count as equal
 Row = dict[str, Any]
 
 
-def sentences(found: TradeOff) -> list[str]:
+def sentences(tradeoff: TradeOff) -> list[str]:
     """The knee, what FairLearnRank reaches there, the best possible, and where gains end."""
-    rows = found.table()
+    rows = tradeoff.table()
     fair = [row for row in rows if row["policy"] == result.FAIR]
     floors = [row for row in rows if row["policy"] == result.FLOOR]
-    what = found.reward
+    what = tradeoff.reward
     chosen = fair[knee(fair)]
     return [
         *_price(fair, chosen, what),
-        *_frontier(found, chosen, what),
+        *_frontier(tradeoff, chosen, what),
         *_kept(fair, floors, chosen),
         *_baseline(floors, chosen, what),
-        *_smallest(found, what),
+        *_smallest(tradeoff, what),
         *_end(fair, what),
     ]
 
@@ -61,7 +61,7 @@ def _price(fair: list[Row], chosen: Row, what: str) -> list[str]:
     if chosen is plain:
         return [f"No beta is fairer than beta = {plain['beta']:.3g}: nothing is traded here."]
     given_up = _percent_less(chosen, plain)
-    said = [
+    texts = [
         f"Giving up {given_up:.1f} % of {what} lifts the bottom half of items from "
         f"{100 * plain['bottom_half']:.0f} % to {100 * chosen['bottom_half']:.0f} % of exposure "
         f"(beta = {chosen['beta']:.3g})."
@@ -69,19 +69,19 @@ def _price(fair: list[Row], chosen: Row, what: str) -> list[str]:
     before, after = plain["gini"] - chosen["gini"], chosen["gini"] - end["gini"]
     if chosen is not end and before > 0.0 and after > 0.0:
         further = _percent_less(end, chosen)
-        said.append(
+        texts.append(
             f"The curve turns there: up to it 0.1 less of the Gini index costs "
             f"{0.1 * given_up / before:.1f} % of {what}, beyond it {0.1 * further / after:.1f} %."
         )
-    return said
+    return texts
 
 
-def _frontier(found: TradeOff, chosen: Row, what: str) -> list[str]:
+def _frontier(tradeoff: TradeOff, chosen: Row, what: str) -> list[str]:
     missing = max(chosen["below_frontier_percent"], 0.0)
-    keeping = "" if found.constraints is None else ", with the hard constraints kept"
+    keeping = "" if tradeoff.constraints is None else ", with the hard constraints kept"
     return [
         f"That is at most {missing:.1f} % below the most {what} of any policy that is as fair by "
-        f"{type(found.items).__name__}{keeping} (certified)."
+        f"{type(tradeoff.items).__name__}{keeping} (certified)."
     ]
 
 
@@ -89,14 +89,14 @@ def _kept(fair: list[Row], floors: list[Row], chosen: Row) -> list[str]:
     if "violation" not in chosen:
         return []
     worst = max(row["violation"] for row in fair)
-    said = (
+    text = (
         "The best possible is that of the policies that keep the hard constraints. "
         f"{result.FAIR} violates them by {chosen['violation']:.2g} there, by {worst:.2g} at most"
     )
     if floors:
         least = min(row["violation"] for row in floors)
-        said += f"; {result.FLOOR}, which does not know them, by {least:.2g} at least"
-    return [said + "."]
+        text += f"; {result.FLOOR}, which does not know them, by {least:.2g} at least"
+    return [text + "."]
 
 
 def _baseline(floors: list[Row], chosen: Row, what: str) -> list[str]:
@@ -117,9 +117,9 @@ def _baseline(floors: list[Row], chosen: Row, what: str) -> list[str]:
     ]
 
 
-def _smallest(found: TradeOff, what: str) -> list[str]:
+def _smallest(tradeoff: TradeOff, what: str) -> list[str]:
     try:
-        smallest = found.difference()
+        smallest = tradeoff.difference()
     except InvalidInput:
         return []
     low, high = smallest.low, smallest.high

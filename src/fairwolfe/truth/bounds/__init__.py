@@ -4,7 +4,7 @@
 lemmas themselves: keyword arguments in, a bound on R_T out (the ``..._scalar`` ones: on the scalar
 regret, not divided by T). All of them take ``**given``:
 
-- `problem`: a Problem, or an environment, which also says whether its rewards are bounded;
+- `problem`: a Problem, or an environment, which also declares whether its rewards are bounded;
 - `objective`: f;
 - `horizon`: T, or an array of them, which gives an array;
 - `tight=True`: the sharpest constants that the same proofs allow (not for orders of magnitude);
@@ -12,7 +12,7 @@ regret, not divided by T). All of them take ``**given``:
 
 Where an assumption fails, OutsideAssumptions names it.
 
-The bounds are 50 to 500 times what is measured in a run, and say nothing about large worlds before
+The bounds are 50 to 500 times what is measured in a run, and are useless for large worlds before
 very many rounds: `first_useful` gives the first T at which a bound beats drawing arms uniformly.
 
 >>> import numpy as np

@@ -66,7 +66,7 @@ def linucb_scalar(
                   + sqrt(ridge) parameter_norm.
 
     Tight: 2 sqrt(2) for 4, and the interval form of Azuma's inequality. The problem's `noise`
-    stands in for L D_K/2 and for each B_i/2. More `exploration` than 1 costs (1 + exploration)/2
+    replaces L D_K/2 and each B_i/2. More `exploration` than 1 costs (1 + exploration)/2
     times as much; with less, nothing is proved.
 
     Reference: Theorem 19 of the paper, under Assumption 6. Printed are ln(1 + T D/d') without the
@@ -269,7 +269,7 @@ def _oracle_regret(problem: Problem, oracle: Any, t: Times) -> Times:
 
 
 def _dimension(problem: Problem) -> int:
-    """d, with a block for each arm where arms have parameters of their own."""
+    """d, with a block for each arm where arms have their own parameters."""
     return problem.dimension * (problem.n_arms or 1)
 
 

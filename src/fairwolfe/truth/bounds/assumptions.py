@@ -26,9 +26,9 @@ __all__ = [
     "linear",
     "parameter_norm",
     "probability",
-    "refuse_constraints",
     "setting",
     "times",
+    "without_constraints",
 ]
 
 T = TypeVar("T", float, Vector)
@@ -114,17 +114,17 @@ def setting(
 
     Parameters
     ----------
-    problem: a Problem, or an environment, which also says whether its rewards are bounded
+    problem: a Problem, or an environment, which also declares whether its rewards are bounded
     horizon: T, or an array of them
     tight: the sharpest constants that the proofs allow
     lipschitz: a Lipschitz constant of f that you know, in place of the objective's own
     """
-    found = _problem(problem)
+    stated = _problem(problem)
     if not isinstance(objective, Concave):
         raise InvalidInput(f"the objective is {objective!r}; give one of fw.objectives")
-    refuse_constraints(objective)
-    bound = objective.bind(found)
-    slope = bound.lipschitz(found.n_objectives)
+    without_constraints(objective)
+    bound = objective.bind(stated)
+    slope = bound.lipschitz(stated.n_objectives)
     if lipschitz is not None:
         slope = checked_number("lipschitz", lipschitz)
     if not math.isfinite(slope):
@@ -132,11 +132,11 @@ def setting(
             f"Assumption 1 asks for a Lipschitz f, and {objective} has no Lipschitz constant; give "
             "it a larger offset if it can have one, or pass lipschitz= if you know a constant"
         )
-    return Setting(problem, found, bound, times(horizon), tight, slope)
+    return Setting(problem, stated, bound, times(horizon), tight, slope)
 
 
-def refuse_constraints(objective: Concave) -> None:
-    """Where f is -inf there is no Lipschitz constant, and no regret that says anything."""
+def without_constraints(objective: Concave) -> None:
+    """Raise for hard constraints: where f is -inf it has no Lipschitz constant, and no regret."""
     if objective.constrained:
         raise OutsideAssumptions(
             f"Assumption 1 asks for a Lipschitz f, and {objective} has hard constraints: it is "
@@ -161,7 +161,7 @@ def _problem(given: Any) -> Problem:
 
 
 def parameter_norm(problem: Problem, assumption: str) -> float:
-    """D_theta of a reward; where it is not stated, nobody says that rewards are linear."""
+    """D_theta of a reward; where it is not stated, rewards may not be linear."""
     if problem.parameter_norm is None:
         raise OutsideAssumptions(
             f"{assumption} asks for rewards that are linear in the features, theta x with "
@@ -188,7 +188,7 @@ def times(horizon: Any) -> Times:
 
 
 def probability(name: str, value: float) -> float:
-    """A probability of failure: above 0 and at most 1, where the event says nothing."""
+    """A probability of failure: above 0 and at most 1, with which nothing is proved."""
     if not 0.0 < value <= 1.0:
         raise InvalidInput(f"{name} is {value!r}; give a number above 0 and at most 1")
     return float(value)

@@ -1,4 +1,4 @@
-"""`of`: the theorem for a policy; and from when on a bound says something."""
+"""`of`: the theorem for a policy; and from when on a bound is useful."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from fairwolfe.truth.bounds.assumptions import (
     T,
     Times,
     checked_number,
-    refuse_constraints,
     setting,
+    without_constraints,
 )
 from fairwolfe.truth.bounds.rankings import linucb_rank_regret
 from fairwolfe.truth.bounds.reduction import reduced
@@ -61,9 +61,9 @@ def of(
     ----------
     policy: FWLinUCBRank, or a FrankWolfe policy over LinUCB, SquareCB or LinUCBRank; LinUCBRank
         alone is one for the sum of the user-side rewards
-    problem: a Problem, or an environment, which also says whether its rewards are bounded
+    problem: a Problem, or an environment, which also declares whether its rewards are bounded
     horizon: T, or an array of them
-    n_arms: K, needed for SquareCB where the problem does not say it; an environment shows it
+    n_arms: K, needed for SquareCB where the problem does not have it; an environment shows it
     lipschitz: a Lipschitz constant of f that you know, in place of the objective's own
     distance: |z_T - average reward|, measured, for LinUCB with iterate="optimistic": its iterate z
         is not the average reward, and the bound grows by L times this distance
@@ -88,8 +88,8 @@ def of(
     if policy.iterate == "optimistic":
         regret = _optimistic(here, base, distance)
     elif isinstance(base, LinUCB):
-        made = replace(here, lipschitz=_slope(here, base))
-        regret = linucb_regret(made, base.model, base.ridge, base.delta, base.exploration)
+        tuned = replace(here, lipschitz=_slope(here, base))
+        regret = linucb_regret(tuned, base.model, base.ridge, base.delta, base.exploration)
     elif isinstance(base, LinUCBRank):
         _check_ranker(base)
         regret = linucb_rank_regret(here, base.ridge, base.delta)
@@ -169,9 +169,9 @@ def _squarecb(here: Setting[Any], base: SquareCB, n_arms: int | None) -> Times:
             "the bound of SquareCB needs the number of arms, which a problem may leave open; pass "
             "n_arms=, or the environment in place of its problem"
         )
-    made = replace(here, lipschitz=_slope(here, base))
+    tuned = replace(here, lipschitz=_slope(here, base))
     gamma: Gamma = "anytime" if base.horizon is None else "fixed"
-    return squarecb_regret(made, n_arms, base.regression, gamma, base.horizon, base.delta)
+    return squarecb_regret(tuned, n_arms, base.regression, gamma, base.horizon, base.delta)
 
 
 def _optimistic(here: Setting[Any], base: Any, distance: float | None) -> Times:
@@ -209,7 +209,7 @@ def uniform_regret(environment: Any, objective: Concave, seed: int = 0) -> float
     >>> round(uniform_regret(Finite.a2(), Minimum()), 6)
     0.05
     """
-    refuse_constraints(objective)
+    without_constraints(objective)
     best = optimum(environment, objective, seed).value
     if isinstance(environment, Finite):
         means = environment.init(stream(seed, "world")).means
@@ -223,13 +223,13 @@ def uniform_regret(environment: Any, objective: Concave, seed: int = 0) -> float
 
 
 def _shuffled(environment: RankingWorld, seed: int) -> Vector:
-    """The average reward of random rankings: every item stands in every slot equally often."""
+    """The average reward of random rankings: every item is in every slot equally often."""
     world = environment.init(stream(seed, "world"))
     n_users, m = len(world.shares), len(world.items)
-    looks = np.broadcast_to(world.weights.sum(axis=1), n_users)  # expected, of each user
+    exposures = np.broadcast_to(world.weights.sum(axis=1), n_users)  # expected, of each user
     means = world.turned @ world.columns  # (rewards, users, items)
     values = np.clip(means, world.ranges[:, :1, None], world.ranges[:, 1:, None]).mean(axis=2)
-    weights = world.shares * looks
+    weights = world.shares * exposures
     return np.concatenate([np.full(m, weights.sum() / m), values @ weights])
 
 
@@ -241,7 +241,7 @@ def first_useful(
     seed: int = 0,
     limit: int = 10**18,
 ) -> int | None:
-    """The first T at which a bound is below a regret; None if there is none up to `limit`.
+    """The first T at which a bound is below a regret; None if no T up to `limit` is.
 
     Until then a policy that learns nothing satisfies it as well.
 
@@ -251,7 +251,7 @@ def first_useful(
     regret: a number, or an environment: the `uniform_regret` in it for `objective`. Where drawing
         uniformly happens to be best, no bound is ever below it.
 
-    The first hundred T are tried one by one; after them the bound is taken to fall.
+    The first hundred T are tried one by one; after them the bound is assumed to fall.
 
     >>> from fairwolfe.objectives import Minimum
     >>> world = Finite.a2()

@@ -18,7 +18,7 @@ def delay_cost(*, delay: float, beta0: float | None = None, **given: Unpack[Give
     tau rounds move the average by at most tau D_K/t, and the direction, which is the gradient of a
     sqrt(t)/beta_0-smooth function, by tau D_K/(beta_0 sqrt(t)); each round may lose D_K times
     that, and the sum over t of 1/sqrt(t) is 2 sqrt(T). That is the worst that the direction can
-    do. What the regression misses for a while is not counted, so it is no bound; in a run the
+    do. What the regression misses for a while is not counted, so it is not a bound; in a run the
     average moves far less than D_K/t and mostly one way and back, so the cost is a small part of
     it. It is of use for how the cost changes: with tau, and with 1/sqrt(T).
 

@@ -72,7 +72,7 @@ def best_sequence(
     """
     if not isinstance(environment, Finite):
         raise InvalidInput(
-            f"the environment is {environment!r}; the best sequence in hindsight is found for "
+            f"the environment is {environment!r}; the best sequence in hindsight is known for "
             "Finite worlds, where contexts come back"
         )
     left = whole_number("horizon", horizon)
@@ -84,10 +84,10 @@ def best_sequence(
         left -= tags.size
     met = np.flatnonzero(counts).tolist()
     means = environment.means
-    seen = replace(
+    sample = replace(
         environment,
         contexts=[environment.contexts[i] for i in met],
         probabilities=(counts[met] / counts.sum()).tolist(),
         means=None if means is None else [means[i] for i in met],
     )
-    return optimum(seen, objective, seed, tolerance)
+    return optimum(sample, objective, seed, tolerance)

@@ -50,18 +50,18 @@ def linucb_rank_scalar(
 def linucb_rank_regret(here: Setting[Any], ridge: float, base_delta: float) -> Times:
     """`linucb_rank_scalar` in a setting."""
     t, failure = here.t, probability("base_delta", base_delta) / 3.0
-    found = here.problem
-    if found.n_items is None or found.n_slots is None or len(found.rewards) != 1:
+    problem = here.problem
+    if problem.n_items is None or problem.n_slots is None or len(problem.rewards) != 1:
         raise OutsideAssumptions(
             "Theorem 5 is about rankings with one user-side reward, and the problem has "
-            f"{found.n_items or 'no'} items and {len(found.rewards)} rewards"
+            f"{problem.n_items or 'no'} items and {len(problem.rewards)} rewards"
         )
     linear(here.source, "Assumption 3")
-    norm = parameter_norm(found, "Assumption 3")
-    ridge, k = positive("ridge", ridge), found.n_slots
-    d, u = found.dimension, k * found.feature_norm**2 / ridge
+    norm = parameter_norm(problem, "Assumption 3")
+    ridge, k = positive("ridge", ridge), problem.n_slots
+    d, u = problem.dimension, k * problem.feature_norm**2 / ridge
     log_det = d * np.log1p(t * u / d)
-    (noise,) = noise_scales(found, found.slot_ranges)
+    (noise,) = noise_scales(problem, problem.slot_ranges)
     alpha = radius.function(noise, math.sqrt(ridge) * norm, 2.0 * math.log(1.0 / failure), log_det)
     factor, spread = (u / math.log1p(u), math.sqrt(u)) if here.tight or u > 1.0 else (2.0, 1.0)
     shown = here.azuma(spread, failure) + np.sqrt(factor * t * log_det)

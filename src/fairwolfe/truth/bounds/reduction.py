@@ -161,7 +161,7 @@ def randomized(
     4 L s, and the interval form of Azuma's inequality.
 
     It is about the exact gradients of the smoothed functions. The policies of this library follow
-    a running average of sampled ones, for which no such bound is known: `of` refuses them.
+    a running average of sampled ones, for which no such bound is known: `of` raises.
 
     Reference: Lemma 18 and Theorem 12 of the paper, with beta_0 = s/(L sqrt(D)), M_1 = L s/2,
     M_2 = L s (it prints beta_0 = sqrt(D) D_K/L and M_1 = 2 L s).
