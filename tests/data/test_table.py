@@ -264,7 +264,7 @@ def test_what_is_named_is_not_guessed() -> None:
         (["al", "x", "3.5"], NOBODY, "has no header"),
         (["user"], NOBODY, "has one column, 'user'; give a user, an item and a count"),
         (["a", "b", "c", "d"], NOBODY, "no column is known to hold the user or the item; the"),
-        (["user", "b", "c", "d"], NOBODY, "holds the item; the columns are user, b, c, d, so say"),
+        (["user", "b", "c", "d"], NOBODY, "hold the item; the columns are user, b, c, d, so name"),
         (["user", "item"], ("usr", None, None), "has no column 'usr'; did you mean 'user'?"),
         (["a", "a", "b"], ("a", "b", None), "has 2 columns 'a', so it is not clear which"),
         (["a", "b", "c"], ("a", "a", None), "'a' is named as user and item; give each its own"),
