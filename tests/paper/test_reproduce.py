@@ -167,6 +167,8 @@ def test_the_command_ends_in_the_claims_and_a_report(tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert "![" in text
     assert "| T2 |" in text
+    assert text.startswith("# The paper, reproduced, in part\n")
+    assert "\n$ fairwolfe reproduce anytime --quick --out out --resume\n" in text
     assert all(file.stat().st_size <= 150_000 for file in page.with_suffix("").glob("*.png"))
 
     refused = fairwolfe(*arguments)

@@ -11,6 +11,7 @@ from typing import Any
 
 from fairwolfe.core.folders import whole_file
 from fairwolfe.lab.page import render
+from fairwolfe.paper.catalogue import FIGURES
 from fairwolfe.paper.reproduce import Reproduction
 from fairwolfe.paper.sections import number, sections
 from fairwolfe.plots.picture import Picture
@@ -98,9 +99,20 @@ def _counted(start: str, rows: Sequence[Any]) -> str:
     return f"{start or 'Of '}{len(rows)} claims judged, {counts or 'none could be'}."
 
 
+def _title(outcome: Reproduction) -> str:
+    return f"The paper, reproduced{', in part' * bool(_names(outcome))}"
+
+
+def _names(outcome: Reproduction) -> list[str]:
+    """Of the figures that were asked for; none where these are all."""
+    whole = len(outcome.figures) == len(FIGURES)
+    return [] if whole else [figure.name for figure in outcome.figures]
+
+
 def _command(outcome: Reproduction) -> str:
     out = outcome.out.name if outcome.out.is_absolute() else outcome.out.as_posix()
-    return f"fairwolfe reproduce{' --quick' * outcome.quick} --out {out} --resume"
+    words = ["fairwolfe reproduce", *_names(outcome), *["--quick"] * outcome.quick]
+    return " ".join([*words, f"--out {out} --resume"])
 
 
 def _study_rows(outcome: Reproduction) -> Iterator[tuple[str, ...]]:
@@ -146,6 +158,7 @@ def _html(outcome: Reproduction, pictures: Sequence[Picture]) -> str:
     return render(
         "fairwolfe.paper",
         "reproduction.html",
+        title=_title(outcome),
         summary=summary(outcome),
         sections=sections(outcome),
         pictures=pictures,
@@ -159,7 +172,7 @@ _STUDY_HEAD = ("study", "rounds", "seeds", "core minutes", "us a round", "factor
 
 
 def _markdown(outcome: Reproduction, figures: Sequence[tuple[Picture, Path]]) -> Iterator[str]:
-    yield "# The paper, reproduced\n"
+    yield f"# {_title(outcome)}\n"
     yield "<!-- Made by `fairwolfe reproduce --page`; edit reproduction-notes.md instead. -->\n"
     for sentence in summary(outcome):
         yield f"- {sentence}"
