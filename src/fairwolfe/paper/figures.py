@@ -150,11 +150,12 @@ def _objectives(row: Any, name: str, curves: Curves, best: Any) -> None:
         ),
         "f": curves.over_time,
     }
-    for ax, (title, of) in zip(row, quantities.items(), strict=True):
+    for ax, (quantity, of) in zip(row, quantities.items(), strict=True):
         for i, label in enumerate(curves.runs):
             _line(ax, curves.t, of(label), i, label)
         _time(ax, curves)
-        ax.set_title(f"{STUDIES[name].title}: {title}", loc="left", fontsize=10)
+        study = f"{STUDIES[name].title}: " if ax is row[0] else ""  # long, and the row shares it
+        ax.set_title(f"{study}{quantity}", loc="left", fontsize=10)
         open_frame(ax)
     if best is not None:
         best_line(row[-1], best)
