@@ -410,6 +410,7 @@ def turn_of(what: str, source: Path) -> dict[str, Any]:
         stdout=subprocess.PIPE,
         text=True,
         check=True,
+        timeout=3600,
     )
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found

@@ -57,7 +57,8 @@ def studies() -> dict[str, float]:
     """Hours by study, extrapolated."""
     found = {}
     for name, study in STUDIES.items():
-        if study.reading != "first" or name.startswith("lastfm-50-factors"):
+        later = name.startswith(("lastfm-50-factors", "defaults"))  # not in the first registration
+        if study.reading != "first" or later:
             continue
         experiment, stand_in = study.experiment()
         if stand_in:
