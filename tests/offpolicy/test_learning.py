@@ -20,6 +20,7 @@ from fairwolfe.offpolicy import Log, Mixture, RankingMixture
 from fairwolfe.ranking import FWLinUCBRank
 from tests.offpolicy import logs
 from tests.offpolicy.logs import ARMS, PROBLEM, THETA, columns
+from tests.plugins.plugged import Greedy, Myopic
 
 CLICKS = Linear({"clicks": 1.0})
 
@@ -121,6 +122,26 @@ def test_an_agent_has_learnt_the_log_as_its_own_decisions(base: Any) -> None:
         assert np.array_equal(getattr(mine, name), getattr(theirs, name)), name
     assert (agent.t, agent.open) == (0, 0)
     assert not agent.average.any()
+
+
+def test_a_base_whose_update_returns_a_new_state_keeps_what_it_studies() -> None:
+    agent = fw.Agent(fw.FrankWolfe(Minimum(), Greedy()), PROBLEM)
+    context, reward = np.eye(3), np.array([1.0, 0.0, 1.0])
+    agent.study([(fw.Choice(1, None, context[1]), reward)] * 3)
+    own = fw.Agent(fw.FrankWolfe(Minimum(), Greedy()), PROBLEM)
+    for _ in range(3):
+        own.update(own.act(context[[1]]), reward)
+    with agent.held() as studied, own.held() as earned:
+        assert np.array_equal(studied.base.targets, earned.base.targets)
+        assert earned.base.targets.any()
+    assert (agent.t, own.t) == (0, 3)
+    assert not agent.average.any()
+
+
+def test_a_policy_that_cannot_study() -> None:
+    agent = fw.Agent(Myopic(Minimum()), PROBLEM)
+    with pytest.raises(InvalidInput, match="cannot learn from decisions of others"):
+        agent.study([])
 
 
 @pytest.mark.needs("vowpalwabbit")

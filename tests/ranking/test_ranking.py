@@ -234,3 +234,17 @@ def test_estimates_that_are_no_numbers_are_refused_loudly() -> None:
     state.oracle.theta[:] = np.nan
     with pytest.raises(NumericalFailure, match="no longer usable"):
         base.act(state, Bilinear(np.ones(P), np.ones((6, Q))), np.ones(7), stream(0, "nan"))
+
+
+# --- what was learnt ----------------------------------------------------------------------------
+
+
+def test_slots_are_fitted_so_that_none_is_exposed_more_often_than_the_one_before() -> None:
+    base, problem = LinUCBRank(), problem_of(6, 3)
+    state = base.init(problem)
+    with pytest.raises(InvalidInput, match="nothing has been shown yet"):
+        base.learnt(state)
+    state.slots[:] = [[100.0, 100.0, 100.0], [80.0, 30.0, 50.0]]
+    assert base.learnt(state).looks == pytest.approx((0.8, 0.4, 0.4))
+    stated = LinUCBRank(position_weights=(1.0, 0.5, 0.1))
+    assert stated.learnt(stated.init(problem)).looks == (1.0, 0.5, 0.1)

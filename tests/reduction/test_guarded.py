@@ -22,6 +22,7 @@ from fairwolfe.ranking import FWLinUCBRank
 from fairwolfe.reduction import FrankWolfe, Guarded
 from fairwolfe.reduction.guarded import Trail
 from fairwolfe.simulation import Lateness, simulate
+from tests.plugins.plugged import Greedy
 
 F = Minimum()
 PROBLEM = fw.Problem.arms(3, {"clicks": (0, 1), "saves": (0, 1)}, parameter_norm=1.0)
@@ -412,3 +413,13 @@ def test_a_spec_names_it_and_gives_its_parts_the_objective() -> None:
     )
     built = build(settings).policy
     assert built == Guarded(FrankWolfe(F, LinUCB()), FrankWolfe(F, Fixed(1)), 0.9)
+
+
+def test_what_a_guard_has_learnt_is_what_its_policy_has() -> None:
+    agent = fw.Agent(Guarded(LOOSE, FrankWolfe(F, Fixed(0)), 0.3, 0.9), PROBLEM)
+    served(agent, contexts(50))
+    with agent.held() as state:
+        assert agent.policy.learnt(state).oracle is state.policy.policy.base.oracle
+    blind = Guarded(FrankWolfe(F, Greedy()), BASELINE, 0.3, 0.9)
+    with pytest.raises(InvalidInput, match=r"Greedy\(.*\) keeps no estimate of each"):
+        blind.learnt(blind.init(PROBLEM))

@@ -35,7 +35,7 @@ from fairwolfe.agent.names import (
 from fairwolfe.core.arrays import IntVector, Matrix, Vector
 from fairwolfe.core.batch import Batch
 from fairwolfe.core.catalogue import Catalogue, item_features, sizes, whole_ids
-from fairwolfe.core.decision import Decision
+from fairwolfe.core.decision import Choice, Decision
 from fairwolfe.core.feedback import Shown
 from fairwolfe.core.interrupts import uninterrupted
 from fairwolfe.core.kinds import Answer, Answers, Kind, Stack, kind_of
@@ -57,6 +57,7 @@ from fairwolfe.core.protocols import (
     Recovers,
     Reports,
     Retargets,
+    Studies,
     Surveys,
 )
 from fairwolfe.core.streams import Numbered
@@ -1154,6 +1155,24 @@ class Agent:
     def policy(self) -> Any:
         """The policy, with the current objective."""
         return self._policy
+
+    def study(self, decisions: Iterable[tuple[Choice, Any]]) -> None:
+        """Learn from decisions that others made, with what was observed after each; the average
+        and `t` stay as they are, since nothing was earned here.
+        """
+        if not isinstance(self._policy, Studies):
+            raise InvalidInput(f"{self._policy!r:.80} cannot learn from decisions of others")
+        with self._lock:
+            self._recover()
+            for choice, observation in decisions:
+                self._state = self._policy.study(self._state, choice, observation)
+
+    @contextmanager
+    def held(self) -> Iterator[Any]:
+        """The state of the policy; nobody else acts on or updates the agent meanwhile."""
+        with self._lock:
+            self._recover()
+            yield self._state
 
     @property
     def problem(self) -> Problem:

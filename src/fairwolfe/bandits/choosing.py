@@ -25,7 +25,7 @@ from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.batch import Column
 from fairwolfe.core.brief import short
 from fairwolfe.core.contexts import Arms, arms
-from fairwolfe.core.decision import Choice, Info
+from fairwolfe.core.decision import Choice, Info, Learnt
 from fairwolfe.core.kinds import require_kind
 from fairwolfe.core.problem import Problem
 from fairwolfe.core.streams import Numbered
@@ -869,6 +869,10 @@ class LinearBandit(ABC):
         """Recompute the inverse and the estimates from the design; how large their error was."""
         learner, nothing = self.regression.learn, np.empty(0)
         return repair(state.oracle, lambda: learner(-1, nothing, nothing, *state.oracle))
+
+    def learnt(self, state: BanditState) -> Learnt:
+        """What was learnt of the rewards."""
+        return Learnt(state.oracle)
 
     def drift(self, state: BanditState) -> float:
         """The error of the inverse when it was last recomputed; 0 where none is kept."""

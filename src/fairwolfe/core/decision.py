@@ -15,7 +15,7 @@ from fairwolfe.core.brief import Brief, Summary, count, few, short
 from fairwolfe.core.packing import pack, unpack
 from fairwolfe.errors import InvalidInput
 
-__all__ = ["NOTHING", "Choice", "Decision", "Info", "decided", "small"]
+__all__ = ["NOTHING", "Choice", "Decision", "Info", "Learnt", "decided", "small"]
 
 _DIGITS = 15  # of the number of a decision: no agent makes more, and a float holds them all
 
@@ -45,6 +45,15 @@ class Choice(NamedTuple):
     probability: float | None
     evidence: Any
     info: Info = NOTHING
+
+
+class Learnt(NamedTuple):
+    """What a base has learnt of the rewards."""
+
+    oracle: Any
+    """The state of its regression, with `estimates(arms)`."""
+    looks: tuple[float, ...] = ()
+    """How likely each slot is exposed; empty for arms."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fairwolfe.core.arrays import Action, Cube, IntVector, Matrix, Vector
 from fairwolfe.core.catalogue import Catalogue
-from fairwolfe.core.decision import Choice, Decision
+from fairwolfe.core.decision import Choice, Decision, Learnt
 from fairwolfe.core.problem import Problem
 
 __all__ = [
@@ -43,6 +43,7 @@ __all__ = [
     "DistributesItems",
     "DrawsUsers",
     "Environment",
+    "Estimates",
     "Exemplary",
     "Expects",
     "Factorised",
@@ -79,6 +80,7 @@ __all__ = [
     "Sized",
     "Smoothing",
     "Stored",
+    "Studies",
     "Supports",
     "Surveys",
     "Tuned",
@@ -538,6 +540,22 @@ class Recounts(Protocol):
 
     def take_back(self, state: Any, decision: Decision) -> None:
         """Forget a decision that may or may not have been counted, and that was never returned."""
+
+
+@runtime_checkable
+class Estimates(Protocol):
+    """A base or a policy that keeps an estimate of each reward."""
+
+    def learnt(self, state: Any) -> Learnt:
+        """The current estimates; not a copy."""
+
+
+@runtime_checkable
+class Studies(Protocol):
+    """A policy that can learn from decisions that others made."""
+
+    def study(self, state: Any, choice: Choice, observation: Any) -> Any:
+        """The state that has learnt it; the average stays, since it was not earned here."""
 
 
 @runtime_checkable

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import NormalDist
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 
 from fairwolfe.agent import Agent
 from fairwolfe.bandits.choosing import Evidence, LinearBandit
+from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.decision import Choice
 from fairwolfe.core.feedback import Shown
 from fairwolfe.core.kinds import kind_of
@@ -344,16 +345,7 @@ class Log:
                 "oracle, such as SquareCB(gamma0=100.0) or LinUCB()"
             )
         agent = Agent(FrankWolfe(f, base), data.problem, seed, **options)
-        inside = agent._state
-        base, nothing = inside.plan.base, np.zeros(data.problem.n_objectives)
-        for span, part in data.spans():
-            actions = data.actions[span]
-            rows = np.ascontiguousarray(data.chosen(part, actions))
-            for i in range(part.n):
-                action = int(actions[i])
-                evidence = Evidence(action if part.per_arm else 0, rows[i])
-                choice = Choice(action, None, evidence)
-                base.update(inside.base, choice, nothing, data.rewards[span.start + i])
+        agent.study(_choices(data))
         return agent
 
     def tradeoff(
@@ -408,14 +400,25 @@ def _ranking_agent(data: Rankings, f: Concave, base: Any, seed: int, options: An
     if policy.decides != "ranking":
         raise InvalidInput(f"{base!r:.80} chooses arms, and the log has rankings; give a ranker")
     agent = Agent(policy, data.problem, seed, data.items, **options)
-    inside, q = agent._state, data.items.shape[1]
-    nothing, none = np.zeros(data.problem.n_objectives), np.empty((0, q))
-    for i in range(data.n):
-        evidence = RankEvidence(np.ascontiguousarray(data.users[i]), none)
-        shown = Shown(data.exposed[i], data.rewards[i])
-        choice = Choice(data.rankings[i], None, evidence)
-        inside.plan.base.update(inside.base, choice, nothing, shown)
+    agent.study(_rankings(data, data.users, np.empty((0, data.items.shape[1]))))
     return agent
+
+
+def _choices(data: Choices) -> Iterator[tuple[Choice, Vector]]:
+    for span, part in data.spans():
+        actions = data.actions[span]
+        rows = np.ascontiguousarray(data.chosen(part, actions))
+        for i in range(part.n):
+            action = int(actions[i])
+            evidence = Evidence(action if part.per_arm else 0, rows[i])
+            yield Choice(action, None, evidence), data.rewards[span.start + i]
+
+
+def _rankings(data: Rankings, users: Matrix, none: Matrix) -> Iterator[tuple[Choice, Shown]]:
+    for i in range(data.n):
+        evidence = RankEvidence(np.ascontiguousarray(users[i]), none)
+        shown = Shown(data.exposed[i], data.rewards[i])
+        yield Choice(data.rankings[i], None, evidence), shown
 
 
 def _level(given: Any) -> float:

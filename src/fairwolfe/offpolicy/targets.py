@@ -93,9 +93,7 @@ def frozen(agent: Agent) -> Target:
             f"the probabilities of {policy!r:.80} are not known for actions that it did not take; "
             "give an agent of FrankWolfe over a bandit of fw.bandits, or probabilities"
         )
-    with agent._lock:
-        agent._recover()
-        state = agent._state
+    with agent.held() as state:
         base, kept = state.plan.base, state.base
         other_draws = type(base).draws is not LinearBandit.draws or base.uniforms > 1
         if state.plan.smoothing.averaged or other_draws or not base.commits:

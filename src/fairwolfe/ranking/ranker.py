@@ -20,7 +20,7 @@ from fairwolfe.core.arrays import Cube, IntCube, IntMatrix, IntVector, Matrix, V
 from fairwolfe.core.batch import Column
 from fairwolfe.core.brief import short
 from fairwolfe.core.catalogue import Candidates, Catalogue, fitting, sizes
-from fairwolfe.core.decision import Choice, Info
+from fairwolfe.core.decision import Choice, Info, Learnt
 from fairwolfe.core.feedback import Shown
 from fairwolfe.core.kinds import require_kind
 from fairwolfe.core.problem import Problem, real_array
@@ -706,6 +706,20 @@ class Ranker(Settings):
     def drift(self, state: RankState) -> float:
         """The error of the inverse when it was last recomputed."""
         return state.oracle.drift
+
+    def learnt(self, state: RankState) -> Learnt:
+        """What was learnt of the rewards, and how likely each slot is exposed: as stated, or as
+        counted, where no slot is exposed more often than the one before.
+        """
+        from scipy.optimize import isotonic_regression
+
+        if self.position_weights is not None:
+            return Learnt(state.oracle, self.position_weights)
+        shown, exposed = state.slots
+        if not shown.min() > 0.0:
+            raise InvalidInput("nothing has been shown yet")
+        fitted = isotonic_regression(exposed / shown, weights=shown, increasing=False).x
+        return Learnt(state.oracle, tuple(np.clip(fitted, 0.0, 1.0).tolist()))
 
     owed: ClassVar[float] = 0.0
     """The share of the rankings that an item must be shown in. One that arrives late is assumed to

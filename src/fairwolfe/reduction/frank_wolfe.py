@@ -19,7 +19,7 @@ from fairwolfe.core.arrays import IntVector, Matrix, Vector
 from fairwolfe.core.batch import Batch
 from fairwolfe.core.brief import short
 from fairwolfe.core.catalogue import NONE
-from fairwolfe.core.decision import Choice, Decision, decided
+from fairwolfe.core.decision import Choice, Decision, Learnt, decided
 from fairwolfe.core.kinds import Kind, Stack, kind_of, require_kind
 from fairwolfe.core.problem import Problem, all_finite
 from fairwolfe.core.protocols import (
@@ -27,6 +27,7 @@ from fairwolfe.core.protocols import (
     Compiled,
     CountsExposure,
     Decides,
+    Estimates,
     Policy,
     Repairs,
     ScalarPolicy,
@@ -565,6 +566,18 @@ class FrankWolfe:
     def row_limit(self, state: State) -> float:
         """The largest norm of a row of features that can be learnt from."""
         return state.plan.row_limit
+
+    def learnt(self, state: State) -> Learnt:
+        """What the base has learnt of the rewards."""
+        if not isinstance(state.plan.base, Estimates):
+            raise InvalidInput(f"{state.plan.base!r:.80} keeps no estimate of each reward")
+        return state.plan.base.learnt(state.base)
+
+    def study(self, state: State, choice: Choice, observation: Any) -> State:
+        """The state whose base has learnt a decision that others made; the average stays."""
+        nothing = np.zeros(state.plan.kind.problem.n_objectives)
+        base = state.plan.base.update(state.base, choice, nothing, observation)
+        return state if base is state.base else state._replace(base=base)
 
     def survey(self, state: State) -> None:
         """What the first `live` would take its time for: the extremes of f over the ranges."""

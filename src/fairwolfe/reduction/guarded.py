@@ -18,13 +18,14 @@ import numpy as np
 from fairwolfe.core.arrays import Cube, Vector
 from fairwolfe.core.brief import short
 from fairwolfe.core.contexts import Arms
-from fairwolfe.core.decision import Decision, Info
+from fairwolfe.core.decision import Decision, Info, Learnt
 from fairwolfe.core.kinds import Kind, kind_of, require_kind
 from fairwolfe.core.problem import Problem, all_finite, real_number
 from fairwolfe.core.protocols import (
     Base,
     Compiled,
     Decides,
+    Estimates,
     Expects,
     KeepsPrices,
     Mends,
@@ -308,6 +309,12 @@ class Guarded:
         plan = state.plan
         inner = plan.policy.row_limit(state.policy), plan.baseline.row_limit(state.baseline)
         return min(plan.limit, *inner)
+
+    def learnt(self, state: State) -> Learnt:
+        """What the policy has learnt of the rewards."""
+        if not isinstance(self.policy, Estimates):
+            raise InvalidInput(f"{self.policy!r:.80} keeps no estimate of each reward")
+        return self.policy.learnt(state.policy)
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:

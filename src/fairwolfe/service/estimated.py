@@ -21,6 +21,7 @@ import numpy as np
 from fairwolfe.agent import Agent
 from fairwolfe.core.contexts import Bilinear, PerArm, arms
 from fairwolfe.core.packing import pack, unpack
+from fairwolfe.core.protocols import Estimates
 from fairwolfe.environments import FactorModel, Finite
 from fairwolfe.errors import FairwolfeError, InvalidInput
 from fairwolfe.objectives import TwoSided
@@ -60,12 +61,11 @@ class World(NamedTuple):
 
 def world_of(agent: Agent, contexts: Sequence[Any]) -> World:
     """The world that an agent believes in, for users or contexts that it saw."""
-    state = agent._state
-    while not hasattr(state, "oracle"):
-        state = getattr(state, "base", None) or getattr(state, "policy", None)
-        if state is None:
-            raise InvalidInput(f"{agent.policy!r:.80} keeps no estimate of each reward")
-    problem, oracle = agent.problem, state.oracle
+    if not isinstance(agent.policy, Estimates):
+        raise InvalidInput(f"{agent.policy!r:.80} keeps no estimate of each reward")
+    with agent.held() as state:
+        oracle, looks = agent.policy.learnt(state)
+    problem = agent.problem
     rewards = tuple(problem.rewards)
     if problem.n_slots is None:
         return World(_choices(problem, oracle, contexts), rewards, 0)
@@ -77,20 +77,8 @@ def world_of(agent: Agent, contexts: Sequence[Any]) -> World:
         name: (theta, (float(a), float(b)))
         for name, theta, a, b in zip(rewards, thetas, low, high, strict=True)
     }
-    weights = getattr(agent.policy, "position_weights", None) or _looks(state.slots)
-    world = FactorModel(users, items, weights, calibration="clip", rewards=learnt)
+    world = FactorModel(users, items, looks, calibration="clip", rewards=learnt)
     return World(world, rewards, len(items))
-
-
-def _looks(slots: Any) -> list[float]:
-    """How often each slot was exposed; none oftener than the one before."""
-    from scipy.optimize import isotonic_regression
-
-    shown, exposed = slots
-    if not shown.min() > 0.0:
-        raise InvalidInput("nothing has been shown yet")
-    fitted = isotonic_regression(exposed / shown, weights=shown, increasing=False).x
-    return np.clip(fitted, 0.0, 1.0).tolist()  # type: ignore[no-any-return]
 
 
 def _choices(problem: Any, oracle: Any, contexts: Sequence[Any]) -> Finite:
