@@ -743,6 +743,16 @@ class Agent:
         else:
             self._in_peace(lambda: self._apply_all(made, answers))
 
+    def study(self, decisions: Iterable[tuple[Choice, Any]]) -> None:
+        """Learn from decisions that others made, with what was observed after each; the average
+        and `t` stay as they are, since nothing was earned here.
+        """
+        if not isinstance(self._policy, Studies):
+            raise InvalidInput(f"{self._policy!r:.80} cannot learn from decisions of others")
+        with self.held():
+            for choice, observation in decisions:
+                self._state = self._policy.study(self._state, choice, observation)
+
     def _fold(self, batch: Batch, rewards: Any, options: dict[str, Any]) -> None:
         """`update_many` of a batch."""
         if not isinstance(rewards, Shown):
@@ -904,8 +914,7 @@ class Agent:
         """A decision gets no feedback any more: what was expected of it is taken back, and feedback
         raises an error from now on.
         """
-        with self._lock:
-            self._recover()
+        with self.held():
             entry = self._ledger.entry(decision)
             if entry[1] is not None:
                 raise InvalidInput(
@@ -962,8 +971,7 @@ class Agent:
         as unlogged. A log belongs to the process: a loaded agent and a
         forked child have none until they are given one.
         """
-        with self._lock:
-            self._recover()
+        with self.held():
             log = None
             if path is not None:
                 log = DecisionLog(path, self._kind, self._mark(), self._header())
@@ -1085,8 +1093,7 @@ class Agent:
         with the same features stays as it is, and its id comes back; with other features the old
         item is retired and a new one takes its key. The key of a retired item may come again.
         """
-        with self._lock:
-            self._recover()
+        with self.held():
             old = self._catalogue().total
             if isinstance(self._called, Keys) or has_keys(features):
                 return self._add_keyed(features, objective)
@@ -1121,8 +1128,7 @@ class Agent:
 
     def retire(self, ids: Iterable[int | str], objective: Concave | None = None) -> None:
         """These items are not shown any more; f is of the others. Feedback may still come."""
-        with self._lock:
-            self._recover()
+        with self.held():
             catalogue = self._catalogue()
             listed: Any = ids
             if isinstance(self._called, Keys):
@@ -1156,24 +1162,6 @@ class Agent:
         """The policy, with the current objective."""
         return self._policy
 
-    def study(self, decisions: Iterable[tuple[Choice, Any]]) -> None:
-        """Learn from decisions that others made, with what was observed after each; the average
-        and `t` stay as they are, since nothing was earned here.
-        """
-        if not isinstance(self._policy, Studies):
-            raise InvalidInput(f"{self._policy!r:.80} cannot learn from decisions of others")
-        with self._lock:
-            self._recover()
-            for choice, observation in decisions:
-                self._state = self._policy.study(self._state, choice, observation)
-
-    @contextmanager
-    def held(self) -> Iterator[Any]:
-        """The state of the policy; nobody else acts on or updates the agent meanwhile."""
-        with self._lock:
-            self._recover()
-            yield self._state
-
     @property
     def problem(self) -> Problem:
         """What is decided and which rewards come back."""
@@ -1186,32 +1174,35 @@ class Agent:
             raise InvalidInput(f"{self._policy!r} has no objective")
         return self._policy.objective  # type: ignore[no-any-return]
 
+    @contextmanager
+    def held(self) -> Iterator[Any]:
+        """The state of the policy; nobody else acts on or updates the agent meanwhile."""
+        with self._lock:
+            self._recover()
+            yield self._state
+
     @property
     def t(self) -> int:
         """How many decisions have had their feedback."""
-        with self._lock:
-            self._recover()
+        with self.held():
             return self._ledger.answered
 
     @property
     def open(self) -> int:
         """How many decisions wait for their feedback."""
-        with self._lock:
-            self._recover()
+        with self.held():
             return self._ledger.open
 
     @property
     def out_of_range(self) -> int:
         """How many reward vectors had a number outside its declared range."""
-        with self._lock:
-            self._recover()
+        with self.held():
             return self._out_of_range
 
     @property
     def average(self) -> Vector:
         """The average of the rewards that came back (0 before the first), a copy."""
-        with self._lock:
-            self._recover()
+        with self.held():
             return self._average()
 
     @property
@@ -1219,8 +1210,7 @@ class Agent:
         """f of `average`: what the agent maximises, as far as it has been seen. Hard constraints
         are not part of it: see `constraints`.
         """
-        with self._lock:
-            self._recover()
+        with self.held():
             if self._bound is None:
                 raise InvalidInput(f"{self._policy!r} has no objective, so there is no value")
             return self._bound.relaxed().value(self._average())
@@ -1236,8 +1226,7 @@ class Agent:
             raise InvalidInput(f"{self._policy!r} keeps no live numbers; FrankWolfe does")
         if isinstance(self._policy, Surveys):  # outside of the lock: others continue to decide
             self._policy.survey(self._state)
-        with self._lock:
-            self._recover()
+        with self.held():
             live: Live = self._policy.live(self._state, delta, trusted=self._out_of_range == 0)
             return live
 
@@ -1246,8 +1235,7 @@ class Agent:
         """The hard constraints of f, one for each level: print them, or see `Constraint`."""
         if not isinstance(self._policy, Constrains):
             return ()
-        with self._lock:
-            self._recover()
+        with self.held():
             trusted = self._out_of_range == 0
             found: tuple[Any, ...] = self._policy.constraints(self._state, trusted=trusted)
             return found
@@ -1264,8 +1252,7 @@ class Agent:
         what the policy counts itself, as Guarded does (baseline_played); and while there is a
         `log`, logged and unlogged: decisions answered with a row, and without one.
         """
-        with self._lock:
-            self._recover()
+        with self.held():
             return {
                 "t": self._ledger.answered,
                 "open": self._ledger.open,
@@ -1304,8 +1291,7 @@ class Agent:
         """
         if not self._mends:
             raise InvalidInput(f"{self._policy!r} keeps nothing that could be recomputed")
-        with self._lock:
-            self._recover()
+        with self.held():
             drift: float = self._policy.repair(self._state)
         logger.warning("the regression was recomputed; the error of its inverse was %.1e", drift)
         return drift
@@ -1329,8 +1315,7 @@ class Agent:
         """Maximise another f from now on; averages, estimates and open decisions stay."""
         if not isinstance(objective, Concave):
             raise InvalidInput(f"the objective is {objective!r:.80}; give one of fw.objectives")
-        with self._lock:
-            self._recover()
+        with self.held():
             policy, problem = self._retargeted(objective), self._kind.problem
             arrays = dict(arrays_of(self._state))
             own = policy.of_objective if isinstance(policy, KeepsPrices) else ()
@@ -1350,8 +1335,7 @@ class Agent:
         return file.getvalue()
 
     def _content(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        with self._lock:
-            self._recover()
+        with self.held():
             ledger, kept = self._ledger.saved()
             arrays = {name: array.copy() for name, array in arrays_of(self._state)}
             if self._earned is not None:
