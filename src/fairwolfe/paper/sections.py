@@ -62,7 +62,7 @@ def sections(outcome: Reproduction) -> Iterator[Section]:
     """Every table of claims that has rows, in the order of the page."""
     rows = outcome.claims()
     first = [row for row in rows if row["registration"] == "first"]
-    if first or not rows:
+    if first:
         yield Section("Every claim", (), _JUDGED, _HEAD, _rows(first), 5)
     if any(row["reading"] == "second" for row in rows):
         head = ("claim", "sentence", "where", "measured", "first reading", "second reading")
