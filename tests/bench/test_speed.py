@@ -168,12 +168,12 @@ def test_measure_takes_a_few_turns_however_little_time_there_is() -> None:
 
     found = list(measure(CASES, 3e-6, told))
     assert [timing.case for timing in found] == list(CASES)
-    assert all(len(timing.taken) >= 3 for timing in found)
+    assert all(len(timing.times) >= 3 for timing in found)
     assert tuple(spent) == NAMES
     np.testing.assert_allclose(list(spent.values()), 1e-6)
     assert found[2].row()["size"] == "7 users, 12 items, 3 factors"
     for timing in found:
-        assert all(set(turn) == {"compiled", "agent", "numpy"} for turn in timing.taken)
+        assert all(set(turn) == {"compiled", "agent", "numpy"} for turn in timing.times)
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf"), 3601.0])

@@ -1,6 +1,6 @@
 """The same algorithms as one would write them in NumPy and SciPy: what the speed is compared with.
 
-A loop goes on from a compiled run: it copies the state and the generators, so that its decisions
+A loop continues a compiled run: it copies the state and the generators, so that its decisions
 must be those of the run from there on. It is *straightforward*: vectorised over arms and items,
 one observation at a time, nothing that only a second look would find.
 """
@@ -213,7 +213,7 @@ Loop = TypeVar("Loop", bound=ArmsLoop | RankingLoop)
 
 
 def loop_of(run: Run) -> ArmsLoop | RankingLoop:
-    """The straightforward loop that goes on from a compiled run."""
+    """The straightforward loop that continues a compiled run."""
     if isinstance(run, CompiledRankings):
         return RankingLoop(run)
     rules = {LinUCB: LinUCBLoop, SquareCB: SquareCBLoop}

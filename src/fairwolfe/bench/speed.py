@@ -183,41 +183,41 @@ def sides(case: Case) -> dict[str, tuple[Side, int]]:
 def turns(playing: Mapping[str, tuple[Side, int]]) -> Iterator[dict[str, float]]:
     """Microseconds of processor time a round of every side, turn after turn without end."""
     while True:
-        taken = {}
+        turn = {}
         for name, (side, rounds) in playing.items():
             began = process_time()
             side(rounds)
-            taken[name] = 1e6 * (process_time() - began) / rounds
-        yield taken
+            turn[name] = 1e6 * (process_time() - began) / rounds
+        yield turn
 
 
-def ratios(taken: Sequence[Mapping[str, float]], of: str, over: str) -> list[float]:
+def ratios(times: Sequence[Mapping[str, float]], of: str, over: str) -> list[float]:
     """How many times as long one side took as another, turn by turn, smallest first.
 
     >>> ratios([{"a": 6.0, "b": 2.0}, {"a": 2.0, "b": 1.0}], "a", "b")
     [2.0, 3.0]
     """
-    return sorted(turn[of] / turn[over] for turn in taken)
+    return sorted(turn[of] / turn[over] for turn in times)
 
 
 @dataclass(frozen=True)
 class Timing:
-    """The turns that were taken of a case."""
+    """The times of a case, turn by turn."""
 
     case: Case
-    taken: tuple[Mapping[str, float], ...]
+    times: tuple[Mapping[str, float], ...]
 
     def row(self) -> dict[str, Any]:
         """Medians over turns, and the range of the ratio."""
-        over = ratios(self.taken, "numpy", "compiled")
+        over = ratios(self.times, "numpy", "compiled")
         return {
             "policy": self.case.name,
             "size": self.case.size,
-            **{f"{side}_us": median(turn[side] for turn in self.taken) for side in self.taken[0]},
+            **{f"{side}_us": median(turn[side] for turn in self.times) for side in self.times[0]},
             "numpy_over_compiled": median(over),
             "lowest": over[0],
             "highest": over[-1],
-            "turns": len(self.taken),
+            "turns": len(self.times),
         }
 
 
@@ -229,26 +229,26 @@ def measure(
     """Time case after case, for about that long in all, besides what setting them up takes.
 
     progress: called with a case that is prepared or timed, and the seconds of its share that have
-    gone by since the last call
+    passed since the last call
     """
     if not 0.0 < seconds <= LONGEST:
         raise InvalidInput(f"seconds is {seconds:g}; give a number above 0 and at most {LONGEST:g}")
-    told = progress or (lambda case, spent: None)
-    return (_timed(case, seconds / len(cases), told) for case in cases)
+    report = progress or (lambda case, spent: None)
+    return (_timed(case, seconds / len(cases), report) for case in cases)
 
 
-def _timed(case: Case, seconds: float, told: Callable[[Case, float], None]) -> Timing:
-    told(case, 0.0)
+def _timed(case: Case, seconds: float, report: Callable[[Case, float], None]) -> Timing:
+    report(case, 0.0)
     clock = turns(sides(case))
     next(clock)  # not counted: kernels are loaded or compiled in it
-    taken: list[dict[str, float]] = []
+    times: list[dict[str, float]] = []
     began, spent = monotonic(), 0.0
-    while spent < seconds or len(taken) < FEWEST:
-        taken.append(next(clock))
+    while spent < seconds or len(times) < FEWEST:
+        times.append(next(clock))
         now = min(monotonic() - began, seconds)
-        told(case, now - spent)
+        report(case, now - spent)
         spent = now
-    return Timing(case, tuple(taken))
+    return Timing(case, tuple(times))
 
 
 def about() -> dict[str, Any]:

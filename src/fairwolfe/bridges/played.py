@@ -121,15 +121,15 @@ class Gymnasium:
         if isinstance(stated, Problem):
             return Facts(stated, True, np.empty(0), np.empty(0))
         try:
-            seen: Any = spaces.flatten_space(env.observation_space)
+            space: Any = spaces.flatten_space(env.observation_space)
         except NotImplementedError:
-            seen = None
-        if not isinstance(seen, spaces.Box):
+            space = None
+        if not isinstance(space, spaces.Box):
             raise InvalidInput(
                 f"{self.id} has observations {env.observation_space}, which cannot be made a "
                 "vector of fixed length; wrap it so that they can"
             )
-        low, high = seen.low.astype(np.float64), seen.high.astype(np.float64)
+        low, high = space.low.astype(np.float64), space.high.astype(np.float64)
         ends = np.isfinite(low) & np.isfinite(high) & (low < high)
         low, high = np.where(ends, low, -1.0), np.where(ends, high, 1.0)
         middle, half = 0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low
@@ -180,7 +180,7 @@ class Gymnasium:
         return world.context
 
     def feedback(self, world: Episode, context: Any, action: Any, rng: np.random.Generator) -> Any:
-        """The reward vector of a step; the world has then gone on."""
+        """The reward vector of a step; the world has then moved on."""
         if not np.array_equal(_features(context), _features(world.context)):
             raise InvalidInput(
                 "the context is not the one that waits for an action; this world continues with "

@@ -70,14 +70,14 @@ def draws_only_from_its_generators(environment: Any, rng: np.random.Generator) -
     for late in (False, True):
         world = environment.init(stream(1, "world"))
         contexts, noise = stream(1, "contexts"), stream(1, "noise")
-        seen = []
+        history = []
         for t in range(1, _ROUNDS + 1):
             context = environment.context(world, t, contexts)
             actions = _actions(environment, context, stream(t, "actions"))
             action = actions[-1 if late and t < _ROUNDS else 0]
             feedback = environment.feedback(world, context, action, noise)
-            seen.append(context)
-        runs.append((seen, feedback))
+            history.append(context)
+        runs.append((history, feedback))
     (first, last), (again, last_again) = runs
     require(all(map(_same, first, again)), "equal generators, other contexts")
     require(_same(last, last_again), "the noise of a round depends on the actions before it")
@@ -95,7 +95,7 @@ def has_mean_rewards(environment: Any, rng: np.random.Generator) -> None:
     """The mean of many feedbacks is `mean_reward`; where it is unknown, that raises."""
     problem = environment.problem()
     if _opaque(environment):
-        _refuses_to_tell(environment, lambda *told: environment.mean_reward(*told, 0), rng)
+        _refuses_to_tell(environment, lambda *pair: environment.mean_reward(*pair, 0), rng)
         return
     world = environment.init(rng)
     context = environment.context(world, 1, rng)
@@ -142,8 +142,8 @@ def shows_slot_by_slot(environment: Any, rng: np.random.Generator) -> None:
             f"exposed and rewards have shapes {shown.exposed.shape} and {shown.rewards.shape}, "
             f"not {shape[:1]} and {shape}",
         )
-        seen = set(shown.exposed.tolist()) <= {0.0, 1.0}
-        require(seen, f"exposed is {shown.exposed}, not made of 0 and 1")
+        binary = set(shown.exposed.tolist()) <= {0.0, 1.0}
+        require(binary, f"exposed is {shown.exposed}, not made of 0 and 1")
         unseen = shown.rewards[shown.exposed == 0.0]
         require(not unseen.any(), f"slots that were not exposed have rewards {unseen}")
         reward = totals(action, shown, problem.n_items or 0)
@@ -155,7 +155,7 @@ def knows_the_best_action(environment: Any, rng: np.random.Generator) -> None:
     """No action has a larger <direction, mean reward> than `best_action`; it raises if unknown."""
     n = environment.problem().n_objectives
     if _opaque(environment):
-        _refuses_to_tell(environment, lambda *told: environment.best_action(*told, np.ones(n)), rng)
+        _refuses_to_tell(environment, lambda *pair: environment.best_action(*pair, np.ones(n)), rng)
         return
     for world, context in _met(environment, rng):
         direction = rng.standard_normal(n)

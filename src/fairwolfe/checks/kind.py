@@ -55,9 +55,9 @@ def _hears(kind: Kind, action: Any, feedback: Any) -> None:
     require(kind.observe(action, answer) is answer, "an answer is read again")
     again = kind.observe(action, answer.observation).reward
     require(np.array_equal(again, reward), f"its observation gives {again}, not {reward}")
-    heard = kind.hear(action, feedback)
-    require(not heard.outside, f"inside its range: {heard.outside}")
-    require(np.array_equal(heard.reward, reward), f"hear gives {heard.reward}, not {reward}")
+    reply = kind.hear(action, feedback)
+    require(not reply.outside, f"inside its range: {reply.outside}")
+    require(np.array_equal(reply.reward, reward), f"hear gives {reply.reward}, not {reward}")
 
 
 def refuses_what_is_bad(kind: Kind, rng: np.random.Generator) -> None:

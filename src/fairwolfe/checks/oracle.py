@@ -89,18 +89,18 @@ def keeps_blocks_apart(oracle: Any, rng: np.random.Generator) -> None:
 
 def estimates_from_its_state_alone(oracle: Any, rng: np.random.Generator) -> None:
     """Equal observations give equal estimates, and to ask for them changes nothing."""
-    asked, silent = oracle.init(_PROBLEM), oracle.init(_PROBLEM)
+    busy, silent = oracle.init(_PROBLEM), oracle.init(_PROBLEM)
     for i, x in enumerate(_features(rng, 60)):
         reward = rewards(_PROBLEM, 0, rng)
-        before = deepcopy(asked)
-        _estimated(asked, x)
-        require(same(asked, before), "an estimate changed the state")
-        for state in (asked, silent):
+        before = deepcopy(busy)
+        _estimated(busy, x)
+        require(same(busy, before), "an estimate changed the state")
+        for state in (busy, silent):
             oracle.learn(0, x, reward, *state)
         if i % 10 == 9:
-            for state in (deepcopy(asked), deepcopy(silent)):
+            for state in (deepcopy(busy), deepcopy(silent)):
                 require(
-                    np.array_equal(_estimated(state, x), _estimated(asked, x)),
+                    np.array_equal(_estimated(state, x), _estimated(busy, x)),
                     f"after {i + 1} equal observations the estimates differ",
                 )
 
@@ -117,9 +117,9 @@ def keeps_its_regret_bound(oracle: Any, rng: np.random.Generator) -> None:
     except OutsideAssumptions:
         return
     for name in ("random", "linear", "adverse", "adverse and repeated", "adverse in turn"):
-        features, seen, losses = _played(oracle, name, rng)
+        features, targets, losses = _played(oracle, name, rng)
         for t in (1, 2, 5, 20, 100, _ROUNDS):
-            least = _least_loss(features[:t], seen[:t])
+            least = _least_loss(features[:t], targets[:t])
             regret = float(losses[:t].sum()) - least
             require(
                 regret <= bound.at(t) + _ROUNDING,
@@ -132,7 +132,7 @@ def _played(oracle: Any, name: str, rng: np.random.Generator) -> tuple[Matrix, M
     state = oracle.init(_PROBLEM)
     theta = rng.normal(size=(2, 3))
     theta /= np.linalg.norm(theta, axis=1, keepdims=True)
-    features, seen, losses = [], [], []
+    features, targets, losses = [], [], []
     middle = (_PROBLEM.low + _PROBLEM.high) / 2.0
     for t, drawn in enumerate(_features(rng, _ROUNDS)):
         x = drawn
@@ -148,17 +148,17 @@ def _played(oracle: Any, name: str, rng: np.random.Generator) -> tuple[Matrix, M
         else:
             reward = np.where(predicted > middle, _PROBLEM.low, _PROBLEM.high)
         features.append(x)
-        seen.append(reward)
+        targets.append(reward)
         losses.append(float(((predicted - reward) ** 2).sum()))
         oracle.learn(0, x, reward, *state)
-    return np.array(features), np.array(seen), np.array(losses)
+    return np.array(features), np.array(targets), np.array(losses)
 
 
-def _least_loss(features: Matrix, seen: Matrix) -> float:
+def _least_loss(features: Matrix, targets: Matrix) -> float:
     """min sum |theta x - r|^2 over rows of norm at most 1: the multiplier is found by halving."""
     values, vectors = np.linalg.eigh(features.T @ features)
     total = 0.0
-    for reward in seen.T:
+    for reward in targets.T:
         moment = vectors.T @ (features.T @ reward)
         low, high = 1e-12, 1e6
         for _ in range(60):

@@ -328,11 +328,11 @@ def checks_of(player: Callable[[Any], Player], *checks: PlayerCheck) -> list[Che
     if not checks:
         raise TypeError("no checks are given; see PLAYER_CHECKS")
 
-    def made(check: PlayerCheck) -> Check:
+    def as_check(check: PlayerCheck) -> Check:
         @wraps(check)
         def wrapped(subject: Any, rng: np.random.Generator) -> None:
             check(player(subject), rng)
 
         return wrapped
 
-    return [made(check) for check in checks]
+    return [as_check(check) for check in checks]

@@ -50,10 +50,10 @@ def examples_of(subject: Any) -> tuple[Any, ...]:
             f"{subject.__name__} has no examples(); give it a classmethod that returns a tuple of "
             "instances, or check an instance"
         )
-    made = tuple(subject.examples())
-    if not made:
+    examples = tuple(subject.examples())
+    if not examples:
         raise InvalidInput(f"{subject.__name__}.examples() is empty; return at least one instance")
-    return made
+    return examples
 
 
 def is_refused(attempt: Callable[[], Any]) -> bool:

@@ -19,7 +19,7 @@ __all__ = ["SMOOTHING_CHECKS", "smoothable"]
 
 def smoothable(smoothing: Any) -> list[Any]:
     """The registry's objectives that the smoothing accepts and that have a Lipschitz constant."""
-    found = []
+    objectives = []
     for name in KINDS["objectives"]:  # what is built in: a plug-in must not spoil the check
         for objective in examples_of(load("objectives", name)):
             n = length(objective)
@@ -29,9 +29,9 @@ def smoothable(smoothing: Any) -> list[Any]:
                 smoothing.gradient(objective, np.full(n, 0.5), 0, stream(0, "checks"))
             except (InvalidInput, NoProx):
                 continue
-            found.append(objective)
-    require(bool(found), "no objective of the registry can be smoothed by it")
-    return found
+            objectives.append(objective)
+    require(bool(objectives), "no objective of the registry can be smoothed by it")
+    return objectives
 
 
 def approaches(smoothing: Any, rng: np.random.Generator) -> None:

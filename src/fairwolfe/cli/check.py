@@ -33,13 +33,13 @@ def check(ctx: click.Context, subject: str, as_json: bool) -> None:
 
     # What the user's module prints must not mix with the table or the JSON.
     with console(stderr=True).status(f"checking {escape(subject)}"), redirect_stdout(sys.stderr):
-        found = _outcomes(subject)
-    failed = [outcome for outcome in found if outcome.error is not None]
+        outcomes = _outcomes(subject)
+    failed = [outcome for outcome in outcomes if outcome.error is not None]
     if as_json:
         print_json(
             {
                 "subject": subject,
-                "checks": len(found),
+                "checks": len(outcomes),
                 "failed": len(failed),
                 "outcomes": [
                     {
@@ -48,12 +48,12 @@ def check(ctx: click.Context, subject: str, as_json: bool) -> None:
                         "passed": outcome.error is None,
                         "message": _message(outcome),
                     }
-                    for outcome in found
+                    for outcome in outcomes
                 ],
             }
         )
     else:
-        _print_outcomes(found, failed)
+        _print_outcomes(outcomes, failed)
     ctx.exit(1 if failed else 0)
 
 
@@ -86,22 +86,22 @@ def _class_of(subject: str) -> type:
     return load(known[subject], subject)
 
 
-def _print_outcomes(found: list[Outcome], failed: list[Outcome]) -> None:
-    examples = list(dict.fromkeys(outcome.example for outcome in found))
+def _print_outcomes(outcomes: list[Outcome], failed: list[Outcome]) -> None:
+    examples = list(dict.fromkeys(outcome.example for outcome in outcomes))
     broken = {(outcome.check, outcome.example) for outcome in failed}
     numbers = [str(i) for i in range(1, len(examples) + 1)]
     print_table(
         ("check", *numbers),
         (
             (_words(name), *("FAIL" if (name, e) in broken else "pass" for e in examples))
-            for name in dict.fromkeys(outcome.check for outcome in found)
+            for name in dict.fromkeys(outcome.check for outcome in outcomes)
         ),
     )
     for number, example in zip(numbers, examples, strict=True):
         click.echo(f"{number}: {example}")
     for outcome in failed:
         click.echo(f"\n{outcome.example} fails {_words(outcome.check)!r}:\n  {_message(outcome)}")
-    click.echo(f"\n{len(found)} checks, {len(failed)} failed")
+    click.echo(f"\n{len(outcomes)} checks, {len(failed)} failed")
 
 
 def _words(name: str) -> str:

@@ -76,14 +76,14 @@ def evaluate(
     learns = any(table.get("learn") or "base" in table for table in tables["policies"].values())
     train, test = data.split(0.5, seed) if learns else (data, data)
     how: dict[str, Any] = {} if estimator is None else {"estimator": estimator}
-    found = {"as logged": test.evaluate("logged", f, level=level)}
+    estimates = {"as logged": test.evaluate("logged", f, level=level)}
     gains: dict[str, Any] = {}
     for name, table in tables["policies"].items():
         policy = _policy(name, table, train, f, spec)
         gains[name] = test.compare(policy, "logged", f, level=level, **how)
-        found[name] = gains[name].first
-    words = [*_sentences(found, gains, learns, len(test)), *checked.problems]
-    rows = [_row(name, one) for name, one in found.items()]
+        estimates[name] = gains[name].first
+    words = [*_sentences(estimates, gains, learns, len(test)), *checked.problems]
+    rows = [_row(name, one) for name, one in estimates.items()]
     results = {
         "decisions": len(test),
         "objective": repr(f),
@@ -91,22 +91,22 @@ def evaluate(
         "policies": rows,
         "sentences": words,
     }
-    files = [*save(intervals(found, repr(f)), out, "evaluate"), out / "evaluate.json"]
+    files = [*save(intervals(estimates, repr(f)), out, "evaluate"), out / "evaluate.json"]
     files[-1].write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     if as_json:
         print_json(results | {"files": [str(file) for file in files]})
         return
-    _print(found)
+    _print(estimates)
     print_files(files, words)
 
 
-def _print(found: dict[str, Any]) -> None:
+def _print(estimates: dict[str, Any]) -> None:
     from fairwolfe.cli.printing import print_table
 
-    labels = next(iter(found.values())).labels
+    labels = next(iter(estimates.values())).labels
     shown = labels if len(labels) <= 6 else labels[-3:]
     cells = []
-    for name, one in found.items():
+    for name, one in estimates.items():
         averages = dict(zip(one.labels, one.average.tolist(), strict=True))
         numbers = (one.value, one.low, one.high)
         cells.append(
@@ -162,10 +162,10 @@ def _objective(given: str | None, tables: dict[str, Any], log: Path) -> Any:
         text = _logged_objective(log)
     if text in names("objectives"):
         return load("objectives", text)()
-    made = expressions.read(text)
-    if not isinstance(made, Concave):
+    objective = expressions.read(text)
+    if not isinstance(objective, Concave):
         raise InvalidInput(f"the objective is {text!r:.80}; give one of fw.objectives")
-    return made
+    return objective
 
 
 def _logged_objective(log: Path) -> str:
@@ -221,8 +221,8 @@ def _row(name: str, one: Any) -> dict[str, Any]:
     }
 
 
-def _sentences(found: dict[str, Any], gains: dict[str, Any], learns: bool, n: int) -> list[str]:
-    base = found["as logged"]
+def _sentences(estimates: dict[str, Any], gains: dict[str, Any], learns: bool, n: int) -> list[str]:
+    base = estimates["as logged"]
     lines = [
         f"The logged policy earned an f of {base.value:.4g} ({base.low:.4g} to {base.high:.4g})."
     ]

@@ -39,9 +39,9 @@ def _described(kind: str, name: str) -> dict[str, str]:
 
     address = KINDS[kind].get(name, "")
     try:
-        found = load(kind, name)
+        entry = load(kind, name)
     except FairwolfeError as error:
         # One plug-in that cannot be imported must not hide the others.
         return {"class": address, "summary": f"cannot be loaded: {error}"}
-    summary = (getdoc(found) or "").strip().partition("\n")[0]
-    return {"class": address or f"{found.__module__}:{found.__qualname__}", "summary": summary}
+    summary = (getdoc(entry) or "").strip().partition("\n")[0]
+    return {"class": address or f"{entry.__module__}:{entry.__qualname__}", "summary": summary}

@@ -56,28 +56,28 @@ def verify(ctx: click.Context, place: Path, fold: bool, as_json: bool) -> None:
     try:
         opened = LogFile(where)
     except IncompatibleState as error:
-        found = Verified(0, 0, 0, 0, 0, False, [str(error)], [])
+        report = Verified(0, 0, 0, 0, 0, False, [str(error)], [])
     else:
         with _closing(opened), _rows(opened.count * (2 if fold else 1)) as tick:
-            found = verify(opened, fold, tick)
+            report = verify(opened, fold, tick)
     if as_json:
-        print_json({"file": str(where.path), **found._asdict()})
-        ctx.exit(1 if found.wrong else 0)
+        print_json({"file": str(where.path), **report._asdict()})
+        ctx.exit(1 if report.wrong else 0)
     click.echo(
-        f"{where.path}: {found.rows:,} rows, {found.events:,} events, {found.decisions:,} "
-        f"decisions, {found.snapshots} snapshots"
+        f"{where.path}: {report.rows:,} rows, {report.events:,} events, {report.decisions:,} "
+        f"decisions, {report.snapshots} snapshots"
     )
-    if found.deleted:
+    if report.deleted:
         click.echo(
-            f"Rows up to {found.deleted:,} were deleted after an export, except those that are "
+            f"Rows up to {report.deleted:,} were deleted after an export, except those that are "
             "still needed: a replay begins from the snapshots kept for that."
         )
-    _tell([*found.wrong, *found.notes])
-    if not found.wrong:
-        bits = "except for rounding" if found.notes else "bit for bit"
+    _tell([*report.wrong, *report.notes])
+    if not report.wrong:
+        bits = "except for rounding" if report.notes else "bit for bit"
         more = f", and the snapshots are the fold of the rows, {bits}" if fold else ""
         click.echo(f"Nothing is wrong: every row is whole and in its place{more}.")
-    ctx.exit(1 if found.wrong else 0)
+    ctx.exit(1 if report.wrong else 0)
 
 
 @log.command(epilog="Example: fairwolfe log replay config.toml --until 1000 --decisions")
@@ -110,7 +110,7 @@ def replay(
     from fairwolfe.service.recovery import replay
 
     opened = LogFile(place_of(place))
-    made: dict[int, int] = {}
+    counts: dict[int, int] = {}
     wrong: list[str] = []
 
     def before(seq: int, events: list[Event], models: dict[int, Model]) -> None:
@@ -118,7 +118,7 @@ def replay(
         for event in events if decisions else ():
             if isinstance(event, Decided) and name in (None, models[event.model].name):
                 again = remade(models[event.model], event, seq)
-                made[event.model] = made.get(event.model, 0) + again.decisions
+                counts[event.model] = counts.get(event.model, 0) + again.decisions
                 wrong.extend(again.wrong)
 
     with _closing(opened):
@@ -126,17 +126,17 @@ def replay(
         if until is not None and not 1 <= until <= last:
             raise InvalidInput(f"--until is {until}; the log has the rows 1 to {last}")
         with _rows(opened.count) as tick:
-            found = replay(opened, until, before)
-    models = _chosen(found.models, name)
+            whole = replay(opened, until, before)
+    models = _chosen(whole.models, name)
     wrong += [model.stopped for model in models if model.stopped]
     rows = [_summary(model) for model in models]
     if decisions:
         for row, model in zip(rows, models, strict=True):
-            row["remade"] = made.get(model.number, 0)
+            row["remade"] = counts.get(model.number, 0)
     if as_json:
         print_json({"rows": until or last, "models": rows, "wrong": wrong})
         ctx.exit(1 if wrong else 0)
-    click.echo(f"rows up to {until or last:,}, {found.records:,} records")
+    click.echo(f"rows up to {until or last:,}, {whole.records:,} records")
     for row in rows:
         average = ", ".join(f"{reward} {value!r}" for reward, value in row["average"].items())
         click.echo(
@@ -290,11 +290,11 @@ def _tell(wrong: list[str]) -> None:
 
 
 def _chosen(models: dict[int, Model], name: str | None) -> list[Model]:
-    found = [model for model in models.values() if name in (None, model.name)]
-    if not found:
+    matches = [model for model in models.values() if name in (None, model.name)]
+    if not matches:
         known = [model.name for model in models.values()]
         raise InvalidInput(f"the log has no model {name!r:.80}; {did_you_mean(name or '', known)}")
-    return found
+    return matches
 
 
 def _summary(model: Model) -> dict[str, Any]:
@@ -310,11 +310,11 @@ def _summary(model: Model) -> dict[str, Any]:
     }
 
 
-def _remade(made: int, decisions: int) -> str:
-    if made == decisions:
-        return f"all {made:,} decisions were made again"
+def _remade(count: int, decisions: int) -> str:
+    if count == decisions:
+        return f"all {count:,} decisions were made again"
     return (
-        f"{made:,} of {decisions:,} decisions were made again; the others were deleted after an "
+        f"{count:,} of {decisions:,} decisions were made again; the others were deleted after an "
         "export, or the log does not say what was asked (`audit = true` keeps that)"
     )
 
@@ -342,10 +342,10 @@ def _keeps(opened: LogFile, model: Model) -> bool:
     """Whether the log has the context of the last decision of a model."""
     from fairwolfe.service.events import Decided, decode
 
-    found = opened.row_of(model.number, model.decisions - 1)
-    events = [] if found is None else decode(found[1].payload)
-    made = [e for e in events if isinstance(e, Decided) and e.model == model.number]
-    return not made or bool(made[0].asked)
+    row = opened.row_of(model.number, model.decisions - 1)
+    events = [] if row is None else decode(row[1].payload)
+    decisions = [e for e in events if isinstance(e, Decided) and e.model == model.number]
+    return not decisions or bool(decisions[0].asked)
 
 
 def _make_ready(where: Place, name: str | None) -> None:

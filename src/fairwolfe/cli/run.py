@@ -31,17 +31,17 @@ class _Seeds(click.ParamType[tuple[int, ...]]):
 
     def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, ...]:
         """10 is 0 to 9; 3-5 is 3, 4, 5; 1,4,9 is just these, and so is 4,."""
-        found: list[int] = []
+        seeds: list[int] = []
         for part in str(value).rstrip(",").split(","):
             if not (ends := re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)):
                 self.fail(f"{value!r} is not a number of seeds, a range (3-5) or a list (1,4,9)")
             first, last = int(ends[1]), int(ends[2] or ends[1])
-            found += range(first, last + 1)
+            seeds += range(first, last + 1)
         if re.fullmatch(r"\s*\d+\s*", str(value)):
-            found = list(range(int(value)))
-        if not found or len(set(found)) < len(found):
+            seeds = list(range(int(value)))
+        if not seeds or len(set(seeds)) < len(seeds):
             self.fail(f"{value!r} names no seed, or one twice")
-        return tuple(found)
+        return tuple(seeds)
 
 
 @click.command(epilog="Example: fairwolfe run examples/specs/music.toml --for 10m")

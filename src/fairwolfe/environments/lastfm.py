@@ -66,8 +66,8 @@ def _published(file: Path) -> bool:
 
 def find() -> Path:
     """The file on this machine; nothing is ever downloaded by this."""
-    if (found := present()) is not None:
-        return found
+    if (path := present()) is not None:
+        return path
     if spoilt := [file for file in places() if file.is_file()]:
         raise InvalidInput(
             f"{spoilt[0]} is not the published file: its sha256 is not {SHA256[:12]}...; download "

@@ -378,9 +378,9 @@ def elicit(
     >>> result = fw.tradeoff(FactorModel(12, 9, dcg(3)), floors=(), horizon=100, seeds=1)
     >>> questions = elicit(result)
     >>> for _ in range(8):
-    ...     asked = questions.ask()
-    ...     questions.answer("a" if asked.a.utility + 0.4 * asked.a.item_objective
-    ...                      > asked.b.utility + 0.4 * asked.b.item_objective else "b")
+    ...     question = questions.ask()
+    ...     questions.answer("a" if question.a.utility + 0.4 * question.a.item_objective
+    ...                      > question.b.utility + 0.4 * question.b.item_objective else "b")
     >>> low, high = questions.interval(0.9)
     >>> low < 0.4 < high
     True

@@ -86,13 +86,13 @@ class Encoder:
         Encoder(n_features=16, ranges={'price': (2.0, 9.5)}, n_names=2, feature_norm=1.0)
         """
         rows = _rows(sample)
-        found: dict[str, list[float]] = {}
+        columns: dict[str, list[float]] = {}
         for row in rows:
             for name, value in _items(row):
                 if _is_number(value):
-                    found.setdefault(name, []).append(_finite(name, value))
+                    columns.setdefault(name, []).append(_finite(name, value))
         ranges = {}
-        for name, values in found.items():
+        for name, values in columns.items():
             low, high = min(values), max(values)
             # Of a number that never changed, 1 to both sides.
             ranges[name] = (low, high) if low < high else (low - 1.0, high + 1.0)

@@ -82,7 +82,7 @@ def _transformed(transformer: Any, given: Any) -> Matrix:
             f"the transformer is {transformer!r:.80}; give an object with transform(rows), fitted"
         )
     try:
-        found: Any = transform(given)
+        output: Any = transform(given)
     except (TypeError, ValueError, AttributeError) as error:
         if type(error).__name__ == "NotFittedError":
             raise InvalidInput(
@@ -91,7 +91,7 @@ def _transformed(transformer: Any, given: Any) -> Matrix:
         raise InvalidInput(
             f"{type(transformer).__name__} cannot use these rows: {error}"
         ) from error
-    dense = found.toarray() if hasattr(found, "toarray") else found
+    dense = output.toarray() if hasattr(output, "toarray") else output
     rows = real_array(f"what {type(transformer).__name__} makes", dense)
     if rows.ndim != 2 or not np.isfinite(rows).all():
         raise InvalidInput(

@@ -88,8 +88,8 @@ def check_rankings(data: Rankings) -> Check:
         "exposures by slot: " + ", ".join(f"{b:.2f}" for b in data.exposed.mean(axis=0)),
     ]
     if data.at_rank is None:
-        found, usable = _probabilities(data.probability)
-        problems += found
+        sentences, usable = _probabilities(data.probability)
+        problems += sentences
         facts.append(
             "item-at-rank probabilities were not logged: whole rankings can be weighed ('ips', "
             "'snips'), which needs far more data than 'exposure' or 'position'"

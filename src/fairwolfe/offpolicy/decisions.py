@@ -181,8 +181,8 @@ class Rankings:
     def subset(self, places: IntVector) -> Rankings:
         """Some of them."""
         given = {name: getattr(self, name) for name in COLUMNS}
-        taken: Any = {name: None if one is None else one[places] for name, one in given.items()}
-        return replace(self, **taken)
+        columns: Any = {name: None if one is None else one[places] for name, one in given.items()}
+        return replace(self, **columns)
 
 
 def padded(contexts: Sequence[Matrix], n_features: int) -> tuple[Cube, Mask | None]:

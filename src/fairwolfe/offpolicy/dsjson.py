@@ -86,9 +86,9 @@ def read_dsjson(
         "probabilities": spreads,
         **{f"reward.{name}": [one.get(name) for one in earned] for name in earned[0]},
     }
-    made = read_table(columns, problem, os.fspath(path))
-    assert isinstance(made, Choices)
-    return made
+    choices = read_table(columns, problem, os.fspath(path))
+    assert isinstance(choices, Choices)
+    return choices
 
 
 def _flat(prefix: str, given: Any) -> Iterator[tuple[str, float]]:

@@ -150,7 +150,7 @@ def _number(x: float) -> str:
 
 def levels(f: Concave, sampled: Sampled, quantile: float) -> tuple[Level, ...]:
     """The hard constraints of a bound f at an estimate."""
-    found: list[Level] = []
+    constraints: list[Level] = []
     for scale, leaf, matrix in f.split(sampled.z.size):
         if not scale or not isinstance(leaf, Bounds):
             continue
@@ -169,11 +169,11 @@ def levels(f: Concave, sampled: Sampled, quantile: float) -> tuple[Level, ...]:
                 outside = high < level if side == "at least" else low > level
                 kept = True if inside else False if outside else None
                 name = leaf.names[i] if leaf.names else f"row {i}"
-                found.append(Level(name, side, float(level), float(average), low, high, kept))
-    return tuple(found)
+                constraints.append(Level(name, side, float(level), float(average), low, high, kept))
+    return tuple(constraints)
 
 
-def described(found: Interval, weights: Weights, labels: tuple[str, ...]) -> tuple[str, ...]:
+def described(interval: Interval, weights: Weights, labels: tuple[str, ...]) -> tuple[str, ...]:
     """What makes an estimate doubtful, in sentences."""
     sentences = []
     if weights.ess < _FEW:
@@ -197,16 +197,16 @@ def described(found: Interval, weights: Weights, labels: tuple[str, ...]) -> tup
             "standard errors from 1: the logged probabilities are wrong, or the policy does what "
             "the log never did"
         )
-    if found.edge:
-        names = ", ".join(labels[i] for i in found.edge[:3])
+    if interval.edge:
+        names = ", ".join(labels[i] for i in interval.edge[:3])
         sentences.append(
             f"f is not defined much below the estimate ({names} is within four standard errors of "
             "the edge of its domain): the low end is minus infinity, which is the answer"
         )
-    if found.bias > found.spread > 0.0:
+    if interval.bias > interval.spread > 0.0:
         sentences.append(
-            f"f is at a kink here: its value at the estimate is low by about {found.bias:.2g}, "
-            f"more than its standard deviation of {found.spread:.2g}; the interval allows for it, "
-            "the value alone does not"
+            f"f is at a kink here: its value at the estimate is low by about {interval.bias:.2g}, "
+            f"more than its standard deviation of {interval.spread:.2g}; the interval allows for "
+            "it, the value alone does not"
         )
     return tuple(sentences)

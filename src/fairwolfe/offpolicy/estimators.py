@@ -156,23 +156,23 @@ def joint(first: Rows, second: Rows) -> tuple[Sampled, Sampled, Matrix]:
         for (one, h), other in pairs:
             yield np.hstack([one, other]), h
 
-    found = moments(both())
+    stats = moments(both())
     cut = next(first.chunks()).shape[1]
     maps = [
         rows.jacobian(mean)
-        for rows, mean in ((first, found.mean[:cut]), (second, found.mean[cut:]))
+        for rows, mean in ((first, stats.mean[:cut]), (second, stats.mean[cut:]))
     ]
     zeros = [np.zeros((len(maps[0]), maps[1].shape[1])), np.zeros((len(maps[1]), cut))]
     slope = np.block([[maps[0], zeros[0]], [zeros[1], maps[1]]])
     parts = [
-        _sampled(rows, Moments(found.n, found.mean[own], found.halves[:, own], _block(found, own)))
+        _sampled(rows, Moments(stats.n, stats.mean[own], stats.halves[:, own], _block(stats, own)))
         for rows, own in ((first, slice(0, cut)), (second, slice(cut, None)))
     ]
-    return parts[0], parts[1], slope @ found.covariance @ slope.T
+    return parts[0], parts[1], slope @ stats.covariance @ slope.T
 
 
-def _block(found: Moments, own: slice) -> Matrix:
-    return found.covariance[own, own]
+def _block(stats: Moments, own: slice) -> Matrix:
+    return stats.covariance[own, own]
 
 
 def _with_weights(rows: Rows) -> Iterator[tuple[Matrix, Vector | None]]:
@@ -183,12 +183,12 @@ def _with_weights(rows: Rows) -> Iterator[tuple[Matrix, Vector | None]]:
         start = stop
 
 
-def _sampled(rows: Rows, found: Moments) -> Sampled:
-    slope, z = rows.jacobian(found.mean), rows.finish(found.mean)
+def _sampled(rows: Rows, stats: Moments) -> Sampled:
+    slope, z = rows.jacobian(stats.mean), rows.finish(stats.mean)
     with np.errstate(divide="ignore", invalid="ignore"):
-        halves = np.array([rows.finish(half) for half in found.halves])
+        halves = np.array([rows.finish(half) for half in stats.halves])
     halves = np.where(np.isfinite(halves).all(axis=1, keepdims=True), halves, z)  # of no weight
-    return Sampled(z, slope @ found.covariance @ slope.T, halves, found.n)
+    return Sampled(z, slope @ stats.covariance @ slope.T, halves, stats.n)
 
 
 def stabilising(choices: Choices, target: Callable[[slice, Part], Matrix]) -> Any:

@@ -147,10 +147,10 @@ def _below(f: Concave, leaves: Leaves, sampled: Sampled) -> _Side:
     offsets = sampled.around()
     value = f.value(z)
     edge = _edge(leaves, sampled)
-    found = [program.gradient(point, 0.0, work) for point in z + _SPREAD * offsets]
+    gradients = [program.gradient(point, 0.0, work) for point in z + _SPREAD * offsets]
     if value > -math.inf:
-        found.append(program.gradient(z, 0.0, work))
-    slopes = np.array([g for g in found if np.isfinite(g).all()]).reshape(-1, n)
+        gradients.append(program.gradient(z, 0.0, work))
+    slopes = np.array([g for g in gradients if np.isfinite(g).all()]).reshape(-1, n)
     if not len(slopes):
         slopes = np.zeros((1, n))
     near = np.array([leaves.value(leaves.matrix @ point) for point in z + offsets[:_VALUES]])
@@ -162,7 +162,7 @@ def _below(f: Concave, leaves: Leaves, sampled: Sampled) -> _Side:
 
 def _edge(leaves: Leaves, sampled: Sampled) -> tuple[int, ...]:
     """The rewards of the leaves whose domain may end between z^ and z."""
-    found: set[int] = set()
+    rewards: set[int] = set()
     for leaf, block in zip(leaves.leaves, leaves.blocks, strict=True):
         if leaf.everywhere:
             continue
@@ -174,8 +174,8 @@ def _edge(leaves: Leaves, sampled: Sampled) -> tuple[int, ...]:
             lower = x.copy()
             lower[row] -= margin[row]
             if leaf.value(lower) == -math.inf:
-                found.update(matrix[[row]].indices.tolist())
-    return tuple(sorted(found))
+                rewards.update(matrix[[row]].indices.tolist())
+    return tuple(sorted(rewards))
 
 
 def _above(leaves: Leaves, sampled: Sampled) -> _Side:

@@ -173,9 +173,9 @@ def reading(path: str | os.PathLike[str], kind: str) -> Iterator[tuple[Problem, 
         # np.load would leave a file open that is not an archive.
         with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
             text = json.loads(file["text"].tobytes())
-            found = (text["format"], text["version"], text["kind"])
-            if found != (_FORMAT, _VERSION, kind):
-                raise ValueError(f"it is {found!r:.80}, and not a mixture of {kind}")
+            head = (text["format"], text["version"], text["kind"])
+            if head != (_FORMAT, _VERSION, kind):
+                raise ValueError(f"it is {head!r:.80}, and not a mixture of {kind}")
             yield Problem.from_json(json.dumps(text["problem"])), text, file
     except FileNotFoundError as error:
         raise MissingData(f"there is no file {path}; give one that save wrote") from error
@@ -261,8 +261,8 @@ def best_mixture(support: Support, f: Concave, problem: Problem) -> tuple[Vector
     limits: tuple[Any, ...] = (_TOLERANCE, _PLANES, rows, sought)
     if Leaves(f, n).smoothable:
         maximise, limits = multipliers.maximise, (_TOLERANCE, _TOLERANCE, _CALLS, rows, sought)
-    found = maximise(support, f, n, *limits)
-    return *_pruned(found.weights, found.directions), True
+    solution = maximise(support, f, n, *limits)
+    return *_pruned(solution.weights, solution.directions), True
 
 
 def _pruned(weights: Vector, directions: Matrix) -> tuple[Vector, Matrix]:

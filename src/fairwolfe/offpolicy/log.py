@@ -203,7 +203,7 @@ class Log:
         bound, sure, estimator = self._bound(f), _level(level), self._named(estimator)
         rows = [self._rows(one, estimator, model, folds) for one in (first, second)]
         one, two, covariance = joint(*rows)
-        found = difference(bound.relaxed(), one, two, covariance, sure)
+        gap = difference(bound.relaxed(), one, two, covariance, sure)
         each = [
             self._estimate(bound, part, own, estimator, sure)
             for part, own in zip((one, two), rows, strict=True)
@@ -213,7 +213,7 @@ class Log:
             for name, estimate in zip(("first", "second"), each, strict=True)
             for text in estimate.warnings
         )
-        ends = (found.value, found.low, found.high)
+        ends = (gap.value, gap.low, gap.high)
         return Difference(*ends, each[0], each[1], sure, warnings)
 
     def _named(self, estimator: str) -> str:
@@ -265,23 +265,23 @@ class Log:
     def _estimate(
         self, bound: Concave, part: Sampled, rows: Rows, estimator: str, level: float
     ) -> Estimate:
-        found = interval(bound.relaxed(), part, level)
+        ends = interval(bound.relaxed(), part, level)
         labels = kind_of(self.problem).labels()
         quantile = NormalDist().inv_cdf(0.5 + 0.5 * level)
         return Estimate(
-            found.value,
-            found.low,
-            found.high,
+            ends.value,
+            ends.low,
+            ends.high,
             part.z,
             part.errors(),
             rows.weights.ess,
-            found.bias,
+            ends.bias,
             part.n,
             estimator,
             level,
             labels,
             levels(bound, part, quantile),
-            described(found, rows.weights, labels),
+            described(ends, rows.weights, labels),
         )
 
     # --- learning ------------------------------------------------------------------------------
@@ -307,8 +307,8 @@ class Log:
             learn_arms(data.subset(np.flatnonzero(own)), bound, model) for own in (half, ~half)
         )
         whole = Mixture(self.problem, one.members + two.members, one.feasible and two.feasible)
-        found = self.evaluate(Crossed(~half, (one, two)), f, "dr", model=model, level=level)
-        return whole.evaluated(found)
+        estimate = self.evaluate(Crossed(~half, (one, two)), f, "dr", model=model, level=level)
+        return whole.evaluated(estimate)
 
     def learnt(self, f: Concave, *, model: Any = None) -> Mixture | RankingMixture:
         """`learn` from all decisions at once, without an estimate: to evaluate on another log."""

@@ -57,6 +57,6 @@ def read_obp(
     policy = feedback.get("pi_b")
     if policy is not None:
         columns["probabilities"] = np.asarray(policy, dtype=np.float64)[used][..., 0]
-    made = assembled(own if problem is None else problem, [columns], None, "the feedback")
-    assert isinstance(made, Choices)
-    return made
+    choices = assembled(own if problem is None else problem, [columns], None, "the feedback")
+    assert isinstance(choices, Choices)
+    return choices

@@ -54,8 +54,8 @@ class RankingMixture:
 
     def rewards(self, users: Matrix) -> Cube:
         """What items are estimated to earn where they are exposed, (users, m, R)."""
-        found: Cube = np.einsum("np,rpq,mq->nmr", users, self.theta, self.items, optimize=True)
-        return found
+        rewards: Cube = np.einsum("np,rpq,mq->nmr", users, self.theta, self.items, optimize=True)
+        return rewards
 
     def rankings(self, users: Matrix, direction: Vector, allowed: Any = None) -> IntMatrix:
         """The rankings (users, k) for one direction."""

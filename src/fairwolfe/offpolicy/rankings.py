@@ -153,8 +153,8 @@ def _of_agent(data: Rankings, agent: Agent) -> Any:
         with agent._lock:
             stack = agent._stack(np.ascontiguousarray(users[span]), options, note=False)
             agent._recover()
-            made: Any = agent._made(stack, None, False)
-        shown[span] = made.actions
+            decisions: Any = agent._made(stack, None, False)
+        shown[span] = decisions.actions
     return shown
 
 
@@ -295,14 +295,14 @@ def _exposure(data: Rankings, target: AtRank) -> Rows:
     b = data.exposed.mean(axis=0)
     if not (b > 0.0).any():
         raise InvalidInput("nothing was ever exposed, so no exposures can be compared")
-    found = _Ratios(data, target, b)
-    unseen = float(found.u[found.w <= 0.0].sum() / found.u.sum())
+    ratios = _Ratios(data, target, b)
+    unseen = float(ratios.u[ratios.w <= 0.0].sum() / ratios.u.sum())
     if unseen > _UNSEEN:
         raise InvalidInput(
             f"{unseen:.0%} of the policy's exposure is on items that the log never exposed where "
             "the policy shows them: there is no overlap, and nothing is known of their rewards"
         )
-    slopes = np.empty((found.z.size, b.size))  # of z in the exposures of the slots
+    slopes = np.empty((ratios.z.size, b.size))  # of z in the exposures of the slots
     for j in range(b.size):
         step = np.zeros(b.size)
         step[j] = _STEP * max(b[j], b.max() * _STEP)
@@ -311,7 +311,7 @@ def _exposure(data: Rankings, target: AtRank) -> Rows:
 
     def rows() -> Iterator[Matrix]:
         for span in _spans(data):
-            yield found.z + found.influence(span) + (data.exposed[span] - b) @ slopes.T
+            yield ratios.z + ratios.influence(span) + (data.exposed[span] - b) @ slopes.T
 
-    w = np.concatenate([found.parts(span)[2].sum(axis=1) for span in _spans(data)]) / b.sum()
-    return Rows(rows, *_identity(found.z.size), Weights.of(w))
+    w = np.concatenate([ratios.parts(span)[2].sum(axis=1) for span in _spans(data)]) / b.sum()
+    return Rows(rows, *_identity(ratios.z.size), Weights.of(w))

@@ -157,7 +157,7 @@ def _first(column: Any) -> Any:
 def assembled(
     problem: Problem, parts: Iterable[Columns], header: Header | None, source: str
 ) -> Data:
-    made: list[Data] = []
+    chunks: list[Data] = []
     start = 0
     for columns in parts:
         count = len(next(iter(columns.values())))
@@ -165,13 +165,13 @@ def assembled(
             own = {name: column[first : first + CHUNK] for name, column in columns.items()}
             where = _Where(source, start)
             if problem.kind == "ranking":
-                made.append(_rankings(problem, own, header, where))
+                chunks.append(_rankings(problem, own, header, where))
             else:
-                made.append(_choices(problem, own, where))
+                chunks.append(_choices(problem, own, where))
             start += len(next(iter(own.values())))
-    if not made:
+    if not chunks:
         raise InvalidInput(f"{source} has no decisions; give at least one")
-    joined: Data = _joined(made)
+    joined: Data = _joined(chunks)
     return _as_wide(joined) if isinstance(joined, Choices) else joined
 
 
@@ -194,18 +194,18 @@ class _Where:
         return f"{self.source}, row {self.start + i + 1}"
 
 
-def _joined(made: Sequence[Any]) -> Any:
-    head = made[0]
-    if len(made) == 1:
+def _joined(chunks: Sequence[Any]) -> Any:
+    head = chunks[0]
+    if len(chunks) == 1:
         return head
     if isinstance(head, Rankings):
         joined: dict[str, Any] = {}
         for name in COLUMNS:
-            column = [getattr(one, name) for one in made]
+            column = [getattr(one, name) for one in chunks]
             if any(one is None for one in column):
                 if name == "candidates" and not all(one is None for one in column):
                     m = head.problem.n_items or 0
-                    full = [np.ones((one.n, m), dtype=bool) for one in made]
+                    full = [np.ones((one.n, m), dtype=bool) for one in chunks]
                     pairs = zip(column, full, strict=True)
                     joined[name] = np.concatenate([b if a is None else a for a, b in pairs])
                 else:
@@ -214,9 +214,9 @@ def _joined(made: Sequence[Any]) -> Any:
                 joined[name] = np.concatenate(column)
         return Rankings(head.problem, items=head.items, **joined)
     names = ("actions", "probability", "rewards", "numbers", "agents")
-    columns: Any = [np.concatenate([getattr(one, name) for one in made]) for name in names]
-    columns.append(tuple(one for each in made for one in each.distribution))
-    parts = tuple(part for one in made for part in one.parts)
+    columns: Any = [np.concatenate([getattr(one, name) for one in chunks]) for name in names]
+    columns.append(tuple(one for each in chunks for one in each.distribution))
+    parts = tuple(part for one in chunks for part in one.parts)
     return Choices(head.problem, parts, *columns)
 
 
@@ -281,7 +281,7 @@ def _choices(problem: Problem, columns: Columns, where: _Where) -> Choices:
 
 
 def _rewards(problem: Problem, columns: Columns, where: _Where) -> Matrix:
-    found = []
+    rewards = []
     for name in problem.rewards:
         if not _has(columns, f"{_REWARD}{name}"):
             known = [one for one in columns if one.startswith(_REWARD)]
@@ -294,8 +294,8 @@ def _rewards(problem: Problem, columns: Columns, where: _Where) -> Matrix:
                 f"{where.row(int(bad[0]))}: {_REWARD}{name} is {values[bad[0]]}; the table has "
                 "decisions with their whole feedback only, so leave the row out or give a number"
             )
-        found.append(values)
-    return np.column_stack(found)
+        rewards.append(values)
+    return np.column_stack(rewards)
 
 
 def _chances(columns: Columns, count: int, where: _Where) -> Vector:

@@ -120,8 +120,8 @@ def _ruled(
     def some(features: Cube, per_arm: bool, blocks: Any, n_arms: int) -> Matrix:
         out = np.empty((len(features), n_arms))
         own: Any = (theta, inverse) if blocks is None else (theta[blocks], inverse[blocks])
-        asked: Any = distributions.call
-        if len(features) and asked(
+        fill: Any = distributions.call
+        if len(features) and fill(
             address, direction, *own, counters, features, per_arm, uniforms, params, out
         ):
             raise InvalidInput(f"{base!r:.80} does not say the probabilities of its arms")
@@ -139,8 +139,8 @@ def _ruled(
             rows, arms = np.flatnonzero(which.reshape(-1) == number), np.flatnonzero(pattern)
             own = features[rows] if part.per_arm else features[np.ix_(rows, arms)]
             blocks = arms if part.per_arm else None
-            found = some(np.ascontiguousarray(own), part.per_arm, blocks, arms.size)
-            out[np.ix_(rows, arms)] = found
+            chances = some(np.ascontiguousarray(own), part.per_arm, blocks, arms.size)
+            out[np.ix_(rows, arms)] = chances
         return out
 
     return probabilities
@@ -263,7 +263,7 @@ def _actions(actions: IntVector) -> Target:
 
 
 def _function(policy: Callable[[Any], Any]) -> Target:
-    def asked(span: slice, part: Part) -> Matrix:
+    def answers(span: slice, part: Part) -> Matrix:
         out = np.zeros((part.n, part.n_arms))
         for i in range(part.n):
             answer = policy(part.context(i))
@@ -278,7 +278,7 @@ def _function(policy: Callable[[Any], Any]) -> Target:
                 _put(out, i, answer, span.start)
         return out
 
-    return asked
+    return answers
 
 
 def _checked(target: Target, choices: Choices) -> Target:

@@ -90,8 +90,8 @@ class Curves:
         first = self._last(start)
         values = self.over_time(label)[:, first:]
         far = values[:, -1:] - values[:, :1]  # less than 0 where the curve ends lower
-        gone = np.sign(far) * (values - values[:, :1]) >= share * np.abs(far)
-        times: Vector = self.t[first:][gone.argmax(axis=1)].astype(np.float64)
+        past = np.sign(far) * (values - values[:, :1]) >= share * np.abs(far)
+        times: Vector = self.t[first:][past.argmax(axis=1)].astype(np.float64)
         return times
 
     def split(self, parameter: str) -> dict[float, Curves]:

@@ -84,7 +84,7 @@ def correct(
     y, g = np.empty(size), np.empty(size)
     at_ahead, at_next = np.empty(n), np.empty(n)
     momentum = 1.0
-    for taken in range(limit):
+    for count in range(limit):
         _scores(gradient, params, work, vertices, shift, ahead, y, g, at_ahead)
         while True:
             for a in range(n):
@@ -105,7 +105,7 @@ def correct(
             mean += weights[a] * at_next[a]
             forward += at_ahead[a] * (weights[a] - here[a])
         if best - mean <= goal:
-            return taken + 1
+            return count + 1
         following = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum))
         if forward < 0.0:
             momentum, following = 1.0, 1.0

@@ -222,24 +222,24 @@ _GRID = 101
 _LINES = 9
 
 
-def draw(made: Sequence[Walk], folder: Path) -> list[Path]:
+def draw(routes: Sequence[Walk], folder: Path) -> list[Path]:
     """Write objectives.png and objectives.svg into a folder."""
     require_extra("plot", "a figure", "matplotlib")
     from matplotlib import rc_context
 
     with rc_context({"font.family": "sans-serif", "font.size": 9.5, "axes.linewidth": 0.0}):
-        return save(picture(made), folder, "objectives", dpi=180)
+        return save(picture(routes), folder, "objectives", dpi=180)
 
 
-def picture(made: Sequence[Walk]) -> Figure:
+def picture(routes: Sequence[Walk]) -> Figure:
     """Small multiples: what can be reached, what is wanted, what is chosen."""
-    rows = -(-len(made) // _COLUMNS)
+    rows = -(-len(routes) // _COLUMNS)
     figure = new_figure(2.9 * _COLUMNS, 3.2 * rows + 1.4, layout=None)
     axes = figure.subplots(rows, _COLUMNS, squeeze=False, sharex=True, sharey=True)
     figure.subplots_adjust(0.06, 0.06, 0.985, 0.845, wspace=0.12, hspace=0.36)
-    for place, one in zip(axes.flat, made, strict=False):
-        _panel(place, one, made[0].point)
-    for place in axes.flat[len(made) :]:
+    for place, one in zip(axes.flat, routes, strict=False):
+        _panel(place, one, routes[0].point)
+    for place in axes.flat[len(routes) :]:
         place.set_visible(False)
     for place in axes[-1]:
         place.set_xlabel(REWARDS[0])

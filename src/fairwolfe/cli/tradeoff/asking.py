@@ -17,9 +17,9 @@ def ask(questions: Elicitation) -> None:
     """Ask until eight are answered, or q, or the end of the input; everything goes to stderr."""
     _write("Which is better for you? Answer a, b, or = if they are about equal; q ends.")
     while not questions.done:
-        asked = questions.ask()
-        first, _, second = asked.sentence.partition(", or ")
-        _write(f"\n{asked.number}.  a  {first}\n    b  {second.removesuffix('?')}")
+        question = questions.ask()
+        first, _, second = question.sentence.partition(", or ")
+        _write(f"\n{question.number}.  a  {first}\n    b  {second.removesuffix('?')}")
         answer = _read()
         if answer is None:
             break
