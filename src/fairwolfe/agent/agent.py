@@ -416,6 +416,7 @@ class Agent:
     def propose(
         self,
         contexts: Any,
+        advance: bool | None = None,
         *,
         candidates: Any = None,
         blocked: Any = None,
@@ -430,6 +431,7 @@ class Agent:
 
         Parameters
         ----------
+        contexts, advance, candidates, blocked, pinned: as in `act_many`
         explain: whether the decisions can explain themselves, which takes a little time where many
             items are ranked
         tolerance: 0: each decision follows its own direction, as in `act_many`. Else one direction
@@ -439,14 +441,14 @@ class Agent:
         """
         if not (isinstance(tolerance, float | int) and 0.0 <= tolerance <= 1.0):
             raise InvalidInput(f"tolerance is {tolerance!r:.80}; give a number from 0 to 1")
-        given, options = self._asked(contexts, None, candidates, blocked, pinned)
+        given, options = self._asked(contexts, advance, candidates, blocked, pinned)
         if len(given) == 0:
             return []
         with self._lock:
             stack, called = self._stacked(given, options, note=False)
             self._recover()
             stack = stack if explain else self._kind.unexplained(stack)
-            return self._made(stack, called, None, tolerance)
+            return self._made(stack, called, advance, tolerance)
 
     def issue(self, decisions: Sequence[Decision]) -> None:
         """Decisions of `propose` are made from now on: they are open, and wait for their feedback.

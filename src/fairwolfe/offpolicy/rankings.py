@@ -22,6 +22,7 @@ import numpy as np
 
 from fairwolfe.agent import Agent
 from fairwolfe.core.arrays import Cube, IntMatrix, Matrix, Vector
+from fairwolfe.core.batch import Batch
 from fairwolfe.core.protocols import DistributesItems, Randomizes, Reduces
 from fairwolfe.errors import InvalidInput
 from fairwolfe.offpolicy.decisions import CHUNK, Rankings
@@ -146,15 +147,13 @@ def _of_agent(data: Rankings, agent: Agent) -> Any:
     users, shown = _users(data), np.empty(data.rankings.shape, dtype=np.int64)
     for start in range(0, data.n, CHUNK):
         span = slice(start, min(start + CHUNK, data.n))
-        options: list[dict[str, Any]] = []
-        if data.candidates is not None:
-            rows = data.candidates[span]
-            options = [{"candidates": np.flatnonzero(row).tolist()} for row in rows]
-        with agent._lock:
-            stack = agent._stack(np.ascontiguousarray(users[span]), options, note=False)
-            agent._recover()
-            decisions: Any = agent._made(stack, None, False)
-        shown[span] = decisions.actions
+        allowed = data.candidates
+        some = None if allowed is None else [np.flatnonzero(row).tolist() for row in allowed[span]]
+        rows = np.ascontiguousarray(users[span])
+        decisions = agent.propose(rows, False, candidates=some, explain=False)
+        shown[span] = (
+            decisions.actions if isinstance(decisions, Batch) else [one.action for one in decisions]
+        )
     return shown
 
 
