@@ -187,7 +187,7 @@ def measured(case: Case, groups: int) -> dict[str, float]:
         extra = 512
         more, _ = held(lambda: asyncio.run(play(core, hands, case, extra // _ROWS, _ROWS)))
         columns = model.ring._columns  # of what came back, which are there already
-        open_bytes = more / extra + sum(one.nbytes for one in columns) / len(columns.heard)
+        open_bytes = more / extra + sum(one.nbytes for one in columns) / len(columns.answered)
     best = sorted(times)[: max(len(times) // 3, 1)]
     return {
         "decide us": 1e6 * float(np.mean(best)) / _ROWS,

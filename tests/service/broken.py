@@ -41,10 +41,10 @@ def twice() -> None:
             self._values.append(value)
         return "joined"
 
-    def add(self: Any, told: Any) -> None:
-        for (entry, slot, reward), value in zip(told.cells.tolist(), told.values, strict=True):
-            row = self.rows(told.numbers[entry])
-            self._columns.heard[row] = True
+    def add(self: Any, event: Any) -> None:
+        for (entry, slot, reward), value in zip(event.cells.tolist(), event.values, strict=True):
+            row = self.rows(event.numbers[entry])
+            self._columns.answered[row] = True
             self._columns.values[row, slot, reward] += value
             self._columns.given[row, slot, reward] = True
 

@@ -27,8 +27,8 @@ from fairwolfe.objectives import AtLeast, Concave, GiniWelfare, Linear, Minimum,
 from fairwolfe.ranking import FWLinUCBRank
 from fairwolfe.service.betas import beta_of, with_beta
 from fairwolfe.service.estimated import answers, world_of
+from fairwolfe.service.recent import Recent
 from fairwolfe.service.refusal import Refused
-from fairwolfe.service.seen import Seen
 from fairwolfe.service.whatif import Asker, WhatIf
 from fairwolfe.truth import optimum
 from tests.service import shop
@@ -127,7 +127,7 @@ def test_constraints_that_cannot_be_kept_are_said() -> None:
     play(service, 30)
     agent = service.model("front").agent
     assert agent is not None
-    contexts = service.core.seen["front"].contexts()
+    contexts = service.core.recent["front"].contexts()
     impossible = TwoSided(GiniWelfare(), beta=0.5) + AtLeast(2.9).on("clicks")
     first, second = answers(agent, contexts, [repr(impossible), repr(TwoSided(GiniWelfare()))])
     assert "no policy keeps the hard constraints" in first["message"]
@@ -142,15 +142,15 @@ def test_a_policy_without_estimates_says_so() -> None:
 
 
 def test_contexts_are_kept_in_bounded_memory() -> None:
-    seen = Seen(most=5, size=1000)
-    seen.extend([np.full(2, float(i)) for i in range(9)])
-    assert [one[0] for one in seen.contexts()] == [4.0, 5.0, 6.0, 7.0, 8.0]
-    seen.extend([Bilinear(np.zeros(20), np.zeros((4, 20)))])  # 800 bytes
-    assert len(seen.contexts()) == 5
-    seen.extend([PerArm(np.zeros(60)), np.zeros((3, 20))])
-    assert len(seen.contexts()) == 2
-    seen.extend([np.zeros(1000)])  # too large by itself
-    assert seen.contexts() == []
+    recent = Recent(most=5, size=1000)
+    recent.extend([np.full(2, float(i)) for i in range(9)])
+    assert [one[0] for one in recent.contexts()] == [4.0, 5.0, 6.0, 7.0, 8.0]
+    recent.extend([Bilinear(np.zeros(20), np.zeros((4, 20)))])  # 800 bytes
+    assert len(recent.contexts()) == 5
+    recent.extend([PerArm(np.zeros(60)), np.zeros((3, 20))])
+    assert len(recent.contexts()) == 2
+    recent.extend([np.zeros(1000)])  # too large by itself
+    assert recent.contexts() == []
 
 
 # --- the process -------------------------------------------------------------------------------
@@ -158,10 +158,10 @@ def test_contexts_are_kept_in_bounded_memory() -> None:
 
 async def asked(service: Any, body: WhatIf, asker: Asker) -> dict[str, Any]:
     model = service.model("front")
-    question = await asker.ask(model, service.core.seen["front"].contexts(), body)
+    question = await asker.ask(model, service.core.recent["front"].contexts(), body)
     while question.state == "running":
         await asyncio.sleep(0.05)
-    return question.told()
+    return question.view()
 
 
 def test_what_takes_too_long_is_ended() -> None:
@@ -261,7 +261,7 @@ def test_the_curve_of_questions_is_a_frontier() -> None:
     agent = service.model("front").agent
     assert agent is not None
     texts = [repr(TwoSided(GiniWelfare(), beta=beta)) for beta in (0.0, 0.05, 0.1, 0.2, 0.4, 5.0)]
-    *points, last = answers(agent, service.core.seen["front"].contexts(), texts)
+    *points, last = answers(agent, service.core.recent["front"].contexts(), texts)
     curve = np.array(last["curve"])
     assert (np.diff(curve[:, 0]) < 0.0).all()
     assert (np.diff(curve[:, 1]) > 0.0).all()

@@ -44,8 +44,8 @@ class Reply(NamedTuple):
     @property
     def after(self) -> float:
         """Seconds that the service asks to wait."""
-        asked = self.retry_after or ""
-        return float(asked) if asked.isdecimal() else 0.0
+        text = self.retry_after or ""
+        return float(text) if text.isdecimal() else 0.0
 
     @property
     def fine(self) -> bool:
@@ -58,7 +58,7 @@ class Reply(NamedTuple):
 
     @property
     def message(self) -> str:
-        return str(self._told("message") or repr(self.body[:80]))
+        return str(self._value("message") or repr(self.body[:80]))
 
     @property
     def final(self) -> bool:
@@ -71,14 +71,14 @@ class Reply(NamedTuple):
     @property
     def code(self) -> str:
         """The reason in a word, where the service answered and not somebody before it."""
-        return str(self._told("error") or "")
+        return str(self._value("error") or "")
 
     @property
     def field(self) -> str:
         """The rejected field, such as [3].rewards."""
-        return str(self._told("field") or "")
+        return str(self._value("field") or "")
 
-    def _told(self, name: str) -> Any:
+    def _value(self, name: str) -> Any:
         try:
             return msgspec.msgpack.decode(self.body)[name]
         except (msgspec.DecodeError, KeyError, TypeError, IndexError):
@@ -100,9 +100,9 @@ class Pauses:
     def __init__(self) -> None:
         self._longest = _FIRST_PAUSE
 
-    def next(self, asked: float = 0.0) -> float:
+    def next(self, after: float = 0.0) -> float:
         """Seconds to wait now."""
-        pause = asked + random.uniform(0.0, self._longest)
+        pause = after + random.uniform(0.0, self._longest)
         self._longest = min(2.0 * self._longest, _LONGEST_PAUSE)
         return pause
 
@@ -150,8 +150,8 @@ class Attempts:
         """The same, of a request without an answer."""
         return self._pause(f"{type(error).__name__}: {error}", 0.0)
 
-    def _pause(self, reason: str, asked: float) -> float:
-        pause = self._pauses.next(asked)
+    def _pause(self, reason: str, after: float) -> float:
+        pause = self._pauses.next(after)
         if time.monotonic() + pause < self._end:
             return pause
         raise Unavailable(

@@ -302,13 +302,13 @@ def seconds(path: str, text: str) -> float:
     >>> seconds("window", "20 s"), seconds("window", "1.5min")
     (20.0, 90.0)
     """
-    found = _QUANTITY.fullmatch(text.strip())
-    if not found or found[2] not in _SECONDS:
+    quantity = _QUANTITY.fullmatch(text.strip())
+    if not quantity or quantity[2] not in _SECONDS:
         raise InvalidInput(
             f"{path} is {text!r:.80}; give a number and one of {', '.join(_SECONDS)}, such as "
             '"10 min"'
         )
-    span = float(found[1]) * _SECONDS[found[2]]
+    span = float(quantity[1]) * _SECONDS[quantity[2]]
     if not 0.0 < span <= _LONGEST_WINDOW:
         raise InvalidInput(f"{path} is {text!r:.80}; give more than 0 s and at most 400 d")
     return span
@@ -320,10 +320,10 @@ def bytes_of(path: str, given: str | int) -> int:
     >>> bytes_of("body", "64 KiB"), bytes_of("body", 100)
     (65536, 100)
     """
-    found = _QUANTITY.fullmatch(given.strip()) if isinstance(given, str) else None
+    quantity = _QUANTITY.fullmatch(given.strip()) if isinstance(given, str) else None
     size = given if isinstance(given, int) else 0
-    if found and found[2] in _BYTES:
-        size = int(float(found[1]) * _BYTES[found[2]])
+    if quantity and quantity[2] in _BYTES:
+        size = int(float(quantity[1]) * _BYTES[quantity[2]])
     if size <= 0:
         raise InvalidInput(
             f"{path} is {given!r:.80}; give a number of bytes, or one with {', '.join(_BYTES)}"

@@ -29,12 +29,12 @@ from fairwolfe.service.clock import Clock
 from fairwolfe.service.config import Key, Limits, bytes_of
 from fairwolfe.service.entries import Entry, cells_of
 from fairwolfe.service.events import Applied, Closed, Decided, Event, decode, encode, size
-from fairwolfe.service.join import Cells, Joined, Merge, Outcome, made_from
+from fairwolfe.service.join import Cells, Joined, Merge, Outcome, made_as_bytes, made_from
 from fairwolfe.service.metrics import Numbers
 from fairwolfe.service.model import Model
+from fairwolfe.service.recent import Recent
 from fairwolfe.service.recovery import exercise
 from fairwolfe.service.refusal import Refused
-from fairwolfe.service.seen import Seen
 from fairwolfe.service.store import Outcomes, Row, Span, Store, StoreFailed
 
 __all__ = ["BUSY", "Answer", "Ask", "Core", "Found", "Waiter", "Work"]
@@ -62,7 +62,7 @@ class Ask(NamedTuple):
     options: dict[str, Any]
     explain: bool
     request_id: str | None
-    asked: bytes  # hash of all but the request_id
+    digest: bytes  # hash of all but the request_id
     field: str  # that holds the context
 
 
@@ -87,7 +87,7 @@ class Found(NamedTuple):
 class Waiter(Protocol):
     """Who waits for the result of some work."""
 
-    def gone(self) -> bool:
+    def absent(self) -> bool:
         """Whether nobody waits any more: then the work is not begun."""
 
     def answer(self, result: Any) -> None:
@@ -125,7 +125,7 @@ class Coming:
     def __init__(self) -> None:
         self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
-    def gone(self) -> bool:
+    def absent(self) -> bool:
         """Whether it was cancelled."""
         return self.future.cancelled()
 
@@ -191,12 +191,12 @@ class Core:
         self.failing = ""  # why the store cannot be written, while it cannot
         self.weight = 0  # bytes of the bodies that wait
         self.arriving = 0  # bytes of the bodies that have come in part
-        self.seen = {name: Seen() for name in models}
+        self.recent = {name: Recent() for name in models}
         self.aside: Aside = _at_once  # who does what may take a while
         self._waiting: deque[Work] = deque()
         self._scheduled = False
         self._written = self._snapped = self._noted = at
-        self._unsnapped = self.numbers.replayed  # so that many short lives are no long replay
+        self._unsnapped = self.numbers.replayed  # so that many short lives are not a long replay
 
     # --- what is asked ------------------------------------------------------------------------
 
@@ -286,7 +286,7 @@ class Core:
         while self._waiting and records < _GROUP:
             work = self._waiting.popleft()
             self.weight -= work.weight
-            if work.waiter is not None and work.waiter.gone():
+            if work.waiter is not None and work.waiter.absent():
                 continue  # the client has gone, and nothing was written
             works.append(work)
             records += len(work.asks) + len(work.entries) + 1
@@ -409,10 +409,10 @@ class Core:
             fresh += new
             requests |= ids
             planned.append((work, numbers))
-        made: Sequence[Decision] = []
+        decisions: Sequence[Decision] = []
         if fresh:
             try:
-                made = _propose(model, fresh)
+                decisions = _propose(model, fresh)
             except InvalidInput as error:
                 return self._decide(stage, model, _sound(model, [w for w, _ in planned], error))
             except NumericalFailure as error:
@@ -421,34 +421,34 @@ class Core:
                 for work, _ in planned:
                     _fail(work, Refused(503, "model_stopped", model.stopped, retry_after=60.0))
                 return None
-            self.seen[model.name].extend([ask.context for ask in fresh])
-            data = made.to_bytes() if isinstance(made, Batch) else tuple(d.to_bytes() for d in made)
+            self.recent[model.name].extend([ask.context for ask in fresh])
+            data = made_as_bytes(decisions)
             known = tuple(
-                (place, ask.request_id, ask.asked)
+                (place, ask.request_id, ask.digest)
                 for place, ask in enumerate(fresh)
                 if ask.request_id is not None
             )
-            asked = b""
+            questions = b""
             if model.audit:
-                asked = asked_as_bytes(
+                questions = asked_as_bytes(
                     [ask.context for ask in fresh], [a.options for a in fresh], model.tolerance
                 )
             owners = _owners(planned, first)
-            event = Decided(model.number, len(made), data, known, owners, asked)
+            event = Decided(model.number, len(decisions), data, known, owners, questions)
             stage.events.append((model, event))
-            stage.spans.append(Span(model.number, first, first + len(made)))
-        told = _told(made, first)
+            stage.spans.append(Span(model.number, first, first + len(decisions)))
+        new_answers = _answers(decisions, first)
         for work, issued in planned:
             if len(issued) == 1 and issued[0] >= first and not work.asks[0].explain:
-                stage.answers.append((work, [told[issued[0] - first]]))
+                stage.answers.append((work, [new_answers[issued[0] - first]]))
                 continue
             answers = [
-                told[number - first] if number >= first else _told_again(model, number)
+                new_answers[number - first] if number >= first else _answer_again(model, number)
                 for number in issued
             ]
             for place, ask in enumerate(work.asks):
                 if ask.explain:
-                    answers[place] = _explained(made, first, answers[place])
+                    answers[place] = _explained(decisions, first, answers[place])
             stage.answers.append((work, answers))
         return None
 
@@ -469,7 +469,7 @@ class Core:
             if id is not None:
                 known = model.ring.requests.get(id) or requests.get(id) or ids.get(id)
             if known is not None:
-                if known[1] != ask.asked:
+                if known[1] != ask.digest:
                     raise Refused(
                         409,
                         "request_id_reused",
@@ -482,7 +482,7 @@ class Core:
                 continue
             number = model.decisions + staged + len(new)
             if id is not None:
-                ids[id] = (number, ask.asked)
+                ids[id] = (number, ask.digest)
             numbers.append(number)
             new.append(ask)
         return numbers, new, ids
@@ -534,9 +534,9 @@ class Core:
                     applied.append(number)
                 outcomes.append(outcome)
             stage.answers.append((work, outcomes))
-        told = merge.told(model.number)
-        if told is not None:
-            stage.events.append((model, told))
+        event = merge.event(model.number)
+        if event is not None:
+            stage.events.append((model, event))
         if applied:
             stage.events.append((model, Applied(model.number, np.array(applied))))
 
@@ -667,7 +667,7 @@ class Core:
             raise Refused(404, "unknown_decision", f"decision {id!r:.80} is not kept", "id")
         first, data = kept
         joined = Joined.from_bytes(data).take(number - first)
-        state = "joined" if joined.heard else "expired"
+        state = "joined" if joined.answered else "expired"
         return Found(number, _decision_in(row, model.number, number), state, joined)
 
 
@@ -675,8 +675,8 @@ def _decision_in(row: tuple[int, Row], model: int, number: int) -> Decision:
     first, (_, _, payload) = row
     for event in decode(payload):
         if isinstance(event, Decided) and event.model == model:
-            made = made_from(event.made)
-            return made[number - first]
+            decisions = made_from(event.made)
+            return decisions[number - first]
     raise Refused(404, "unknown_decision", f"decision {number} is not kept", "id")
 
 
@@ -737,21 +737,21 @@ def _complete(model: Model, merge: Merge, number: int) -> bool:
     return row.final or (not model.ranks and len(row.numbers) == len(model.rewards))
 
 
-def _told(made: Sequence[Decision], first: int) -> list[Answer]:
+def _answers(decisions: Sequence[Decision], first: int) -> list[Answer]:
     """Decisions that were just made, as they are answered."""
-    if not isinstance(made, Batch):
-        return [Answer(first + i, _plain(d.action), d.probability) for i, d in enumerate(made)]
-    actions = made.actions.tolist()
-    if made.probabilities is None:
+    if not isinstance(decisions, Batch):
+        return [Answer(first + i, _plain(d.action), d.probability) for i, d in enumerate(decisions)]
+    actions = decisions.actions.tolist()
+    if decisions.probabilities is None:
         return [Answer(first + i, action, None) for i, action in enumerate(actions)]
-    chances = made.probabilities.tolist()
+    chances = decisions.probabilities.tolist()
     return [
         Answer(first + i, action, None if isnan(chance) else chance)
         for i, (action, chance) in enumerate(zip(actions, chances, strict=True))
     ]
 
 
-def _told_again(model: Model, number: int) -> Answer:
+def _answer_again(model: Model, number: int) -> Answer:
     decision = model.ring.decision(number)
     return Answer(number, _plain(decision.action), decision.probability)
 
@@ -761,12 +761,12 @@ def _plain(action: Any) -> Any:
     return action.tolist() if isinstance(action, np.ndarray) else action
 
 
-def _explained(made: Sequence[Decision], first: int, answer: Answer) -> Answer:
+def _explained(decisions: Sequence[Decision], first: int, answer: Answer) -> Answer:
     """With the reasons of a decision, where known: one that is answered again is not explained."""
     if answer.number < first:
         return answer
     with suppress(InvalidInput):  # the policy cannot say
-        return answer._replace(explanation=made[answer.number - first].explain())
+        return answer._replace(explanation=decisions[answer.number - first].explain())
     return answer
 
 

@@ -68,7 +68,7 @@ class Crowd:
                 while not self.ended.wait(_STATUS):
                     print(client.live(_MODEL)["sentence"], flush=True)
         except FairwolfeError as error:
-            self._gone(error)
+            self._end(error)
 
     def _come(self, number: int) -> None:
         rng = stream(0, "crowd", number)
@@ -77,7 +77,7 @@ class Crowd:
                 while not self.ended.wait(_PAUSE):
                     self._visit(client, rng)
         except FairwolfeError as error:
-            self._gone(error)
+            self._end(error)
 
     def _visit(self, client: Client, rng: np.random.Generator) -> None:
         context = self.world.context(self.arrays, 0, rng)
@@ -91,7 +91,7 @@ class Crowd:
         clicked = [key for key, earned in zip(keys, shown.rewards[:, 0], strict=True) if earned]
         client.feedback(decided, exposed=exposed, clicked=clicked)
 
-    def _gone(self, error: FairwolfeError) -> None:
+    def _end(self, error: FairwolfeError) -> None:
         if not self.ended.is_set():
             logger.warning("the crowd has gone: %s", error)
             self.ended.set()

@@ -60,9 +60,9 @@ def _of_a_ranking(model: Model, number: int, entry: Entry, given: dict[str, Any]
     if exposed is None:  # what earned something was exposed
         exposed = [key for key in keys if key in earning]
     clicks = "clicks" if "clicks" in names else next(iter(names))
-    seen = set(exposed)
-    right = len(seen) == len(exposed) and earning <= seen
-    right = right and seen.union(*given.values()) <= slots.keys()
+    exposed_keys = set(exposed)
+    right = len(exposed_keys) == len(exposed) and earning <= exposed_keys
+    right = right and exposed_keys.union(*given.values()) <= slots.keys()
     if entry.clicked is not None:
         right = right and len(clicked) == len(entry.clicked) and clicks not in given
         right = right and ("clicks" in names or len(names) == 1)

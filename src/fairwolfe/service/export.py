@@ -41,7 +41,7 @@ _CHANGES = (ItemsAdded, ItemsRetired, ObjectiveReplaced)
 Tick = Callable[[int], None]
 
 
-class Made(NamedTuple):
+class Pending(NamedTuple):
     """A decision that waits for its close: when it was made, what was asked (None and nothing where
     that is not kept), and which items could be shown, key -> number.
     """
@@ -80,7 +80,7 @@ def export(log: LogFile, model: Model, path: Path, upto: int | None, tick: Tick)
 def _rows(log: LogFile, model: Model, upto: int | None, tick: Tick) -> Iterator[dict[str, Any]]:
     base = log.bases.get(model.number)
     lowest = 0 if base is None else base.first
-    waiting: deque[Made] = deque()
+    waiting: deque[Pending] = deque()
     items = _Items(model.n_slots)
     for seq, row in log.every_row():
         tick(1)
@@ -92,7 +92,7 @@ def _rows(log: LogFile, model: Model, upto: int | None, tick: Tick) -> Iterator[
                 continue
             match event:
                 case Decided():
-                    waiting.extend(_made(wall, event, items.shown))
+                    waiting.extend(_pending(wall, event, items.shown))
                 case Closed(first=first, upto=stop):
                     highest = stop if upto is None else min(stop, upto)
                     numbers = range(max(first, lowest), highest)
@@ -101,25 +101,25 @@ def _rows(log: LogFile, model: Model, upto: int | None, tick: Tick) -> Iterator[
                     items.change(event)
 
 
-def _made(wall: float, event: Decided, items: dict[str, int]) -> Iterator[Made]:
-    made = made_from(event.made)
-    contexts: list[Any] = [None] * len(made)
-    options: list[dict[str, Any]] = [{}] * len(made)
+def _pending(wall: float, event: Decided, items: dict[str, int]) -> Iterator[Pending]:
+    decisions = made_from(event.made)
+    contexts: list[Any] = [None] * len(decisions)
+    options: list[dict[str, Any]] = [{}] * len(decisions)
     if event.asked:
         contexts, options, _ = asked_from(event.asked)
-    for decision, context, given in zip(made, contexts, options, strict=True):
-        yield Made(wall, decision, context, given, items)
+    for decision, context, given in zip(decisions, contexts, options, strict=True):
+        yield Pending(wall, decision, context, given, items)
 
 
 def _closed(
-    log: LogFile, model: Model, numbers: range, waiting: deque[Made]
+    log: LogFile, model: Model, numbers: range, waiting: deque[Pending]
 ) -> Iterator[dict[str, Any]]:
     """The rows of decisions whose windows ended together."""
     first, joined = -1, None
     for number in numbers:
         while waiting and waiting[0].decision.number < number:
             waiting.popleft()
-        if joined is None or number - first >= len(joined.heard):
+        if joined is None or number - first >= len(joined.answered):
             kept = log.outcome_of(model.number, number)
             if kept is None:
                 raise IncompatibleState(
@@ -127,62 +127,64 @@ def _closed(
                     "log; see fairwolfe log verify"
                 )
             first, joined = kept[0], Joined.from_bytes(kept[1])
-        made = waiting.popleft()
+        pending = waiting.popleft()
         came = joined.take(number - first)
-        if came.heard or model.setup.missing == "zero":
-            yield _row(model, number, made, came)
+        if came.answered or model.setup.missing == "zero":
+            yield _row(model, number, pending, came)
 
 
-def _row(model: Model, number: int, made: Made, came: Joined) -> dict[str, Any]:
-    decision = made.decision
+def _row(model: Model, number: int, pending: Pending, came: Joined) -> dict[str, Any]:
+    decision = pending.decision
     row = {
         "id": model.id(number),
         "number": number,
-        "time": made.wall,
+        "time": pending.wall,
         "probability": decision.probability,
     }
     if not model.ranks:
         earned = {f"reward.{name}": came.values[0, r] for r, name in enumerate(model.rewards)}
-        return row | {"action": decision.action} | _arms(model, made) | earned
+        return row | {"action": decision.action} | _arms(model, pending) | earned
     earned = {f"reward.{name}": came.values[:, r] for r, name in enumerate(model.rewards)}
     exposed = came.exposed.astype(np.float64)
-    return row | {"ranking": decision.action, "exposed": exposed} | _items(model, made) | earned
+    return row | {"ranking": decision.action, "exposed": exposed} | _items(model, pending) | earned
 
 
-def _arms(model: Model, made: Made) -> dict[str, Any]:
+def _arms(model: Model, pending: Pending) -> dict[str, Any]:
     """The context of a decision among arms, where it was kept."""
-    asked: dict[str, Any]
-    match made.context:
+    columns: dict[str, Any]
+    match pending.context:
         case None:
             return {}
         case PerArm(features=features):
-            asked, arms = {"features": features}, model.problem.n_arms or 0
+            columns, arms = {"features": features}, model.problem.n_arms or 0
         case Bilinear(user=user, items=items):
-            asked, arms = {"user": user, "arms": items}, len(items)
+            columns, arms = {"user": user, "arms": items}, len(items)
         case context:
-            asked, arms = {"context": context}, len(context)
-    if made.options:
-        asked["candidates"] = _left(made.options, range(arms))
-    return asked
+            columns, arms = {"context": context}, len(context)
+    if pending.options:
+        columns["candidates"] = _left(pending.options, range(arms))
+    return columns
 
 
-def _items(model: Model, made: Made) -> dict[str, Any]:
+def _items(model: Model, pending: Pending) -> dict[str, Any]:
     """The user of a ranking, which is always kept since it is learnt from, and what could be shown
     where that is not all of the header.
     """
-    user = made.context
+    user = pending.context
     if user is None:
-        (user, *_), *_ = made.decision.evidence
-    asked: dict[str, Any] = {"user": user}
+        (user, *_), *_ = pending.decision.evidence
+    columns: dict[str, Any] = {"user": user}
     total = len((model.agent and model.agent.names) or ())
-    if made.options or len(made.items) < total:
-        asked["candidates"] = [made.items[key] for key in _left(made.options, made.items)]
-    if "pinned" in made.options:
-        pinned = made.options["pinned"]
-        asked["pinned"] = [
-            made.items[pinned[slot]] if slot in pinned else -1 for slot in range(model.n_slots)
+    if pending.options or len(pending.items) < total:
+        columns["candidates"] = [
+            pending.items[key] for key in _left(pending.options, pending.items)
         ]
-    return asked
+    if "pinned" in pending.options:
+        pinned = pending.options["pinned"]
+        columns["pinned"] = [
+            pending.items[pinned[slot]] if slot in pinned else -1 for slot in range(model.n_slots)
+        ]
+    return columns
 
 
 def _left(options: dict[str, Any], everything: Any) -> list[Any]:

@@ -23,8 +23,8 @@ class Kind(NamedTuple):
     name: str
     scope: Scope
     body: Any
-    asked: Callable[[Any, Model, wire.Bounds], tuple[Sequence[Ask], Sequence[Entry]]]
-    told: Callable[[Work, Any, float], Any]
+    parse: Callable[[Any, Model, wire.Bounds], tuple[Sequence[Ask], Sequence[Entry]]]
+    answer: Callable[[Work, Any, float], Any]
 
     @property
     def path(self) -> str:
@@ -112,12 +112,12 @@ class Hot:
     ) -> Work:
         """What a body asks for."""
         read = wire.decode(body, content_type, self.kind.body)
-        asks, entries = self.kind.asked(read, self.model, self.sizes.of(key))
+        asks, entries = self.kind.parse(read, self.model, self.sizes.of(key))
         return Work(self.model, asks, entries, None, waiter, key, len(body))
 
     def encoded(self, work: Work, result: Any, accept: str) -> tuple[bytes, str]:
         """The answer, and its content type."""
-        return wire.encode(self.kind.told(work, result, self.window), accept)
+        return wire.encode(self.kind.answer(work, result, self.window), accept)
 
 
 def too_large(most: int) -> Refused:

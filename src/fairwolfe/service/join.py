@@ -43,7 +43,7 @@ class Group(NamedTuple):
     first: int
     seq: int
     clock: float
-    made: Sequence[Decision]
+    decisions: Sequence[Decision]
     requests: tuple[Request, ...]
     owners: tuple[tuple[str, ...], bytes] | None = None
 
@@ -57,18 +57,18 @@ class Group(NamedTuple):
     @property
     def stop(self) -> int:
         """The number after the last."""
-        return self.first + len(self.made)
+        return self.first + len(self.decisions)
 
 
 class Joined(NamedTuple):
     """What has come for decisions in a row, by column: exposed (n, slots), values and given (n,
-    slots, rewards), heard (n,): whether anything came, final, applied (n,).
+    slots, rewards), answered (n,): whether anything came, final, applied (n,).
     """
 
     exposed: Any
     values: Any
     given: Any
-    heard: Any
+    answered: Any
     final: Any
     applied: Any
 
@@ -129,13 +129,13 @@ class Ring:
         self.issued = group.stop
         if group.owners is not None:
             self.owned.update(group.owned(self.closed, group.stop))
-        for place, id, asked in group.requests:
-            self.requests[id] = (group.first + place, asked)
-        while self.issued - self.closed > len(self._columns.heard):
+        for place, id, digest in group.requests:
+            self.requests[id] = (group.first + place, digest)
+        while self.issued - self.closed > len(self._columns.answered):
             self._grow()
 
     def _grow(self) -> None:
-        size = len(self._columns.heard)
+        size = len(self._columns.answered)
         held = np.arange(self.closed, min(self.closed + size, self.issued))
         larger = Joined.nothing(2 * size, self.slots, self.rewards)
         for old, new in zip(self._columns, larger, strict=True):
@@ -144,7 +144,7 @@ class Ring:
 
     def rows(self, numbers: Any) -> Any:
         """Where decisions are in the columns."""
-        return np.asarray(numbers) % len(self._columns.heard)
+        return np.asarray(numbers) % len(self._columns.answered)
 
     def joined(self, numbers: Any) -> Joined:
         """What has come for decisions."""
@@ -159,7 +159,7 @@ class Ring:
 
     def _spans(self, first: int, stop: int) -> Iterator[slice]:
         """Where decisions in a row are in the columns: one piece, or two where these end."""
-        size = len(self._columns.heard)
+        size = len(self._columns.answered)
         while first < stop:
             start = first % size
             count = min(stop - first, size - start)
@@ -173,44 +173,46 @@ class Ring:
     def _place(self, number: int) -> int:
         return bisect_right(self.groups, number, key=lambda group: group.first) - 1
 
-    def made(self, first: int, stop: int) -> Iterator[Sequence[Decision]]:
+    def decisions(self, first: int, stop: int) -> Iterator[Sequence[Decision]]:
         """Decisions in a row, those that were made together at once."""
         for group in islice(self.groups, self._place(first), None):
             if group.first >= stop:
                 return
-            yield group.made[max(first - group.first, 0) : stop - group.first]
+            yield group.decisions[max(first - group.first, 0) : stop - group.first]
 
     def decision(self, number: int) -> Decision:
         """An open decision."""
         group = self.group(number)
-        return group.made[number - group.first]
+        return group.decisions[number - group.first]
 
     def action(self, number: int) -> Any:
         """What an open decision chose: an arm, or the numbers of items."""
         group = self.group(number)
-        made, place = group.made, number - group.first
-        action = made.actions[place] if isinstance(made, Batch) else made[place].action
+        decisions, place = group.decisions, number - group.first
+        action = (
+            decisions.actions[place] if isinstance(decisions, Batch) else decisions[place].action
+        )
         return action.tolist() if isinstance(action, np.ndarray | np.generic) else action
 
-    def heard(self, number: int) -> Heard:
+    def state(self, number: int) -> Heard:
         """What has come for an open decision."""
-        row, columns, heard = number % len(self._columns.heard), self._columns, Heard()
-        if columns.heard[row]:
-            heard.heard = True
-            heard.final, heard.applied = bool(columns.final[row]), bool(columns.applied[row])
-            heard.exposed = set(np.flatnonzero(columns.exposed[row]).tolist())
+        row, columns, state = number % len(self._columns.answered), self._columns, Heard()
+        if columns.answered[row]:
+            state.answered = True
+            state.final, state.applied = bool(columns.final[row]), bool(columns.applied[row])
+            state.exposed = set(np.flatnonzero(columns.exposed[row]).tolist())
             for slot, reward in np.argwhere(columns.given[row]).tolist():
-                heard.numbers[slot, reward] = columns.values[row].item(slot, reward)
-        return heard
+                state.numbers[slot, reward] = columns.values[row].item(slot, reward)
+        return state
 
-    def tell(self, told: Told) -> None:
+    def tell(self, event: Told) -> None:
         """Feedback that is new: bits add up, numbers are written."""
-        columns, rows = self._columns, self.rows(told.numbers)
-        columns.heard[rows] = True
-        columns.final[rows[told.final]] = True
-        columns.exposed[rows[told.exposed[:, 0]], told.exposed[:, 1]] = True
-        entry, slot, reward = told.cells.T
-        columns.values[rows[entry], slot, reward] = told.values
+        columns, rows = self._columns, self.rows(event.numbers)
+        columns.answered[rows] = True
+        columns.final[rows[event.final]] = True
+        columns.exposed[rows[event.exposed[:, 0]], event.exposed[:, 1]] = True
+        entry, slot, reward = event.cells.T
+        columns.values[rows[entry], slot, reward] = event.values
         columns.given[rows[entry], slot, reward] = True
 
     def apply(self, numbers: Any) -> None:
@@ -224,7 +226,7 @@ class Ring:
             self.applied -= int(np.count_nonzero(self._columns.applied[rows]))
             for column in self._columns:
                 column[rows] = 0
-        gone = 0
+        count = 0
         for group in self.groups:
             if group.first >= upto:
                 break
@@ -234,8 +236,8 @@ class Ring:
                 number = group.first + place
                 if self.closed <= number < upto and self.requests.get(id, (-1,))[0] == number:
                     del self.requests[id]
-            gone += group.stop <= upto
-        del self.groups[:gone]
+            count += group.stop <= upto
+        del self.groups[:count]
         self.closed = upto
 
     def due(self, clock: float, window: float, most: int) -> int:
@@ -265,7 +267,7 @@ class Ring:
         self.closed = self.issued = closed
         for first, seq in groups:
             self.add(group_in(first, seq))
-        if self.issued != issued or len(held.heard) != issued - closed:
+        if self.issued != issued or len(held.answered) != issued - closed:
             raise IncompatibleState(
                 f"a snapshot holds decisions {closed} to {issued}, and the log up to {self.issued}"
             )
@@ -279,12 +281,12 @@ class Ring:
 class Heard:
     """What has come for one decision: slots that were exposed, (slot, reward) -> number."""
 
-    __slots__ = ("applied", "exposed", "final", "heard", "numbers")
+    __slots__ = ("answered", "applied", "exposed", "final", "numbers")
 
     def __init__(self) -> None:
         self.exposed: set[int] = set()
         self.numbers: dict[tuple[int, int], float] = {}
-        self.heard = self.final = self.applied = False
+        self.answered = self.final = self.applied = False
 
 
 class Merge:
@@ -293,7 +295,7 @@ class Merge:
     def __init__(self, ring: Ring) -> None:
         self.ring = ring
         self.counts = {"known": 0, "late": 0, "unknown": 0, "conflict": 0}
-        self._heard: dict[int, Heard] = {}
+        self._states: dict[int, Heard] = {}
         self._numbers: list[int] = []
         self._final: list[bool] = []
         self._exposed: list[tuple[int, int]] = []
@@ -315,7 +317,7 @@ class Merge:
                 return "conflict"
         new_slots = [slot for slot in cells.exposed if slot not in row.exposed]
         new_cells = [cell for cell in cells.numbers if (cell[0], cell[1]) not in known]
-        if row.heard and not new_slots and not new_cells and not (cells.final and not row.final):
+        if row.answered and not new_slots and not new_cells and not (cells.final and not row.final):
             return "known"
         if row.applied:  # it was learnt from on arrival, and this comes after it
             return "late"
@@ -328,17 +330,17 @@ class Merge:
             self._values.append(value)
             known[slot, reward] = value
         row.exposed.update(new_slots)
-        row.heard, row.final = True, row.final or cells.final
+        row.answered, row.final = True, row.final or cells.final
         return "joined"
 
     def state(self, number: int) -> Heard:
         """What has come for a decision, with this group."""
-        row = self._heard.get(number)
+        row = self._states.get(number)
         if row is None:
-            row = self._heard[number] = self.ring.heard(number)
+            row = self._states[number] = self.ring.state(number)
         return row
 
-    def told(self, model: int) -> Told | None:
+    def event(self, model: int) -> Told | None:
         """The event; None where nothing came."""
         counts = tuple(self.counts.values())
         if not self._numbers and not any(counts):
@@ -359,3 +361,10 @@ def made_from(data: bytes | tuple[bytes, ...]) -> Sequence[Decision]:
     if isinstance(data, bytes):
         return Batch.from_bytes(data)
     return [Decision.from_bytes(one) for one in data]
+
+
+def made_as_bytes(decisions: Sequence[Decision]) -> bytes | tuple[bytes, ...]:
+    """What `made_from` reads."""
+    if isinstance(decisions, Batch):
+        return decisions.to_bytes()
+    return tuple(one.to_bytes() for one in decisions)

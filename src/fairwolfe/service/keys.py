@@ -55,13 +55,13 @@ class Keys:
                 401, "no_key", "no key is given; send the header Authorization: Bearer KEY"
             )
         digest = digest_of(shown.strip())
-        found = None
-        for place, key in enumerate(self._keys):  # all of them, whichever fits
+        place = None
+        for i, key in enumerate(self._keys):  # all of them, whichever fits
             if hmac.compare_digest(digest, key.sha256):
-                found = place
-        if found is None:
+                place = i
+        if place is None:
             raise Refused(401, "unknown_key", "the key is unknown; ask for one of this service")
-        return found
+        return place
 
     def allow(self, place: int, scope: str) -> Key:
         """The key at a place, once more; Refused where it may not do this, or not so often."""

@@ -100,21 +100,21 @@ class Request:
 
     # --- for the core -------------------------------------------------------------------------
 
-    def gone(self) -> bool:
-        """Whether the connection is."""
+    def absent(self) -> bool:
+        """Whether the connection is closed."""
         if not self.response_complete and self.lane.transport.is_closing():
             self._end(0)
         return self.response_complete
 
     def answer(self, result: Any) -> None:
         """Send what came of it."""
-        if not self.gone():
+        if not self.absent():
             assert self.work is not None
             self._send(200, {}, *self.hot.encoded(self.work, result, self.accept))
 
     def refuse(self, error: Exception) -> None:
         """Send why not."""
-        if not self.gone():
+        if not self.absent():
             refused = wire.refused(error)
             if refused is not error:
                 logger.error("%s failed", self.hot.kind.name, exc_info=error)
@@ -262,16 +262,16 @@ class Lane(HttpToolsProtocol):
             request.submit(data[body:])
         return True
 
-    def _remember(self, line: bytes, data: bytes, said: Head) -> None:
+    def _remember(self, line: bytes, data: bytes, head: Head) -> None:
         """The head of a request that came whole, and took the lane: the first of its path."""
         if line in self._heads or len(self._heads) == _MOST_HEADS:
             return
-        head, _, body = data.partition(b"\r\n\r\n")
-        sizes = list(_SIZE.finditer(head))
+        raw, _, body = data.partition(b"\r\n\r\n")
+        sizes = list(_SIZE.finditer(raw))
         if len(sizes) == 1 and int(sizes[0][1]) == len(body):
             start, stop = sizes[0].span(1)
-            after = head[stop:] + b"\r\n\r\n"
-            self._heads[line] = said._replace(before=head[:start], after=after)
+            after = raw[stop:] + b"\r\n\r\n"
+            self._heads[line] = head._replace(before=raw[:start], after=after)
 
     def _unset_keepalive_if_required(self) -> None:
         """Instead of a timer for every request, there is one that looks when it ends."""

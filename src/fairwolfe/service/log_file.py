@@ -107,8 +107,8 @@ class LogFile(SQLiteStore):
     def every_outcome(self, model: int) -> list[tuple[int, int, bool]]:
         """(first, stop, whether it is whole) of what had come at the close, in order."""
         query = "SELECT first, stop FROM outcome WHERE model = ? ORDER BY first"
-        found = list(self._base.execute(query, (model,)))
-        return [(first, stop, self.outcome_of(model, first) is not None) for first, stop in found]
+        spans = list(self._base.execute(query, (model,)))
+        return [(first, stop, self.outcome_of(model, first) is not None) for first, stop in spans]
 
     def close(self) -> None:
         """Let go of the files, and of the index that was made for reading them."""

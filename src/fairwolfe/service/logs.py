@@ -75,8 +75,8 @@ class Lines(logging.Formatter):
 
 def _frames(error: BaseException) -> list[str]:
     """Where an error was raised, innermost last."""
-    found = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
-    return [f"{Path(one.filename).name}:{one.lineno} {one.name}" for one in found]
+    frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
+    return [f"{Path(one.filename).name}:{one.lineno} {one.name}" for one in frames]
 
 
 def write_as_json() -> None:

@@ -99,10 +99,10 @@ class Model:
         match event:
             case Decided():
                 group = self._group(event, self.ring.issued, seq, clock)
-                self._ready().issue(group.made)
+                self._ready().issue(group.decisions)
                 self.ring.add(group)
             case Told():
-                self._told(event)
+                self._tell(event)
             case Applied(numbers=numbers):
                 self._learn(numbers, self.ring.joined(numbers))
                 self.ring.apply(numbers)
@@ -132,7 +132,7 @@ class Model:
     def _group(event: Decided, first: int, seq: int, clock: float) -> Group:
         return Group(first, seq, clock, made_from(event.made), event.requests, event.owners)
 
-    def _told(self, event: Told) -> None:
+    def _tell(self, event: Told) -> None:
         self.ring.tell(event)
         for name, count in zip(_COUNTS[2:], event.counts, strict=True):
             self.counts[name] += count
@@ -146,21 +146,21 @@ class Model:
 
     def _learn(self, numbers: Any, joined: Joined) -> None:
         """Learn from decisions, in this order; those without feedback by `missing`."""
-        learnt = joined.heard if self.setup.missing == "skip" else np.ones_like(joined.heard)
+        learnt = joined.answered if self.setup.missing == "skip" else np.ones_like(joined.answered)
         agent, at = self._ready(), 0
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # agents warn of rewards out of range; metrics say so
-            for made in _joined(self._runs(numbers, learnt)):
-                part = joined.take(slice(at, at + len(made)))
+            for decisions in _joined(self._runs(numbers, learnt)):
+                part = joined.take(slice(at, at + len(decisions)))
                 if learnt[at]:
-                    agent.update_many(made, self._rewards(part, made))
+                    agent.update_many(decisions, self._rewards(part, decisions))
                 else:
-                    for decision in made:
+                    for decision in decisions:
                         agent.expire(decision)
-                at += len(made)
-        heard = int(joined.heard.sum())
-        self.counts["joined"] += heard
-        self.counts["expired"] += len(numbers) - heard
+                at += len(decisions)
+        answered = int(joined.answered.sum())
+        self.counts["joined"] += answered
+        self.counts["expired"] += len(numbers) - answered
 
     def _runs(self, numbers: Any, learnt: Any) -> Iterator[tuple[bool, Sequence[Decision]]]:
         """Decisions in a row that were made together and are treated alike: how, and themselves."""
@@ -168,15 +168,15 @@ class Model:
         cuts = [*(np.flatnonzero(~alike) + 1).tolist(), len(numbers)]
         for start, stop in pairwise([0, *cuts] if len(numbers) else ()):
             first = int(numbers[start])
-            for made in self.ring.made(first, first + stop - start):
-                yield bool(learnt[start]), made
+            for decisions in self.ring.decisions(first, first + stop - start):
+                yield bool(learnt[start]), decisions
 
-    def _rewards(self, joined: Joined, made: Sequence[Decision]) -> Any:
+    def _rewards(self, joined: Joined, decisions: Sequence[Decision]) -> Any:
         """Feedback as `update_many` takes it; what did not come is 0."""
         if not self.ranks:
             return np.ascontiguousarray(joined.values[:, 0])
         exposed, values = joined.exposed.astype(np.float64), np.ascontiguousarray(joined.values)
-        if isinstance(made, list):
+        if isinstance(decisions, list):
             return [Shown(e, v) for e, v in zip(exposed, values, strict=True)]
         return Shown(exposed, values)
 
@@ -349,8 +349,8 @@ class Model:
 def _joined(runs: Iterable[tuple[bool, Sequence[Decision]]]) -> Iterator[Sequence[Decision]]:
     """The same runs, as few as can be: those that are alike are one call of the agent."""
     for _, alike in groupby(runs, key=lambda run: (run[0], isinstance(run[1], Batch))):
-        made = [run for _, run in alike]
-        yield from Batch.joined(made) if isinstance(made[0], Batch) else made  # type: ignore[arg-type]
+        pieces = [run for _, run in alike]
+        yield from Batch.joined(pieces) if isinstance(pieces[0], Batch) else pieces  # type: ignore[arg-type]
 
 
 def read_objective(text: str) -> Concave | None:

@@ -83,10 +83,10 @@ def _brief(text: str) -> str:
     'ByGroup(labels=(1, 2, … 6 more))'
     """
 
-    def cut(found: re.Match[str]) -> str:
-        parts = found[1].split(", ")
+    def cut(match: re.Match[str]) -> str:
+        parts = match[1].split(", ")
         more = f"{', '.join(parts[:2])}, … {len(parts) - 2} more"
-        return f"({more})" if len(parts) > 6 else found[0]
+        return f"({more})" if len(parts) > 6 else match[0]
 
     return _LIST.sub(cut, text)
 
@@ -184,7 +184,7 @@ def _table(id: str, caption: str, head: Row, rows: Sequence[Row], words: Sequenc
 
 def _html(name: str, **places: str) -> str:
     """A file with its places filled; what is not HTML already is escaped by the caller."""
-    return _PLACE.sub(lambda found: places[found[1]], _TEXTS[name])
+    return _PLACE.sub(lambda match: places[match[1]], _TEXTS[name])
 
 
 def _hidden(yes: bool) -> str:
@@ -414,15 +414,15 @@ async def _what_if(service: Any, request: Request) -> Response:
     model = service.core.model(request.path_params["model"])
     data, kind = await service.read(request), request.headers.get("content-type", "")
     body: WhatIf = wire.decode(data, kind, WhatIf)
-    question = await service.asker.ask(model, service.core.seen[model.name].contexts(), body)
-    told, media = wire.encode(question.told(), request.headers.get("accept", ""))
+    question = await service.asker.ask(model, service.core.recent[model.name].contexts(), body)
+    answer, media = wire.encode(question.view(), request.headers.get("accept", ""))
     place = f"/v1/models/{model.name}/what-if/{question.id}"
-    return Response(told, 202, {"location": place}, media)
+    return Response(answer, 202, {"location": place}, media)
 
 
 async def _what_if_answer(service: Any, request: Request) -> Any:
     model = service.core.model(request.path_params["model"])
-    return service.asker.find(model, request.path_params["id"]).told()
+    return service.asker.find(model, request.path_params["id"]).view()
 
 
 async def _questions(service: Any, request: Request) -> Any:

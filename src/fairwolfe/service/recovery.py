@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from fairwolfe.core.batch import Batch
 from fairwolfe.core.catalogue import sizes
 from fairwolfe.core.contexts import Bilinear, PerArm
 from fairwolfe.errors import IncompatibleState, InvalidInput
@@ -31,6 +30,7 @@ from fairwolfe.service.events import (
     encode,
     size,
 )
+from fairwolfe.service.join import made_as_bytes
 from fairwolfe.service.model import Model
 from fairwolfe.service.store import Store
 
@@ -104,8 +104,8 @@ def _started(store: Store) -> tuple[dict[int, Model], dict[int, int]]:
     for number, (seq, _, payload) in store.starts().items():
         for event in decode(payload):
             if isinstance(event, Started) and event.model == number:
-                made = msgspec.json.decode(event.setup, type=Setup)
-                models[number], starts[number] = Model(number, store.token, made), seq - 1
+                settings = msgspec.json.decode(event.setup, type=Setup)
+                models[number], starts[number] = Model(number, store.token, settings), seq - 1
         if number not in models:
             raise IncompatibleState(f"row {seq} of the log should begin model {number}")
     return models, starts
@@ -147,15 +147,17 @@ def _folded(
     return Recovered(models, records)
 
 
-def begin(store: Store, config: Config, found: dict[int, Model], clock: float) -> dict[str, Model]:
+def begin(
+    store: Store, config: Config, existing: dict[int, Model], clock: float
+) -> dict[str, Model]:
     """The models of the configuration by name; new ones begin, changed ones raise an error."""
-    by_name = {model.name: model for model in found.values()}
+    by_name = {model.name: model for model in existing.values()}
     models: dict[str, Model] = {}
     for name in config.models:
         wanted = setup(config, name)
         model = by_name.get(name)
         if model is None:
-            number = max((m.number for m in (*found.values(), *models.values())), default=-1) + 1
+            number = max((m.number for m in (*existing.values(), *models.values())), default=-1) + 1
             model = Model(number, store.token, wanted)
             events: list[Any] = [Started(number, msgspec.json.encode(wanted).decode())]
             first = _first_items(config, name, model)
@@ -280,8 +282,8 @@ def exercise(model: Model) -> None:
     agent.warm()
     for rows, answered in ((1, 1), (3, 2), (2, 0)):
         first = model.decisions
-        made = agent.propose(_contexts(model, rows, rng))
-        data = made.to_bytes() if isinstance(made, Batch) else tuple(d.to_bytes() for d in made)
+        decisions = agent.propose(_contexts(model, rows, rng))
+        data = made_as_bytes(decisions)
         model.apply(Decided(model.number, rows, data, ()), 0, 0.0)
         entries = np.repeat(np.arange(answered, dtype=np.int32), len(model.rewards))
         cells = np.zeros((entries.size, 3), dtype=np.int32)
@@ -292,8 +294,8 @@ def exercise(model: Model) -> None:
             exposed = exposed[:0]
         numbers, final = first + np.arange(answered), np.zeros(answered, dtype=np.bool_)
         values = np.zeros(entries.size)
-        told = Told(model.number, numbers, final, exposed, cells, values, (0, 0, 0, 0))
-        model.apply(told, 0, 0.0)
+        event = Told(model.number, numbers, final, exposed, cells, values, (0, 0, 0, 0))
+        model.apply(event, 0, 0.0)
         model.apply(Closed(model.number, model.ring.closed, model.decisions), 0, 0.0)
     with suppress(InvalidInput):  # of a policy that keeps no live numbers
         agent.live()

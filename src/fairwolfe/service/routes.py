@@ -112,9 +112,9 @@ class Service:
 
         async def both() -> None:
             try:
-                found = await asyncio.to_thread(work)
+                result = await asyncio.to_thread(work)
                 if not self.ending:
-                    done(found)
+                    done(result)
             except Exception:
                 logger.exception("a point of the history failed")
 
@@ -302,11 +302,10 @@ def summary(service: Service, model: Model) -> dict[str, Any]:
         "window": service.windows[model.name],
         "missing": model.setup.missing,
         "apply": model.setup.apply,
-        "problem": {"n_features": model.problem.n_features, "rewards": model.problem.rewards},
+        "problem": {"n_features": model.problem.n_features, "rewards": dict(model.problem.rewards)},
         "policy": model.setup.policy,
         "stopped": model.stopped or None,
     }
-    known["problem"]["rewards"] = dict(model.problem.rewards)
     if model.ranks:
         known["problem"]["n_slots"] = model.n_slots
         known["items"] = len(model.items())

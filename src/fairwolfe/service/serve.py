@@ -40,14 +40,14 @@ def open_service(config: Config, clock: Clock | None = None) -> Service:
     """A service that is ready: its log is read, its models are warm."""
     store = SQLiteStore(config.path(config.state))
     try:
-        found = recover(store)
-        models = begin(store, config, found.models, store.last()[1])
+        recovery = recover(store)
+        models = begin(store, config, recovery.models, store.last()[1])
         for model in models.values():
             if not model.stopped:
                 warm(model)
         rows_of(b"[[0]]")  # of questions with many arms
         numbers = Numbers()
-        numbers.replayed = found.records
+        numbers.replayed = recovery.records
         windows = {name: seconds("window", one.window) for name, one in config.models.items()}
         core = Core(store, models, windows, config.limits, clock, numbers)
         numbers.ready_compilations = compilations()

@@ -156,10 +156,10 @@ class SQLiteStore:
     def _assert_settings(self) -> None:
         """Durability rests on these, so what SQLite made of them is read back."""
         for name, value in _SETTINGS.items():
-            got = self._one(f"PRAGMA {name}")
-            if got != value:
+            actual = self._one(f"PRAGMA {name}")
+            if actual != value:
                 raise IncompatibleState(
-                    f"SQLite says {name} = {got!r} where {value!r} was set, so an acknowledged "
+                    f"SQLite says {name} = {actual!r} where {value!r} was set, so an acknowledged "
                     "answer could be lost; use a local file system"
                 )
 
@@ -387,7 +387,7 @@ class SQLiteStore:
             self._base.executemany("INSERT INTO needed VALUES (?)", kept)
             query = "WHERE seq <= ? AND seq NOT IN (SELECT seq FROM needed)"
             execute(f"DELETE FROM log {query}", (upto,))
-            gone = self._base.changes()
+            count = self._base.changes()
             execute(f"DELETE FROM span {query}", (upto,))
             for model, base in bases.items():
                 execute("DELETE FROM outcome WHERE model = ? AND stop <= ?", (model, base.first))
@@ -401,7 +401,7 @@ class SQLiteStore:
         self.deleted, self.bases = upto, dict(bases)
         with suppress(apsw.Error):  # without room for a copy, the space is used again by new rows
             execute("VACUUM")
-        return int(gone)
+        return int(count)
 
     def close(self) -> None:
         """Let go of the files."""

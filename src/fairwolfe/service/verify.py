@@ -87,7 +87,7 @@ class _Examined:
         self.notes: list[str] = []
         self.rows = self.events = self.decisions = self.kept = 0
         self.last = 0
-        self.made: dict[int, list[tuple[int, int]]] = defaultdict(list)  # (row, how many)
+        self.groups: dict[int, list[tuple[int, int]]] = defaultdict(list)  # (row, how many)
         self.closed: dict[int, list[tuple[int, int]]] = defaultdict(list)  # (first, stop)
         self.models: set[int] = set()
 
@@ -132,11 +132,11 @@ class _Examined:
         elif event.model not in self.models:
             raise IncompatibleState(f"it is of model {event.model}, which never began")
         match event:
-            case Decided(model=model, rows=rows, made=made):
-                if len(made_from(made)) != rows:
+            case Decided(model=model, rows=rows, made=data):
+                if len(made_from(data)) != rows:
                     raise IncompatibleState(f"it does not hold the {rows} decisions that it says")
                 self.decisions += rows
-                self.made[model].append((seq, rows))
+                self.groups[model].append((seq, rows))
             case Closed(model=model, first=first, upto=upto):
                 self.closed[model].append((first, upto))
             case ItemsAdded(objective=text) | ItemsRetired(objective=text):
@@ -151,7 +151,7 @@ class _Examined:
         for model in sorted(self.models):
             spans = self.log.every_span(model)
             held = [(seq, stop - first) for first, stop, seq in spans]
-            for seq, count in sorted(set(held) ^ set(self.made[model])):
+            for seq, count in sorted(set(held) ^ set(self.groups[model])):
                 words = f"the span of row {seq} and its {count} decisions do not agree"
                 self.wrong.append(f"{words}: {_FOUND}; {_BACKUP}")
             base = self.log.bases.get(model)

@@ -293,7 +293,7 @@ class Audience:
         """The frames of a model as server-sent events, at most so many."""
         room = self._rooms[model.name]
         room.listeners += 1
-        told, number = 0, room.number
+        count, number = 0, room.number
         try:
             yield b"retry: 1000\n\n"  # milliseconds until it is tried again where it breaks off
             if not room.speaking:
@@ -301,8 +301,8 @@ class Audience:
                 speaker = asyncio.create_task(self._speak(model, room))
                 self._speakers.add(speaker)
                 speaker.add_done_callback(self._speakers.discard)
-            while told < most and not self.ended and await room.after(number):
-                number, told = room.number, told + 1
+            while count < most and not self.ended and await room.after(number):
+                number, count = room.number, count + 1
                 yield b"data: " + room.frame + b"\n\n"
         finally:
             room.listeners -= 1

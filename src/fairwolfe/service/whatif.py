@@ -64,8 +64,8 @@ class Question:
         self.curve: list[list[float]] = []  # of trade-offs: `fairness.elicit.Curve`
         self.reward = model.rewards[0] if len(model.rewards) == 1 else "utility"
 
-    def told(self) -> dict[str, Any]:
-        """As it is told."""
+    def view(self) -> dict[str, Any]:
+        """As it is answered."""
         return {
             "id": self.id,
             "state": self.state,
@@ -112,10 +112,10 @@ class Asker:
 
     def find(self, model: Model, id: str) -> Question:
         """A question by its id."""
-        found = self._kept.get(id)
-        if found is None or found.model != model.name:
+        question = self._kept.get(id)
+        if question is None or question.model != model.name:
             raise Refused(404, "unknown_question", f"there is no what-if {id!r:.80}", "id")
-        return found
+        return question
 
     async def ask(self, model: Model, contexts: Sequence[Any], body: WhatIf) -> Question:
         """Begin to answer; Refused where the question cannot be, or another one is under way."""
@@ -126,7 +126,7 @@ class Asker:
                 f"model {model.name!r} has learnt from {model.t} decisions, and has seen "
                 f"{len(contexts)} contexts since the service began; ask when there are some",
             )
-        texts = await _asked(model, body)
+        texts = await _texts(model, body)
         if self._task is not None and not self._task.done():
             raise Refused(
                 429, "busy", "another what-if is being computed; ask again soon", retry_after=2.0
@@ -190,7 +190,7 @@ class Asker:
                 process.kill()
 
 
-async def _asked(model: Model, body: WhatIf) -> list[str]:
+async def _texts(model: Model, body: WhatIf) -> list[str]:
     """The texts of the objectives of a question, each of which could be applied."""
     current = read_objective(model.objective)
     assert current is not None

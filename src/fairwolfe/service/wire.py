@@ -275,13 +275,13 @@ def ask_of(request: Decide, model: Model, bounds: Bounds = _USUAL) -> Ask:
         options["blocked"] = _listed("blocked", request.blocked, model, bounds)
     if request.pinned:
         options["pinned"] = {_slot(slot): key for slot, key in request.pinned.items()}
-    asked = b""
+    digest = b""
     if id is not None:
         arms = request.arms.tolist() if isinstance(request.arms, np.ndarray) else request.arms
         whole = (request.user, arms, getattr(request, "shape", None), options)
         packed = msgspec.msgpack.encode(whole)
-        asked = hashlib.blake2b(packed, digest_size=16).digest()
-    return Ask(context, options, request.explain, id, asked, field)
+        digest = hashlib.blake2b(packed, digest_size=16).digest()
+    return Ask(context, options, request.explain, id, digest, field)
 
 
 def _listed(name: str, given: list[Any], model: Model, bounds: Bounds) -> list[Any]:

@@ -38,7 +38,7 @@ function post(path, body) {
 
 /** The rows of a table; the first cell of each is its head. */
 function fill(table, rows, words = []) {
-  const made = rows.map((row) => {
+  const elements = rows.map((row) => {
     const tr = document.createElement("tr");
     row.forEach((text, i) => {
       const cell = document.createElement(i ? "td" : "th");
@@ -49,7 +49,7 @@ function fill(table, rows, words = []) {
     });
     return tr;
   });
-  table.tBodies[0].replaceChildren(...made);
+  table.tBodies[0].replaceChildren(...elements);
 }
 
 function say(id, text) {
@@ -246,7 +246,7 @@ function listen(wait = 1000) {
 
 const pause = (milliseconds) => new Promise((done) => { setTimeout(done, milliseconds); });
 
-function told(text, trouble = false) {
+function tell(text, trouble = false) {
   say("asked", text);
   byId("asked").className = trouble ? "trouble" : "soft";
 }
@@ -254,19 +254,19 @@ function told(text, trouble = false) {
 async function whatIf(body) {
   const buttons = document.querySelectorAll("#what-if form button");
   for (const button of buttons) button.disabled = true;
-  told("Computing …");
+  tell("Computing …");
   try {
     let question = await post(`${BASE}/what-if`, body);
     while (question.state === "running") {
       await pause(400);
       question = await ask(`${BASE}/what-if/${question.id}`);
-      told(`Computing: ${question.points.length} of ${question.asked} …`);
+      tell(`Computing: ${question.points.length} of ${question.asked} …`);
     }
     if (question.message) throw new Error(question.message);
     showAnswer(question);
-    told(`By today's estimates of the last ${question.contexts} contexts seen, not guaranteed.`);
+    tell(`By today's estimates of the last ${question.contexts} contexts seen, not guaranteed.`);
   } catch (refused) {
-    told(refused.message, true);
+    tell(refused.message, true);
   }
   for (const button of buttons) button.disabled = false;
 }
@@ -370,24 +370,24 @@ function showAnswer(question) {
 // --- which beta ----------------------------------------------------------------------------------
 
 const given = []; // answers
-let found = null; // a beta
+let estimate = null; // a beta
 
 async function interview() {
-  let told_;
+  let reply;
   try {
-    told_ = await post(`${BASE}/what-if/${answer.id}/questions`, { answers: given });
+    reply = await post(`${BASE}/what-if/${answer.id}/questions`, { answers: given });
   } catch (refused) {
     say("q-number", refused.message);
     return;
   }
-  const { question, done, sentences, beta } = told_;
+  const { question, done, sentences, beta } = reply;
   byId("q-answers").hidden = done;
   byId("q-back").disabled = !given.length;
   byId("q-use").hidden = !done;
   say("q-number", done ? "" : `Question ${question.number} of 8`);
   say("q-said", given.length ? sentences.join(" ") : "");
   if (done) {
-    found = Number(beta.toPrecision(3));
+    estimate = Number(beta.toPrecision(3));
     return;
   }
   const [first, second] = question.sentence.replace(/\?$/, "").split(", or ");
@@ -399,7 +399,7 @@ for (const word of ["a", "b", "equal"]) {
   byId(`q-${word}`).addEventListener("click", () => { given.push(word); interview(); });
 }
 byId("q-back").addEventListener("click", () => { given.pop(); interview(); });
-byId("q-use").addEventListener("click", () => whatIf({ beta: [found] }));
+byId("q-use").addEventListener("click", () => whatIf({ beta: [estimate] }));
 byId("interview").addEventListener("toggle", () => { if (byId("interview").open) interview(); });
 
 byId("choice").addEventListener("input", () => { describe(); drawAnswer(); });
@@ -409,7 +409,7 @@ byId("ask-beta").addEventListener("submit", (event) => {
   const words = byId("beta").value.split(/[\s,;]+/).filter(Boolean);
   const wrong = words.find((word) => !(Number.isFinite(Number(word)) && Number(word) >= 0));
   if (wrong !== undefined) {
-    told(`beta is “${wrong}”; give numbers of at least 0, such as 0.5, 1, 2`, true);
+    tell(`beta is “${wrong}”; give numbers of at least 0, such as 0.5, 1, 2`, true);
     return;
   }
   whatIf({ beta: words.map(Number) });
@@ -450,7 +450,7 @@ byId("c-form").addEventListener("submit", async (event) => {
     const body = JSON.stringify({ objective: wanted });
     const { version } = await ask(`${BASE}/objective`, { method: "PUT", headers, body });
     byId("confirm").close();
-    told(`f is changed: version ${version}. The next decisions follow it.`);
+    tell(`f is changed: version ${version}. The next decisions follow it.`);
     await changes();
   } catch (refused) {
     say("refused", `${refused.message}${/[.!]$/.test(refused.message) ? "" : "."} Nothing was changed.`);

@@ -3,7 +3,7 @@
 const SPACE = "http://www.w3.org/2000/svg";
 const SPANS = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200,
   86400, 172800, 604800, 1209600, 2592000, 7776000, 31536000];
-let made = 0;
+let clips = 0;
 
 /** A number with four significant digits; a dash for none. */
 export function number(x) {
@@ -53,19 +53,19 @@ function step(span, n) {
 
 function steps(low, high, n) {
   const size = step(high - low, n);
-  const found = [];
+  const levels = [];
   for (let k = Math.ceil(low / size - 1e-9); k * size <= high + size * 1e-9; k += 1) {
-    found.push(k * size);
+    levels.push(k * size);
   }
-  return [found, size];
+  return [levels, size];
 }
 
 /** Times of an axis that ends now: how many seconds ago. */
 function times(span, n) {
   const size = SPANS.find((one) => span / one <= n) ?? span;
-  const found = [];
-  for (let k = 0; k * size <= span; k += 1) found.push(k * size);
-  return found;
+  const places = [];
+  for (let k = 0; k * size <= span; k += 1) places.push(k * size);
+  return places;
 }
 
 function canvas(figure, height, label) {
@@ -84,12 +84,12 @@ function path(points) {
 
 /** Pieces of a series without holes. */
 function pieces(points) {
-  const found = [[]];
+  const parts = [[]];
   for (const [x, y] of points) {
-    if (y === null || y === undefined || !Number.isFinite(y)) found.push([]);
-    else found[found.length - 1].push([x, y]);
+    if (y === null || y === undefined || !Number.isFinite(y)) parts.push([]);
+    else parts[parts.length - 1].push([x, y]);
   }
-  return found.filter((piece) => piece.length);
+  return parts.filter((piece) => piece.length);
 }
 
 /**
@@ -138,10 +138,10 @@ export function lines(figure, { label, series, band = [], range, over, labels = 
   }
   const name = over ?? "ago, in time that the service was up";
   svg.append(element("text", { x: (box.left + box.right) / 2, y: 219, class: "quiet middle" }, name));
-  made += 1;
-  const clip = element("clipPath", { id: `clip-${made}` });
+  clips += 1;
+  const clip = element("clipPath", { id: `clip-${clips}` });
   clip.append(element("rect", { x: box.left - 4, y: box.top - 4, width: box.right - box.left + 8, height: box.bottom - box.top + 8 }));
-  const inside = element("g", { "clip-path": `url(#clip-${made})` });
+  const inside = element("g", { "clip-path": `url(#clip-${clips})` });
   svg.append(clip, inside);
   const edge = (place) => pieces(band.map((one) => [x(one[0]), one[place] === null ? null : y(one[place])]));
   const lows = edge(1);
@@ -150,11 +150,11 @@ export function lines(figure, { label, series, band = [], range, over, labels = 
     inside.append(element("path", { d: `${path(piece)}${path(back).replace("M", "L")}Z`, class: "band" }));
   });
   for (const one of series) {
-    const found = pieces(one.points.map(([a, b]) => [x(a), b === null || b === undefined ? null : y(b)]));
-    for (const piece of found) {
+    const runs = pieces(one.points.map(([a, b]) => [x(a), b === null || b === undefined ? null : y(b)]));
+    for (const piece of runs) {
       inside.append(element("path", { d: path(piece), class: `line look-${one.look}` }));
     }
-    for (const [a, b] of one.marked ? found.flat() : found.flat().slice(-1)) {
+    for (const [a, b] of one.marked ? runs.flat() : runs.flat().slice(-1)) {
       inside.append(element("circle", { cx: a, cy: b, r: 3, class: `dot look-${one.look}` }));
     }
   }

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from fairwolfe.core.contexts import Bilinear, PerArm
 
-__all__ = ["Seen"]
+__all__ = ["Recent"]
 
 _MOST = 500
 _SIZE = 16 << 20  # bytes
@@ -18,7 +18,7 @@ class _Group(NamedTuple):
     size: int  # bytes
 
 
-class Seen:
+class Recent:
     """The last contexts, in memory: a bounded number, and of bounded size."""
 
     def __init__(self, most: int = _MOST, size: int = _SIZE) -> None:
@@ -35,9 +35,9 @@ class Seen:
         while groups and (
             self._count - len(groups[0].contexts) >= self._most or self._held > self._size
         ):
-            gone = groups.popleft()
-            self._count -= len(gone.contexts)
-            self._held -= gone.size
+            oldest = groups.popleft()
+            self._count -= len(oldest.contexts)
+            self._held -= oldest.size
 
     def contexts(self) -> list[Any]:
         """The last of them, the newest last."""
