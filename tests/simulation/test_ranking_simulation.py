@@ -133,7 +133,7 @@ def test_products_are_their_flat_form(name: str) -> None:
         assert np.array_equal(a.action, b.action), t
         parts = slice(1, 1 + 3 * len(a.action))
         np.testing.assert_allclose(
-            a.info.reasons.said[parts], b.info.reasons.said[parts], rtol=1e-10, atol=1e-10
+            a.info.reasons.record[parts], b.info.reasons.record[parts], rtol=1e-10, atol=1e-10
         )
         shown = MUSIC.feedback(arrays, context, a.action, noise)
         one, other = policy.update(one, a, shown), policy.update(other, b, shown)

@@ -194,18 +194,18 @@ class Agent:
     ) -> None:
         if not isinstance(problem, Problem):
             raise InvalidInput(f"the problem is {problem!r}; make it with Problem.arms(...)")
-        made: Any = as_policy(policy)
+        policy = as_policy(policy)
         self._expires = None if expires is None else whole_number("expires", expires)
         self._draws = Numbered.of(seed, "policy", _node(node))
         called: ArmNames | Keys | None = None if arms is None else arm_names(arms, problem)
-        state = made.init(problem)
+        state = policy.init(problem)
         if items is not None:
-            holder = _with_items(made)
+            holder = _with_items(policy)
             if has_keys(items):
                 keys, items = keyed(items, sizes(problem)[1])
                 called = Keys(keys)
             state = holder.keep_items(state, items)
-        self._start(made, problem, state)
+        self._start(policy, problem, state)
         self._ledger = Ledger(token)
         self._called = called
 
@@ -286,19 +286,19 @@ class Agent:
             if ledger.answered >= self._check_at:
                 self._warn_of_drift()
             number = self._draws.number = ledger.issued
-            decision, made = self._decided(given)
+            decision, choices = self._decided(given)
             if ledger.issued != number:  # a function of the user has asked the agent meanwhile
                 self._draws.number = ledger.issued
-                decision, made = self._decided(given)
+                decision, choices = self._decided(given)
                 number = ledger.issued
             if options or called is not None:
                 decision = self._labelled(decision, given, called)
             if self._awaits:
                 self._issuing = (decision,)
-                if made is None:
+                if choices is None:
                     self._state = self._policy.expect(self._state, decision)
                 else:
-                    self._policy.expect_made(self._state, decision, made)
+                    self._policy.expect_made(self._state, decision, choices)
             if self._expires is not None:
                 self._young[number] = decision
             if self._log is not None:
@@ -345,7 +345,7 @@ class Agent:
         return True
 
     def _decided(self, given: Any) -> tuple[Decision, Any]:
-        """A decision, and the rows that it is made of, where it has any.
+        """A decision, and the choices of the base that it is made of, where there are any.
 
         A state that has become useless is rebuilt, not silently, and asked once more.
         """
@@ -368,13 +368,13 @@ class Agent:
         if self._names:
             decided: tuple[Decision, Any] = policy.decide(self._state, given, self._draws, id)
             return decided
-        made = policy.act(self._state, given, self._draws.generator())
-        if not isinstance(made, Decision):
+        decision = policy.act(self._state, given, self._draws.generator())
+        if not isinstance(decision, Decision):
             raise InvalidInput(
-                f"{policy!r} returned {made!r:.80} from act; return fw.Decision('', t, action, "
+                f"{policy!r} returned {decision!r:.80} from act; return fw.Decision('', t, action, "
                 "probability, evidence)"
             )
-        return made.issued(id, self._ledger.answered), None
+        return decision.issued(id, self._ledger.answered), None
 
     def act_many(
         self,
@@ -407,11 +407,11 @@ class Agent:
             counted = self._batches and self._policy.anticipate and advance is not False
             if not self._batches or (counted and self._expires_within(stack.rows)):
                 return self._each(stack, given, called)
-            made = self._made(stack, called, advance)
+            decisions = self._made(stack, called, advance)
             if self._log is not None:
                 self._meet_many(stack, given, called)
-            self._issue(made)
-            return made
+            self._issue(decisions)
+            return decisions
 
     def propose(
         self,
@@ -459,19 +459,22 @@ class Agent:
         with self._lock:
             self._recover()
             ledger, called = self._ledger, self._called
-            made = decisions if isinstance(decisions, Batch) else list(decisions)
-            if len(made) == 0:
+            decisions = decisions if isinstance(decisions, Batch) else list(decisions)
+            if len(decisions) == 0:
                 return
-            batch = made if isinstance(made, Batch) else None
-            places = [d.place() for d in made] if batch is None else [(batch.token, batch.first)]
+            batch = decisions if isinstance(decisions, Batch) else None
+            places = (
+                [d.place() for d in decisions] if batch is None else [(batch.token, batch.first)]
+            )
             if places != [(ledger.token, ledger.issued + i) for i in range(len(places))]:
                 raise InvalidInput(
-                    f"decisions {made[0].id!r} to {made[-1].id!r} are to be issued, and the next "
-                    f"is {ledger.next_id()!r}; issue what propose returned, once and in its order"
+                    f"decisions {decisions[0].id!r} to {decisions[-1].id!r} are to be issued, and "
+                    f"the next is {ledger.next_id()!r}; issue what propose returned, once and in "
+                    "its order"
                 )
             if batch is not None and batch.names is None and called is not None:
                 batch.names = [called.all] * len(batch)
-            self._issue(made)
+            self._issue(decisions)
 
     def _asked(
         self, contexts: Any, advance: Any, candidates: Any, blocked: Any, pinned: Any
@@ -532,19 +535,19 @@ class Agent:
             decided.append(self._labelled(numbered, given, called and called[i]))
         return decided
 
-    def _issue(self, made: Sequence[Decision]) -> None:
+    def _issue(self, decisions: Sequence[Decision]) -> None:
         """Decisions made together are open from now on; whole or not at all."""
         first = self._ledger.issued
-        self._issuing = made
+        self._issuing = decisions
         if self._batches:
-            self._state = self._policy.expect_batch(self._state, made)
+            self._state = self._policy.expect_batch(self._state, decisions)
         elif self._awaits:
-            for decision in made:
+            for decision in decisions:
                 self._state = self._policy.expect(self._state, decision)
         if self._expires is not None:
-            for i in range(len(made)):
-                self._young[first + i] = made if isinstance(made, Batch) else made[i]
-        self._ledger.issued = first + len(made)
+            for i in range(len(decisions)):
+                self._young[first + i] = decisions if isinstance(decisions, Batch) else decisions[i]
+        self._ledger.issued = first + len(decisions)
         self._issuing = None
         if self._expires is not None:
             self._expire_old()
@@ -626,10 +629,10 @@ class Agent:
         return given if self._reads else context
 
     def _refuse_options(self, options: Mapping[str, Any]) -> None:
-        asked = [name for name in options if name != "names"]
-        if asked:
+        extra = [name for name in options if name != "names"]
+        if extra:
             raise InvalidInput(
-                f"{self._policy!r} takes contexts as they are, without {' and '.join(asked)}; "
+                f"{self._policy!r} takes contexts as they are, without {' and '.join(extra)}; "
                 "use a policy that has `kind`, such as FrankWolfe"
             )
 
@@ -724,16 +727,16 @@ class Agent:
         if isinstance(decisions, Batch) and self._names:
             self._counted(lambda: self._fold(decisions, rewards, options))
             return
-        made, given = list(_many("decisions", decisions)), list(_many("rewards", rewards))
-        if len(made) != len(given):
+        singles, given = list(_many("decisions", decisions)), list(_many("rewards", rewards))
+        if len(singles) != len(given):
             raise InvalidInput(
-                f"{len(made)} decisions have {len(given)} rewards; give one for each"
+                f"{len(singles)} decisions have {len(given)} rewards; give one for each"
             )
         with self._lock:
             try:
                 self._recover()
                 answers = []
-                for i, (decision, reward) in enumerate(zip(made, given, strict=True)):
+                for i, (decision, reward) in enumerate(zip(singles, given, strict=True)):
                     with _numbering(i):
                         self._ledger.entry(decision)
                         answers.append(self._heard(decision, reward, options))
@@ -741,9 +744,9 @@ class Agent:
                 self._refused += 1
                 raise
         if self._commits:
-            self._counted(lambda: self._apply_all(made, answers))
+            self._counted(lambda: self._apply_all(singles, answers))
         else:
-            self._in_peace(lambda: self._apply_all(made, answers))
+            self._in_peace(lambda: self._apply_all(singles, answers))
 
     def study(self, decisions: Iterable[tuple[Choice, Any]]) -> None:
         """Learn from decisions that others made, with what was observed after each; the average
@@ -1033,7 +1036,7 @@ class Agent:
         return answer
 
     def _heard_names(self, action: Any) -> dict[str, Any]:
-        return {} if self._called is None else self._called.heard(action)
+        return {} if self._called is None else self._called.feedback_options(action)
 
     def _warn_outside(self, words: str) -> None:
         if "rewards" not in self._warned:
@@ -1116,10 +1119,10 @@ class Agent:
         if not has_keys(given):
             raise InvalidInput("the items of this agent have keys; give {key: features}")
         keys, rows = keyed(given, sizes(self._kind.problem)[1])
-        ids, new, gone = changes(keys, rows, called, catalogue)
+        ids, new, old_ids = changes(keys, rows, called, catalogue)
         if new:
             policy = self._retargeted(objective)
-            instead = (np.array(gone),) if gone else ()
+            instead = (np.array(old_ids),) if old_ids else ()
             state = _with_items(policy).add_items(self._state, rows[new], *instead)
             # Names of items that are not there do no harm, should an interrupt come between.
             self._called = called.extended(catalogue.total, (keys[row] for row in new))
@@ -1135,9 +1138,9 @@ class Agent:
             listed: Any = ids
             if isinstance(self._called, Keys):
                 listed = self._called.ids("ids", ids, catalogue)
-            gone = whole_ids("ids", listed)
+            numbers = whole_ids("ids", listed)
             policy = self._retargeted(objective)
-            state = _with_items(policy).retire_items(self._state, gone)
+            state = _with_items(policy).retire_items(self._state, numbers)
             self._take(policy, self._kind.problem, state)
 
     def _retargeted(self, objective: Concave | None) -> Any:
@@ -1239,8 +1242,8 @@ class Agent:
             return ()
         with self.held():
             trusted = self._out_of_range == 0
-            found: tuple[Any, ...] = self._policy.constraints(self._state, trusted=trusted)
-            return found
+            constraints: tuple[Any, ...] = self._policy.constraints(self._state, trusted=trusted)
+            return constraints
 
     def stats(self) -> dict[str, Any]:
         """Counters for a log or a dashboard.

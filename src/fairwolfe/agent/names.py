@@ -61,7 +61,7 @@ class ArmNames:
         """What `Kind.read` gets besides the context."""
         return {**options, "names": self.all}
 
-    def heard(self, action: Any) -> dict[str, Any]:
+    def feedback_options(self, action: Any) -> dict[str, Any]:
         """What `Kind.hear` gets besides the feedback."""
         return {}
 
@@ -132,7 +132,7 @@ class Keys:
             return None
         return tuple([keys[number] for number in numbers])
 
-    def heard(self, action: Any) -> dict[str, Any]:
+    def feedback_options(self, action: Any) -> dict[str, Any]:
         """What `Kind.hear` gets besides the feedback: the names of the shown items."""
         names = self.shown(action)
         return {} if names is None else {"names": names}
@@ -243,7 +243,7 @@ def changes(
     numbers = old.numbers(catalogue)
     ids = np.empty(len(keys), dtype=np.int64)
     new: list[int] = []
-    gone: list[int] = []
+    old_ids: list[int] = []
     for row, key in enumerate(keys):
         number = numbers.get(key)
         if number is not None and np.array_equal(catalogue.features[:, number], rows[row]):
@@ -252,5 +252,5 @@ def changes(
         ids[row] = catalogue.total + len(new)
         new.append(row)
         if number is not None:
-            gone.append(number)
-    return ids, new, gone
+            old_ids.append(number)
+    return ids, new, old_ids

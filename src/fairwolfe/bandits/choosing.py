@@ -108,8 +108,8 @@ def extended_lesson(
             wide[i * x.size + j] = direction[i] * x[j]
 
 
-_SEEN = 3  # numbers of an outlook
-VALUE, SCORE, ARM, PROBABILITY = 3, 4, 5, 6  # places in what is said of a choice, after the outlook
+_OUTLOOK = 3  # numbers of an outlook
+VALUE, SCORE, ARM, PROBABILITY = 3, 4, 5, 6  # places in the record of a choice, after the outlook
 REPORT = 7  # where its estimates begin, if there are any; then come its features and direction
 _STEEP = 1e6  # a slope that no smoothed objective has where features and rewards are scaled
 
@@ -137,14 +137,14 @@ def choose_rows(
     features: Cube,
     per_arm: bool,
     draws: Matrix,
-    said: Matrix,
+    records: Matrix,
 ) -> int:
     """Decide for some contexts in a row, each by the rule of the frame: how many were, all unless a
     direction is not finite; -1 - s where the state is useless for decision s.
 
     look: whether the arms that are not chosen are looked at; features (rows, arms or 1, features),
-    draws (rows, numbers). said (rows, ...): the outlook, the value and the score of the arm, the
-    arm, its probability and estimates, its features, the direction. The others: see `COURSE`.
+    draws (rows, numbers). records (rows, ...): the outlook, the value and the score of the arm,
+    the arm, its probability and estimates, its features, the direction. The others: see `COURSE`.
     """
     waiting, n = vector(words, WAITING), vector(words, RUNNING).size
     blocks = cube(words, THETA).shape[0]
@@ -162,7 +162,7 @@ def choose_rows(
         features,
         per_arm,
         draws,
-        said,
+        records,
         scores,
         room,
         waits if advance else waiting,
@@ -180,7 +180,7 @@ def _choose_rows(
     features: Cube,
     per_arm: bool,
     draws: Matrix,
-    said: Matrix,
+    records: Matrix,
     out: Vector,
     room: Matrix,
     waits: Vector,
@@ -213,9 +213,9 @@ def _choose_rows(
         anew = aiming != 0 and (s == 0 or steps[s, 2] > 0.0)
         if anew and not call_aim(aiming, s, words, work, steps, normals, waits, summed, room, g):
             return s
-        told, context = row(said, s, said.shape[1]), layer(features, s)
+        record, context = row(records, s, records.shape[1]), layer(features, s)
         drawn = row(draws, s, draws.shape[1])
-        report = part(told, PROBABILITY, n_report)
+        report = part(record, PROBABILITY, n_report)
         arm = call_choose(
             choice,
             g,
@@ -243,29 +243,29 @@ def _choose_rows(
                 per_arm,
                 arm,
                 doubt,
-                part(told, 0, _SEEN),
+                part(record, 0, _OUTLOOK),
             )
         else:
-            for i in range(_SEEN):
-                told[i] = 0.0
+            for i in range(_OUTLOOK):
+                record[i] = 0.0
         block, place = (arm, 0) if per_arm else (0, arm)
         value = 0.0
         for j in range(d):
-            told[x + j] = context[place, j]
+            record[x + j] = context[place, j]
             along = 0.0
             for i in range(n):
                 along += g[i] * parameters[block, i, j]
-            value += along * told[x + j]
-        told[ARM], told[VALUE], told[SCORE] = arm, value, out[arm]
+            value += along * record[x + j]
+        record[ARM], record[VALUE], record[SCORE] = arm, value, out[arm]
         if rule[KEEPS] > 0.0:
             for i in range(n):
-                told[x + d + i] = g[i]
+                record[x + d + i] = g[i]
         if advance:
             open_one(waits, n, keep)
             if frozen:
                 sum_in(waits, n, -1, part(report, 1, n), 1.0, 1.0)
             else:
-                sum_in(waits, n, block, part(told, x, d), 1.0, 1.0)
+                sum_in(waits, n, block, part(record, x, d), 1.0, 1.0)
     return steps.shape[0]
 
 
@@ -377,7 +377,7 @@ def learn_rows(
     for s in range(start, rows.shape[0]):
         rho = row(rhos, s, n) if rhos.shape[0] > 0 else nothing
         direction = row(followed, s, n) if followed.shape[0] > 0 else nothing
-        told = row(tallied, s, _SEEN) if tallied.shape[0] > 0 else nothing
+        tally = row(tallied, s, _OUTLOOK) if tallied.shape[0] > 0 else nothing
         estimate = row(expected, s, n) if expected.shape[0] > 0 else nothing
         due: int = call_learn_once(
             once,
@@ -387,7 +387,7 @@ def learn_rows(
             row(rewards, s, n),
             rho,
             direction,
-            told,
+            tally,
             np.int64(0),
             np.int64(0),
             number + s,
@@ -419,11 +419,11 @@ class Evidence(NamedTuple):
 class Reasons(NamedTuple):
     """What made the score of an arm, for `explain`."""
 
-    said: Vector  # see `choose_rows`
+    record: Vector  # see `choose_rows`
 
     def rows(self) -> list[dict[str, Any]]:
         """Of the arm that was chosen."""
-        value, score, arm = self.said[VALUE:PROBABILITY].tolist()
+        value, score, arm = self.record[VALUE:PROBABILITY].tolist()
         return [{"arm": int(arm), "value": value, "exploration": score - value}]
 
 
@@ -434,7 +434,7 @@ class ArmRows(NamedTuple):
     """Decisions in a row, by column: see `choose_rows`."""
 
     done: int  # how many of them there are
-    said: Matrix
+    records: Matrix
     x: int  # where features begin
     stop: int  # where they end
     per_arm: bool
@@ -442,11 +442,11 @@ class ArmRows(NamedTuple):
 
     def choice(self, i: int) -> Choice:
         """One of them."""
-        _, said, x, stop, per_arm, looked = self
-        row = said[i]
+        _, records, x, stop, per_arm, looked = self
+        row = records[i]
         arm, probability = int(row.item(ARM)), row.item(PROBABILITY)
         estimate = row[REPORT:x] if x > REPORT else None
-        outlook = row[:_SEEN] if looked else None
+        outlook = row[:_OUTLOOK] if looked else None
         info = _new(Info, (_new(Reasons, (row,)), estimate, outlook, None))
         evidence = _new(Evidence, (arm if per_arm else 0, row[x:stop]))
         known = None if math.isnan(probability) else probability
@@ -455,41 +455,41 @@ class ArmRows(NamedTuple):
 
     def info(self, i: int) -> Info:
         """What is reported of one of them."""
-        return Info(Reasons(self.said[i]))
+        return Info(Reasons(self.records[i]))
 
     def direction(self, i: int) -> Vector:
         """That of one of them, where directions are kept."""
-        kept: Vector = self.said[i, self.stop :]
+        kept: Vector = self.records[i, self.stop :]
         return kept
 
     @property
     def actions(self) -> IntVector:
         """The arms."""
-        return self.said[:, ARM].astype(np.int64)
+        return self.records[:, ARM].astype(np.int64)
 
     @property
     def probabilities(self) -> Vector:
         """Of the arms; NaN where they are unknown."""
-        return np.ascontiguousarray(self.said[:, PROBABILITY])
+        return np.ascontiguousarray(self.records[:, PROBABILITY])
 
     def evidence(self) -> Evidence:
         """By column."""
         block = Column(self.actions) if self.per_arm else 0
-        return Evidence(block, Column(np.ascontiguousarray(self.said[:, self.x : self.stop])))
+        return Evidence(block, Column(np.ascontiguousarray(self.records[:, self.x : self.stop])))
 
     def outlooks(self) -> Column | None:
         """By column, where there are any."""
-        return Column(np.ascontiguousarray(self.said[:, :_SEEN])) if self.looked else None
+        return Column(np.ascontiguousarray(self.records[:, :_OUTLOOK])) if self.looked else None
 
     def expectations(self) -> Column | None:
         """The reward vectors to expect, by column, where they were estimated."""
         if self.x == REPORT:
             return None
-        return Column(np.ascontiguousarray(self.said[:, REPORT : self.x]))
+        return Column(np.ascontiguousarray(self.records[:, REPORT : self.x]))
 
     def expected(self, i: int) -> Vector | None:
         """The reward vector to expect, where it was estimated."""
-        return self.said[i, REPORT : self.x] if self.x > REPORT else None
+        return self.records[i, REPORT : self.x] if self.x > REPORT else None
 
 
 class BanditState(NamedTuple):
@@ -597,21 +597,21 @@ class LinearBandit(ABC):
         frame = alone(g, slope, self._arrays(state, oracle, doubt, estimate, False))
         x = REPORT + n if estimate else REPORT
         width = features.shape[1]
-        said = np.empty((1, x + width))
+        records = np.empty((1, x + width))
         drawn = self._drawn(rng, problem, 1)
         done = choose_rows.call(
-            frame.words, *ALONE, look is not None, features[None], per_arm, drawn, said
+            frame.words, *ALONE, look is not None, features[None], per_arm, drawn, records
         )
         if done < 0:
             refuse(oracle.counters)
-        made = ArmRows(done, said, x, x + width, per_arm, look is not None)
-        choice = made.choice(0)
+        choices = ArmRows(done, records, x, x + width, per_arm, look is not None)
+        choice = choices.choice(0)
         if places is not None:
             block, x_arm = choice.evidence
             choice = choice._replace(evidence=Evidence(int(places[block]), x_arm))
         if self.commits:
             return choice
-        row = given.row(int(said.item(0, ARM))).copy()  # not what the oracle makes of it
+        row = given.row(int(records.item(0, ARM))).copy()  # not what the oracle makes of it
         return choice._replace(evidence=Evidence(0, row))
 
     def arrays(
@@ -666,16 +666,16 @@ class LinearBandit(ABC):
         n_rows, _, d = features.shape
         n = problem.n_objectives
         x = REPORT + n if estimate else REPORT
-        said = np.empty((n_rows, x + d + keep))
+        records = np.empty((n_rows, x + d + keep))
         if given.per_arm and given.places is not None:  # open decisions are summed over all blocks
-            return ArmRows(0, said, x, x + d, True, look)
+            return ArmRows(0, records, x, x + d, True, look)
         drawn = self._drawn(rng, problem, n_rows)
         choose: Any = choose_rows.call
-        done: int = choose(words, *course, look, features, given.per_arm, drawn, said)
+        done: int = choose(words, *course, look, features, given.per_arm, drawn, records)
         if done < 0:
             refuse(state.oracle.counters)
-        made: ArmRows = _new(ArmRows, (done, said, x, x + d, given.per_arm, look))
-        return made
+        choices: ArmRows = _new(ArmRows, (done, records, x, x + d, given.per_arm, look))
+        return choices
 
     def forecasts(self) -> bool:
         """It can estimate a reward vector."""
@@ -711,7 +711,7 @@ class LinearBandit(ABC):
         observation: Vector,
         words: IntVector,
         settling: tuple[Any, ...],
-        seen: Vector,
+        view: Vector,
     ) -> int:
         """`update` and `settle` in one call; whether a certificate is due."""
         block, x = self._arm(state, choice)
@@ -735,17 +735,17 @@ class LinearBandit(ABC):
         evidence: Any,
         rewards: Matrix,
         words: IntVector,
-        told: tuple[Matrix, Matrix | None],
+        live: tuple[Matrix, Matrix | None],
         looks: Any,
     ) -> Callable[..., int]:
         """What learns from the answers (rows, n) to decisions in a row: a function of where it
-        starts, rhos, followed, number, places and expected, see `learn_rows`. Evidence and told, a
+        starts, rhos, followed, number, places and expected, see `learn_rows`. Evidence and live, a
         tally and outlooks, are by column and may come from bytes.
         """
-        tallied, outlooks = told
+        tallied, outlooks = live
         block, rows = self._columns(state, len(actions), evidence)
         if outlooks is not None:
-            if outlooks.shape != (len(actions), _SEEN):
+            if outlooks.shape != (len(actions), _OUTLOOK):
                 raise self._wild(state, Choice(0, None, evidence))
             tallied = np.ascontiguousarray(outlooks)
 
@@ -826,10 +826,10 @@ class LinearBandit(ABC):
         """
         return (problem.n_arms or 1, problem.dimension) if self.commits else (0, 0)
 
-    def expect_rows(self, state: BanditState, made: ArmRows, words: IntVector) -> None:
+    def expect_rows(self, state: BanditState, choices: ArmRows, words: IntVector) -> None:
         """Count decisions among the open ones."""
-        column = ARM if made.per_arm else -1
-        expect_rows.call(words, made.said, column, 0, made.x, made.stop)
+        column = ARM if choices.per_arm else -1
+        expect_rows.call(words, choices.records, column, 0, choices.x, choices.stop)
 
     def expect_columns(
         self, state: BanditState, actions: IntVector, evidence: Any, looks: Any, words: IntVector

@@ -42,14 +42,14 @@ class _Model:
         """Of every arm, summing to 1."""
         _check_size(features)
         text = "\n".join(self._template % tuple(row) for row in features.tolist())
-        found = np.array(self._workspace.predict(text), dtype=np.float64)
-        total = float(found.sum())
+        chances = np.array(self._workspace.predict(text), dtype=np.float64)
+        total = float(chances.sum())
         if not (math.isfinite(total) and total > 0.0):
             raise NumericalFailure(
                 "the probabilities of Vowpal Wabbit are not numbers: its weights have become "
                 "too large; try a smaller learning rate"
             )
-        return found / total
+        return chances / total
 
     def learn(self, features: Vector, cost: float, probability: float) -> None:
         """Take the cost of one arm in."""

@@ -353,7 +353,7 @@ class ActsInRows(Protocol):
 
     commits: bool
 
-    def act_rows(self, state: Any, given: Any, course: Any, rng: Any, **asked: Any) -> Any:
+    def act_rows(self, state: Any, given: Any, course: Any, rng: Any, **how: Any) -> Any:
         """Choices in a row, the i-th `choice(i)`, and `done`, how many there are."""
 
 
@@ -364,7 +364,7 @@ class FoldsRows(Protocol):
     folds: bool
 
     def fold_rows(
-        self, state: Any, actions: Any, evidence: Any, observation: Any, told: Any, seeing: Any
+        self, state: Any, actions: Any, evidence: Any, observation: Any, live: Any, looks: Any
     ) -> Any:
         """What learns from them, to be called with the arguments of `settling.SETTLE_ROWS`."""
 

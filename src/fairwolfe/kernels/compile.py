@@ -547,8 +547,8 @@ def _typed(takes: tuple[str, ...], signature: Any, generate: Callable[..., Any])
     from numba.extending import intrinsic
 
     # numba reads the number of arguments from the function.
-    source = f"lambda typing, {', '.join(takes)}: made"
-    return intrinsic(eval(source, {"made": (signature, generate)}))
+    source = f"lambda typing, {', '.join(takes)}: operation"
+    return intrinsic(eval(source, {"operation": (signature, generate)}))
 
 
 def _build_view(kind: str, axes: int) -> Any:

@@ -389,7 +389,7 @@ class _Builtins(FunctionPass):  # type: ignore[misc]
 
     def run_pass(self, state: Any) -> bool:
         blocks = state.func_ir.blocks.values()
-        taken = {
+        n_arguments = {
             call.func.name: len(call.args)
             for block in blocks
             for call in block.find_exprs(op="call")
@@ -399,7 +399,7 @@ class _Builtins(FunctionPass):  # type: ignore[misc]
             for named in block.find_insts(ir.Assign):
                 value = named.value
                 if isinstance(value, ir.Global) and value.value in (max, min, int):
-                    key = value.value, taken.get(named.target.name)
+                    key = value.value, n_arguments.get(named.target.name)
                     value.value = _BUILTINS.get(key, value.value)
         return True
 

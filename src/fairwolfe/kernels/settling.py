@@ -99,14 +99,14 @@ def averages(sums: Vector, clocks: Vector, out: Vector) -> None:
 
 @kernel(signature=f"boolean({_V}, {_V}, float64, {_V}, {_V}, {_V})")
 def count_tally(
-    seen: Vector, reward: Vector, number: float, now: Vector, slope: Vector, rewards: Vector
+    tally: Vector, reward: Vector, number: float, now: Vector, slope: Vector, rewards: Vector
 ) -> bool:
-    """Count an answered decision in; whether a certificate is due. seen (3,): of <b, r>, the
+    """Count an answered decision in; whether a certificate is due. tally (3,): of <b, r>, the
     largest optimistic value in the context, and what the choice and the direction missed of the
     best. number: of the decision, negative where no agent made it (none is missing then).
     """
     distinct()
-    y = seen[1]
+    y = tally[1]
     for i in range(reward.size):
         y += slope[i] * reward[i]
         rewards[i] += reward[i]
@@ -115,9 +115,9 @@ def count_tally(
         now[FIRST], now[LAST] = place, place
     now[FIRST], now[LAST] = min(now[FIRST], place), max(now[LAST], place)
     now[N] += 1.0
-    now[TOP] += min(seen[0], now[CAP])
+    now[TOP] += min(tally[0], now[CAP])
     now[Y] += y
-    now[SPARE] += seen[2]
+    now[SPARE] += tally[2]
     now[BATCH] += y
     now[BATCH_N] += 1.0
     if now[BATCH_N] * SPLIT >= now[PLANNED]:
@@ -145,7 +145,7 @@ def settle(
     rho: Vector,
     followed: Vector,
     tallied: Vector,
-    seen: Vector,
+    view: Vector,
     first: int,
     stop: int,
     number: float,
@@ -156,7 +156,7 @@ def settle(
 
     words: of the `Frame` of a state. reward, rho (n,): what was earned, and what is averaged;
     followed (n or 0,): the direction, where one is kept; tallied (3 or 0,): of a decision that
-    counts for live numbers; seen: the reward as f sees it. Coordinates from `first` to below `stop`
+    counts for live numbers; view: the reward as f sees it. Coordinates from `first` to below `stop`
     joined after the decision. number: of the decision. place: which of the open decisions it was,
     negative where it was not counted among them; expected (n or 0,): what was added to the sums of
     the open decisions for it.
@@ -188,6 +188,6 @@ def settle(
         running[i] = followed[i]
     if tallied.size > 0:
         now, slope, sums = vector(words, NOW), vector(words, SLOPE), vector(words, SUMS)
-        if count_tally(tallied, seen, number, now, slope, sums):
+        if count_tally(tallied, view, number, now, slope, sums):
             return 1
     return 0

@@ -42,11 +42,11 @@ def count_exposed(
     items: IntVector,
     exposed: Vector,
     rewards: Matrix,
-    seen: Vector,
+    exposures: Vector,
     total: Vector,
 ) -> int:
-    """seen (k,): which slots count as exposed. total (m + R,): the reward vector is added to it.
-    items, exposed (k,), rewards (k, R).
+    """exposures (k,): which slots count as exposed. total (m + R,): the reward vector is added to
+    it. items, exposed (k,), rewards (k, R).
 
     0, or where the feedback contradicts itself, before anything is written: slot + k times what is
     wrong.
@@ -71,12 +71,12 @@ def count_exposed(
                     return int(k * _EARNED + j)
     for j in range(k):
         if exposure == 0:
-            seen[j] = exposed[j]
+            exposures[j] = exposed[j]
         elif exposure == 1 or j <= last:
-            seen[j] = 1.0
+            exposures[j] = 1.0
         else:
-            seen[j] = 0.0
-        if seen[j] != 0.0:
+            exposures[j] = 0.0
+        if exposures[j] != 0.0:
             total[items[j]] += 1.0
             for r in range(n_rewards):
                 total[first + r] += rewards[j, r]
@@ -90,9 +90,9 @@ def count_exposed_rows(
     """The first ranking whose feedback contradicts itself; -1 where none does. items, exposed
     (rankings, k), rewards (rankings, k, R); n = m + R.
     """
-    seen, total = np.empty(items.shape[1]), np.zeros(n)
+    exposures, total = np.empty(items.shape[1]), np.zeros(n)
     for s in range(items.shape[0]):
-        if count_exposed(exposure, items[s], exposed[s], rewards[s], seen, total) != 0:
+        if count_exposed(exposure, items[s], exposed[s], rewards[s], exposures, total) != 0:
             return s
     return -1
 

@@ -270,14 +270,14 @@ def look_along(
     ranking: IntVector,
     doubt: Vector,
     ranges: Matrix,
-    seen: Matrix,
+    outlook: Matrix,
 ) -> None:
     """By slot, of <slope, r> where it is exposed: the largest optimistic scores (0 without
     doubt), and by how much the ranking is below the largest estimates. ranges: of a slot's rewards.
 
     user (p,), items (q, candidates), theta (1, rewards, d), width (candidates,): confidence
     widths, which no direction changes; counters (5,), slope (candidates + rewards,), ranking
-    (slots,), doubt (3 + 2 rewards or 0,), ranges (2, rewards), seen (2, slots).
+    (slots,), doubt (3 + 2 rewards or 0,), ranges (2, rewards), outlook (2, slots).
     """
     n, k = items.shape[1], ranking.size
     most = 0.0
@@ -296,15 +296,15 @@ def look_along(
         scores[i] = own[i] + slope[i]
     top_k(scores, k, best)
     for j in range(k):
-        seen[0, j] = 0.0
-        seen[1, j] = scores[best[j]] - scores[ranking[j]]
+        outlook[0, j] = 0.0
+        outlook[1, j] = scores[best[j]] - scores[ranking[j]]
     if doubt.size > 0:
         bonus = _bonus(slope[n:], doubt, counters)
         for i in range(n):
             scores[i] = min(own[i] + bonus * width[i], most) + slope[i]
         top_k(scores, k, best)
         for j in range(k):
-            seen[0, j] = scores[best[j]]
+            outlook[0, j] = scores[best[j]]
 
 
 @kernel
@@ -541,7 +541,7 @@ def rank_rows(
     starts: IntVector,
     pinned: IntMatrix,
     draws: Matrix,
-    said: Matrix,
+    records: Matrix,
     shown: IntCube,
     looks: Vector,
 ) -> int:
@@ -553,9 +553,9 @@ def rank_rows(
     of the columns among the numbers of the direction, none where they are as these. look: whether
     there is an outlook. users (rows, p), pinned (rows, slots or 0), draws (rows, numbers).
 
-    Out: said (rows, ...): the probability, the parts of the scores by slot (3), live numbers along
-    the slope (2) if there is a `look`, the direction if it is kept; shown (rows, 3, slots): ids,
-    rows of the candidates, ranks without fairness; with (rows, 2, slots) neither these nor the
+    Out: records (rows, ...): the probability, the parts of the scores by slot (3), live numbers
+    along the slope (2) if there is a `look`, the direction if it is kept; shown (rows, 3, slots):
+    ids, rows of the candidates, ranks without fairness; with (rows, 2, slots) neither these nor the
     parts are found. looks (slots,). The others: see `COURSE`.
     """
     theta, inverse = cube(words, THETA), cube(words, INVERSE)
@@ -566,21 +566,21 @@ def rank_rows(
     keep = 1.0 - vector(words, NUMBERS)[FORGET]
     n, k, n_rewards = vector(words, TOTALS).size, slots.shape[1], theta.shape[1]
     q, d = items.shape[0], theta.shape[2]
-    n_seen = integers(words, SEEN).size
-    if n_seen == 0:
-        n_seen = n
+    n_coordinates = integers(words, SEEN).size
+    if n_coordinates == 0:
+        n_coordinates = n
     waits = waiting
     if advance:
         waits = np.empty(waiting.size)
         for i in range(waiting.size):
             waits[i] = waiting[i]
     look_rates(slots, vector(words, WEIGHTS), looks)
-    g, room = np.empty(n_seen), np.empty((N_ROOM, n))
+    g, room = np.empty(n_coordinates), np.empty((N_ROOM, n))
     aiming, given = address(vector(words, NUMBERS), AIMING), vector(words, RUNNING)
     if aiming == 0:
-        for i in range(n_seen):
+        for i in range(n_coordinates):
             g[i] = given[i]
-    n_left = n_seen - n_rewards
+    n_left = n_coordinates - n_rewards
     contracted, metric, rows = np.empty((q, d)), np.empty((q, q)), np.empty((k, q))
     for s in range(steps.shape[0]):
         renew = aiming != 0 and (s == 0 or steps[s, 2] > 0.0)
@@ -596,18 +596,18 @@ def rank_rows(
                 for i in range(columns.size):
                     own[e, i] = items[e, columns[i]]
         m = own.shape[1]
-        along, sloping, seen_of, shown_of = g, slope, exposed, vector(words, SHOWN)
+        along, sloping, exposed_of, shown_of = g, slope, exposed, vector(words, SHOWN)
         if columns.size > 0:
             along = _lined_up(g, columns, n_left, n_rewards)
             if look:
                 sloping = _lined_up(slope, columns, n_left, n_rewards)
         if m < exposed.size:
-            seen_of, shown_of = np.empty(m), np.empty(m)
+            exposed_of, shown_of = np.empty(m), np.empty(m)
             for i in range(m):
-                seen_of[i] = exposed[candidates[i]]
+                exposed_of[i] = exposed[candidates[i]]
                 shown_of[i] = vector(words, SHOWN)[candidates[i]]
         value, width, scores = np.empty(m), np.empty(m), np.empty(m)
-        ranking, row = shown[s, 1], said[s]
+        ranking, row = shown[s, 1], records[s]
         row[0] = rank(
             users[s],
             own,
@@ -615,7 +615,7 @@ def rank_rows(
             inverse,
             counters,
             along,
-            seen_of,
+            exposed_of,
             shown_of,
             slots[0, 0],
             address(rules, SCORING),
@@ -655,8 +655,8 @@ def rank_rows(
             for e in range(q):
                 rows[j, e] = own[e, ranking[j]]
         if rules[KEEPS] > 0.0:
-            for i in range(n_seen):
-                row[row.size - n_seen + i] = g[i]
+            for i in range(n_coordinates):
+                row[row.size - n_coordinates + i] = g[i]
         if advance:
             open_one(waits, n, keep)
             x = expected_features(looks, users[s], rows)
@@ -761,14 +761,14 @@ def take_in(
     items: IntVector,
     user: Vector,
     rows: Matrix,
-    seen: Vector,
+    exposures: Vector,
     rewards: Matrix,
     known: int,
 ) -> int:
     """Learn from the items of a ranking that were exposed, and count it; REFUSED: neither; WILD:
     neither, since its features are beyond the limit.
 
-    words: of a frame with the arrays of a ranker. items, seen (slots,), user (p,), rewards
+    words: of a frame with the arrays of a ranker. items, exposures (slots,), user (p,), rewards
     (slots, rewards), rows (slots, q): features of the items, or (0, q) where the frame has those of
     all; items from `known` on came later.
     """
@@ -778,7 +778,7 @@ def take_in(
     if not _within(words, user, shown_rows):
         return WILD
     learnt, targets = np.empty(shown_rows.shape), np.empty(rewards.shape)
-    r = exposed_rows(shown_rows, seen, rewards, learnt, targets)
+    r = exposed_rows(shown_rows, exposures, rewards, learnt, targets)
     q = shown_rows.shape[1]
     contracted, metric = np.empty((q, inverse.shape[1])), np.empty((q, q))
     if r > 0:
@@ -802,7 +802,7 @@ def take_in(
     if counters[STATUS] != 0.0:
         return REFUSED
     exposed, shown, slots = vector(words, EXPOSED), vector(words, SHOWN), matrix(words, SLOTS)
-    count_ranking(items, seen, known, rules[OWED], exposed, shown, slots)
+    count_ranking(items, exposures, known, rules[OWED], exposed, shown, slots)
     return 0
 
 
@@ -819,13 +819,13 @@ def take_in_and_settle(
     items: IntVector,
     user: Vector,
     rows: Matrix,
-    slots_seen: Vector,
+    exposures: Vector,
     slots_rewards: Matrix,
     reward: Vector,
     rho: Vector,
     followed: Vector,
     tallied: Vector,
-    seen: Vector,
+    view: Vector,
     first: int,
     stop: int,
     number: float,
@@ -834,7 +834,7 @@ def take_in_and_settle(
 ) -> int:
     """`take_in`, then `settle`: one call, so that an interrupt finds both done or neither.
 
-    slots_seen (slots,), slots_rewards (slots, rewards); rho (n,), without numbers where it is the
+    exposures (slots,), slots_rewards (slots, rewards); rho (n,), without numbers where it is the
     reward; looks (slots or 0,): the exposures that were expected, where they are known; the others
     as in the two.
     """
@@ -844,7 +844,7 @@ def take_in_and_settle(
     if not np.isfinite(doubt):
         return UNSOUND
     n, waiting, own = reward.size, vector(words, WAITING), _rows_of(items, words, rows)
-    code = take_in(words, items, user, own, slots_seen, slots_rewards, first)
+    code = take_in(words, items, user, own, exposures, slots_rewards, first)
     if code < 0:
         return code
     if looks.size > 0 and waiting.size > 0:
@@ -860,7 +860,7 @@ def take_in_and_settle(
         averaged,
         followed,
         tallied,
-        seen,
+        view,
         first,
         stop,
         number,
@@ -870,14 +870,14 @@ def take_in_and_settle(
 
 
 @kernel(signature=f"void({_M}, {_V}, {_V})")
-def tally_slots(outlook: Matrix, seen: Vector, out: Vector) -> None:
+def tally_slots(outlook: Matrix, exposures: Vector, out: Vector) -> None:
     """Of <slope, r>: the largest optimistic value, and what the ranking missed by the estimates,
-    twice. outlook (2, slots), seen (slots,): which slots were exposed; out (3,).
+    twice. outlook (2, slots), exposures (slots,): which slots were exposed; out (3,).
     """
     top, missed = 0.0, 0.0
-    for j in range(seen.size):
-        top += outlook[0, j] * seen[j]
-        missed += outlook[1, j] * seen[j]
+    for j in range(exposures.size):
+        top += outlook[0, j] * exposures[j]
+        missed += outlook[1, j] * exposures[j]
     out[0], out[1], out[2] = top, missed, missed
 
 
@@ -956,23 +956,26 @@ def _take_in_each(
     rules, coordinates = vector(words, RULE), integers(words, SEEN)
     exposure, by_chance = address(rules, EXPOSURE), rules[BY_CHANCE] > 0.0
     n, k, n_rewards = vector(words, TOTALS).size, items.shape[1], slots_rewards.shape[2]
-    reward, rho, seen = np.zeros(n), np.zeros(n), np.empty(k)
-    n_seen = coordinates.size if coordinates.size > 0 else n
+    reward, rho, exposures = np.zeros(n), np.zeros(n), np.empty(k)
+    n_coordinates = coordinates.size if coordinates.size > 0 else n
     tally, nothing, once = np.empty(3), np.empty(0), address(rules, ONCE)
     for s in range(start, items.shape[0]):
-        if count_exposed(exposure, items[s], slots_exposed[s], slots_rewards[s], seen, reward) != 0:
+        if (
+            count_exposed(exposure, items[s], slots_exposed[s], slots_rewards[s], exposures, reward)
+            != 0
+        ):
             return WILD
         for j in range(k + n_rewards):
             i = items[s, j] if j < k else n - n_rewards + j - k
             rho[i] = looks[j] if by_chance and j < k else reward[i]
         view = reward
         if coordinates.size > 0:
-            view = np.empty(n_seen)
-            for i in range(n_seen):
+            view = np.empty(n_coordinates)
+            for i in range(n_coordinates):
                 view[i] = reward[coordinates[i]]
         numbers = nothing
         if outlooks.shape[0] > 0:
-            tally_slots(outlooks[s], seen, tally)
+            tally_slots(outlooks[s], exposures, tally)
             numbers = tally
         elif tallied.shape[0] > 0:
             numbers = tallied[s]
@@ -984,7 +987,7 @@ def _take_in_each(
             items[s],
             users[s],
             own,
-            seen,
+            exposures,
             slots_rewards[s],
             reward,
             rho,
@@ -1009,15 +1012,15 @@ def _take_in_each(
 
 @kernel
 def exposed_rows(
-    rows: Matrix, seen: Vector, rewards: Matrix, learnt: Matrix, targets: Matrix
+    rows: Matrix, exposures: Vector, rewards: Matrix, learnt: Matrix, targets: Matrix
 ) -> int:
     """The rows and rewards of the items that were exposed, and how many.
 
-    rows, learnt (slots, q), seen (slots,), rewards, targets (slots, rewards).
+    rows, learnt (slots, q), exposures (slots,), rewards, targets (slots, rewards).
     """
     r = np.int64(0)
-    for j in range(seen.size):
-        if seen[j] > 0.0:
+    for j in range(exposures.size):
+        if exposures[j] > 0.0:
             for e in range(rows.shape[1]):
                 learnt[r, e] = rows[j, e]
             for o in range(rewards.shape[1]):
@@ -1029,7 +1032,7 @@ def exposed_rows(
 @kernel
 def count_ranking(
     items: IntVector,
-    seen: Vector,
+    exposures: Vector,
     known: int,
     owed: float,
     exposed: Vector,
@@ -1039,12 +1042,12 @@ def count_ranking(
     """Count a ranking. Items from `known` on came after it, and count as shown in a
     share `owed` of what was decided before: a ranking of that time changes nothing for them.
 
-    items, seen (slots,), exposed, shown (n_items,), slots (2, slots).
+    items, exposures (slots,), exposed, shown (n_items,), slots (2, slots).
     """
     for j in range(items.size):
-        exposed[items[j]] += seen[j]
+        exposed[items[j]] += exposures[j]
         shown[items[j]] += 1.0
         slots[0, j] += 1.0
-        slots[1, j] += seen[j]
+        slots[1, j] += exposures[j]
     for i in range(known, shown.size):
         shown[i] += owed

@@ -116,12 +116,12 @@ class RankState(NamedTuple):
 class Reasons(NamedTuple):
     """Why the items of a ranking are where they are, by slot."""
 
-    said: Vector  # the probability, then the parts of the scores
+    record: Vector  # the probability, then the parts of the scores
     shown: IntMatrix  # (3, k): the items, rows of the candidates, and ranks without fairness
 
     def _part(self, place: int) -> Vector:
         k = self.shown.shape[1]
-        part: Vector = self.said[1 + place * k : 1 + (place + 1) * k]
+        part: Vector = self.record[1 + place * k : 1 + (place + 1) * k]
         return part
 
     @property
@@ -166,7 +166,7 @@ class RankRows(NamedTuple):
     """Rankings in a row, by column: see `rank_rows`."""
 
     done: int  # how many of them there are
-    said: Matrix
+    records: Matrix
     shown: IntCube
     looks: Vector
     users: Matrix
@@ -177,7 +177,7 @@ class RankRows(NamedTuple):
         """One of them."""
         return Choice(
             self.shown[i, 0],
-            self.said.item(i, 0),
+            self.records.item(i, 0),
             RankEvidence(self.users[i], self.rows[i if len(self.rows) > 1 else 0]),
             Info(self._reasons(i), None, self._outlook(i) if self.looked else None),
         )
@@ -187,16 +187,16 @@ class RankRows(NamedTuple):
         return Info(self._reasons(i))
 
     def _reasons(self, i: int) -> Reasons | None:
-        return Reasons(self.said[i], self.shown[i]) if self.shown.shape[1] > 2 else None
+        return Reasons(self.records[i], self.shown[i]) if self.shown.shape[1] > 2 else None
 
     def _outlook(self, i: int) -> Matrix:
         k = self.looks.size
-        return self.said[i, 1 + _PARTS * k : 1 + (_PARTS + 2) * k].reshape(2, k)
+        return self.records[i, 1 + _PARTS * k : 1 + (_PARTS + 2) * k].reshape(2, k)
 
     def direction(self, i: int) -> Vector:
         """That of one of them, where directions are kept."""
         k = self.looks.size
-        kept: Vector = self.said[i, 1 + (_PARTS + 2 if self.looked else _PARTS) * k :]
+        kept: Vector = self.records[i, 1 + (_PARTS + 2 if self.looked else _PARTS) * k :]
         return kept
 
     @property
@@ -207,7 +207,7 @@ class RankRows(NamedTuple):
     @property
     def probabilities(self) -> Vector:
         """Of the rankings."""
-        return np.ascontiguousarray(self.said[:, 0])
+        return np.ascontiguousarray(self.records[:, 0])
 
     def evidence(self) -> RankEvidence:
         """By column."""
@@ -219,8 +219,8 @@ class RankRows(NamedTuple):
         if not self.looked:
             return None
         k = self.looks.size
-        seen = self.said[:, 1 + _PARTS * k : 1 + (_PARTS + 2) * k]
-        return Column(np.ascontiguousarray(seen).reshape(-1, 2, k))
+        outlooks = self.records[:, 1 + _PARTS * k : 1 + (_PARTS + 2) * k]
+        return Column(np.ascontiguousarray(outlooks).reshape(-1, 2, k))
 
     def expectations(self) -> Vector:
         """How likely each slot is exposed, the same for all."""
@@ -432,7 +432,7 @@ class Ranker(Settings):
             pinned = np.empty((n_rows, 0), dtype=np.int64)
         shown = np.empty((n_rows, 3 if reasons else 2, slots), dtype=np.int64)
         parts = 1 + (_PARTS + 2 if look else _PARTS) * slots
-        said, looks = np.empty((n_rows, parts + keep)), np.empty(slots)
+        records, looks = np.empty((n_rows, parts + keep)), np.empty(slots)
         rank: Any = rank_rows.call
         done: int = rank(
             words,
@@ -445,7 +445,7 @@ class Ranker(Settings):
             starts,
             pinned,
             self._drawn(rng, problem, n_rows),
-            said,
+            records,
             shown,
             looks,
         )
@@ -454,7 +454,7 @@ class Ranker(Settings):
         rows = np.empty((1, 0, q))
         if not given.kept:
             rows = np.ascontiguousarray(given.items.T[shown[0, 1]])[None]
-        return RankRows(done, said, shown, looks, users.copy(), rows, look)
+        return RankRows(done, records, shown, looks, users.copy(), rows, look)
 
     @cached_property
     def _weights(self) -> Vector:
@@ -473,10 +473,11 @@ class Ranker(Settings):
         """How many blocks of how many features the sums of open decisions have."""
         return 1, problem.dimension
 
-    def expect_rows(self, state: RankState, made: RankRows, words: IntVector) -> None:
+    def expect_rows(self, state: RankState, choices: RankRows, words: IntVector) -> None:
         """Count rankings among the open decisions."""
-        if expect_rankings.call(words, made.shown, made.looks, made.users, made.rows) < 0:
-            raise self._wild(state, Choice(0, None, made.evidence()))
+        columns = (choices.shown, choices.looks, choices.users, choices.rows)
+        if expect_rankings.call(words, *columns) < 0:
+            raise self._wild(state, Choice(0, None, choices.evidence()))
 
     def expect_columns(
         self, state: RankState, actions: IntMatrix, evidence: Any, looks: Any, words: IntVector
@@ -573,7 +574,7 @@ class Ranker(Settings):
         observation: Shown,
         words: IntVector,
         settling: tuple[Any, ...],
-        seen: Vector,
+        view: Vector,
     ) -> int:
         """`update` with a checked observation, and `settle`, in one call."""
         at_once: Any = take_in_and_settle.call
@@ -591,7 +592,7 @@ class Ranker(Settings):
             rho,
             followed,
             tallied,
-            seen,
+            view,
             *rest,
         )
         self._judge(state, choice, due)
@@ -606,15 +607,15 @@ class Ranker(Settings):
         evidence: Any,
         shown: Shown,
         words: IntVector,
-        told: tuple[Matrix, Cube | None],
+        live: tuple[Matrix, Cube | None],
         looks: Any,
     ) -> Callable[..., int]:
         """What learns from the feedback to rankings in a row: a function of where it starts, rhos,
-        followed, number and places, see `take_in_rows`. Evidence, told (a tally and outlooks) and
+        followed, number and places, see `take_in_rows`. Evidence, live (a tally and outlooks) and
         looks are by column and may come from bytes.
         """
         n, slots, n_items = len(actions), state.slots.shape[1], state.exposed.size
-        tallied, outlooks = told
+        tallied, outlooks = live
         if outlooks is None:
             outlooks = np.empty((0, 2, slots))
         user, rows = self._columns(state, actions, evidence, looks)

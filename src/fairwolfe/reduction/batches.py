@@ -40,20 +40,20 @@ def act_batch(
     plan = state.plan
     if not plan.in_rows or isinstance(stack.given, list):
         return _one_by_one(policy, state, stack, draws, advance)
-    made = policy._rows(state, stack.given, draws, stack.rows, advance, tolerance, **stack.how)
-    if made.done < stack.rows:  # a direction has to be looked for
+    choices = policy._rows(state, stack.given, draws, stack.rows, advance, tolerance, **stack.how)
+    if choices.done < stack.rows:  # a direction has to be looked for
         return _one_by_one(policy, state, stack, draws, advance)
-    expected, outlooks = made.expectations(), made.outlooks()
+    expected, outlooks = choices.expectations(), choices.outlooks()
     directions = None
     if plan.follows:
-        each_ = (made.direction(i) for i in range(stack.rows))
+        each_ = (choices.direction(i) for i in range(stack.rows))
         directions = Column(np.array([plan.kind.whole(g) for g in each_]))
     places = None
     if plan.anticipates:
         steps = np.arange(stack.rows) if advance else np.zeros(stack.rows, dtype=np.int64)
         places = Column(state.issued + steps)
     trail = Trail(
-        made.evidence(),
+        choices.evidence(),
         expected if plan.optimistic else None,
         directions,
         None if outlooks is None else (state.live.serial, outlooks),
@@ -61,8 +61,8 @@ def act_batch(
         places,
         expected if plan.waits and not plan.optimistic else None,
     )
-    stated = None if plan.smoothing.averaged else made.probabilities
-    return Batch("", 0, state.t, made.actions, stated, trail, made)
+    stated = None if plan.smoothing.averaged else choices.probabilities
+    return Batch("", 0, state.t, choices.actions, stated, trail, choices)
 
 
 def _one_by_one(
@@ -85,8 +85,8 @@ def expect_batch(policy: FrankWolfe, state: State, batch: Batch | list[Decision]
     plan = state.plan
     if not plan.anticipates:
         return state
-    made = batch.made if isinstance(batch, Batch) else None
-    if made is None:
+    choices = batch.made if isinstance(batch, Batch) else None
+    if choices is None:
         if isinstance(batch, Batch) and _opens(state, batch):
             evidence, looks, words = batch.evidence[0], batch.evidence[-1], plan.frame(state).words
             plan.base.expect_columns(state.base, batch.actions, evidence, looks, words)
@@ -94,10 +94,10 @@ def expect_batch(policy: FrankWolfe, state: State, batch: Batch | list[Decision]
         for decision in batch:
             state = policy.expect(state, decision)
     elif plan.blocks == (0, 0):
-        values = made.expectations().values
+        values = choices.expectations().values
         expect_rows.call(plan.frame(state).words, values, -1, -1, 0, values.shape[1])
     else:
-        plan.base.expect_rows(state.base, made, plan.frame(state).words)
+        plan.base.expect_rows(state.base, choices, plan.frame(state).words)
     return state
 
 

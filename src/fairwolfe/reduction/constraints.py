@@ -66,15 +66,15 @@ def constraints(state: Any, delta: float, trusted: bool = True) -> tuple[Constra
     share = math.sqrt(math.log(2.0 / delta) / (2.0 * max(t, 1)))  # of a range: Hoeffding
     g, _ = plan.prices.touch(state.iterate, state.prices, plan.age(t))
     moving = plan.prices.moving
-    found: list[Constraint] = []
+    limits: list[Constraint] = []
     for leaf, block, names in zip(moving.leaves, moving.blocks, plan.prices.names, strict=True):
         if isinstance(leaf, Bounds):
             x = moving.matrix[block] @ z
             # The running price where one is learnt: the last one jumps with every reward.
             prices = state.prices[block] if leaf.multiplier > 0.0 else g[block]
             errors = share * plan.prices.spreads[block] if share <= _SHARE else None
-            found += _of_leaf(leaf, names, x, prices, errors, impossible)
-    return tuple(found)
+            limits += _of_leaf(leaf, names, x, prices, errors, impossible)
+    return tuple(limits)
 
 
 def _of_leaf(
@@ -86,7 +86,7 @@ def _of_leaf(
     impossible: bool,
 ) -> list[Constraint]:
     """errors: of the averages of the rows; None while they are too large to say anything."""
-    found = []
+    limits = []
     for i in range(leaf.limited):
         average, whole = float(x[i]), 1.0
         if leaf.shares:
@@ -102,5 +102,5 @@ def _of_leaf(
             kept = errors is not None and slack >= -errors[i] / whole
             feasible = False if impossible and price > 0.0 else True if kept else None
             side: Literal["at least", "at most"] = "at least" if sign > 0.0 else "at most"
-            found.append(Constraint(names[i], level, average, slack, price, feasible, side))
-    return found
+            limits.append(Constraint(names[i], level, average, slack, price, feasible, side))
+    return limits

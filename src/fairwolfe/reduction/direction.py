@@ -95,7 +95,7 @@ class Compass:
         """Where g is not finite: rewards beyond their ranges may have taken z out of the domain of
         f, and `bind` has seen to it that the ranges are inside.
         """
-        plan, seen = self.plan, self.kind.seen
+        plan, problem = self.plan, self.kind.seen
         if plan.smoothing.averaged:
             return g
         z, age = state.iterate, plan.age(state.ahead)
@@ -111,7 +111,7 @@ class Compass:
         try:
             return follow_at(z)
         except InvalidInput:
-            inside = np.clip(z, seen.low, seen.high)
+            inside = np.clip(z, problem.low, problem.high)
             if np.array_equal(inside, z):
                 raise
             return follow_at(inside)

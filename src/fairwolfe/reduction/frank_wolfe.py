@@ -141,17 +141,17 @@ class FrankWolfe:
         """Everything bound to a kind of decision: its problem, and the items that it has left."""
         named = self.base if type(self) is FrankWolfe else self
         require_kind(self.decides, kind.problem, type(named).__name__)
-        seen = kind.seen
-        objective = self.followed.bind(seen)
+        problem = kind.seen
+        objective = self.followed.bind(problem)
         rest = objective.relaxed()  # constraints have their own widths
-        smoothing = self.smoothing or default_smoothing(rest, seen.n_objectives)
+        smoothing = self.smoothing or default_smoothing(rest, problem.n_objectives)
         base = self.base
         if isinstance(base, Tuned):
             base = base.tuned(typical_slope(objective, kind))
         plan = Plan(
             kind.fitted(base),
             objective,
-            smoothing.bind(seen, rest),
+            smoothing.bind(problem, rest),
             base,
             0.0 if self.memory is None else 1.0 - 0.5 ** (1.0 / self.memory),
             self.iterate,
@@ -186,17 +186,17 @@ class FrankWolfe:
         return self.decide(state, context, rng, "")[0]
 
     def decide(self, state: State, context: Any, rng: Any, id: str) -> tuple[Decision, Any]:
-        """`act` under an id, and the rows that the decision is made of, for `expect_made`; None
+        """`act` under an id, and the choices of the base, for `expect_made`; None
         where the base decides in Python. rng: a generator, or `Numbered` draws.
         """
         plan = state.plan
         kind = plan.kind
         given = context if type(context) is kind.checked else kind.read(context)
-        made = self._rows(state, given, rng) if plan.in_rows else None
-        if made is not None and made.done:
-            g = made.direction(0) if plan.follows else None
-            expected = made.expected(0) if plan.waits and plan.recalls else None
-            return self._decision(state, made.choice(0), g, expected, id), made
+        choices = self._rows(state, given, rng) if plan.in_rows else None
+        if choices is not None and choices.done:
+            g = choices.direction(0) if plan.follows else None
+            expected = choices.expected(0) if plan.waits and plan.recalls else None
+            return self._decision(state, choices.choice(0), g, expected, id), choices
         choice, g = self._chosen(state, given, rng)
         return self._decision(state, choice, g, choice.info.estimate, id), None
 
@@ -217,7 +217,7 @@ class FrankWolfe:
             course = plan.undirected(rows)
         else:
             course = compass.course(state, rng, rows, advance, tolerance)
-        made = plan.base.act_rows(
+        choices = plan.base.act_rows(
             state.base,
             given,
             plan.frame(state).words,
@@ -230,19 +230,19 @@ class FrankWolfe:
         )
         if compass is not None:
             compass.give_back(course)
-        return made
+        return choices
 
     def _chosen(self, state: State, given: Any, rng: Any) -> tuple[Choice, Vector]:
         """The choice of a base in Python, and the direction that it was made for."""
         plan, live = state.plan, state.live
         kind, compass = plan.kind, plan.compass
         g = state.direction if compass is None else compass.at(state, rng)
-        asked: dict[str, Any] = {"estimate": True} if plan.foretells else {}
+        options: dict[str, Any] = {"estimate": True} if plan.foretells else {}
         slope = live.slope if plan.certifies else None
         if slope is not None:
-            asked["look"] = kind.aligned(slope, given), plan.watch.doubt
+            options["look"] = kind.aligned(slope, given), plan.watch.doubt
         drawn = rng.generator() if type(rng) is Numbered else rng
-        choice = plan.base.act(state.base, given, kind.aligned(g, given), drawn, **asked)
+        choice = plan.base.act(state.base, given, kind.aligned(g, given), drawn, **options)
         if not plan.commits:
             self._check_choice(plan, given, choice)
         return choice, g
@@ -281,15 +281,15 @@ class FrankWolfe:
             self._open(state, decision, state.issued)
         return state
 
-    def expect_made(self, state: State, decision: Decision, made: Any) -> None:
+    def expect_made(self, state: State, decision: Decision, choices: Any) -> None:
         """`expect`, of a decision just made."""
         plan = state.plan
         if not plan.anticipates:
             return
-        if made is None or plan.blocks == (0, 0):
+        if choices is None or plan.blocks == (0, 0):
             self._open(state, decision, state.issued)
         else:
-            plan.base.expect_rows(state.base, made, plan.frame(state).words)
+            plan.base.expect_rows(state.base, choices, plan.frame(state).words)
 
     def withdraw(self, state: State, decision: Decision) -> State:
         """Take a decision that gets no answer out of the open ones."""

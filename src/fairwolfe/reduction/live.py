@@ -125,23 +125,25 @@ class Watch:
 
     # --- while decisions are made and answered ------------------------------------------------
 
-    def tally(self, windows: Windows, seen: Any, observation: Any, what: str) -> Vector | None:
+    def tally(self, windows: Windows, outlook: Any, observation: Any, what: str) -> Vector | None:
         """The numbers of an answered decision, None if it does not count; InvalidInput if forged.
 
         Those of earlier windows do not count: the certificate that they belong to is forgotten.
         """
-        if seen is None:
+        if outlook is None:
             return _NOTHING if windows.slope is None else None
         if not self.plan.certifies:
             raise InvalidInput(f"the evidence of decision {what!r} is of another policy")
-        pair = isinstance(seen, tuple) and len(seen) == 2 and type(seen[0]) is int
-        if pair and isinstance(seen[1], np.ndarray) and seen[1].dtype == np.float64:
-            if seen[0] != windows.serial:
+        pair = isinstance(outlook, tuple) and len(outlook) == 2 and type(outlook[0]) is int
+        if pair and isinstance(outlook[1], np.ndarray) and outlook[1].dtype == np.float64:
+            if outlook[0] != windows.serial:
                 return None
-            numbers: Vector = self.plan.base.tally(seen[1], observation)
+            numbers: Vector = self.plan.base.tally(outlook[1], observation)
             if numbers.shape == _NOTHING.shape:  # they are checked where they are counted
                 return numbers
-        raise InvalidInput(f"the evidence of decision {what!r} is of another policy: {seen!r:.60}")
+        raise InvalidInput(
+            f"the evidence of decision {what!r} is of another policy: {outlook!r:.60}"
+        )
 
     def gather(self, windows: Windows, z: Vector, prices: Vector, age: int) -> None:
         """Take the certificate at z to the others; begin the next window if this is complete."""

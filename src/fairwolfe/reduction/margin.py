@@ -43,11 +43,11 @@ Box: TypeAlias = tuple[Vector, Vector]
 
 
 class Known(NamedTuple):
-    """What a guard has seen: made, answered: decisions; earned (n,): the sum of the rewards;
+    """What a guard knows: decisions, answered: how many; earned (n,): the sum of the rewards;
     apart (blocks, features): X - Y; unanswered: the part of X without an answer.
     """
 
-    made: float
+    decisions: float
     answered: float
     earned: Vector
     apart: Matrix
@@ -170,7 +170,7 @@ class Margin:
         later time.
         """
         low, high = self.low, self.high
-        span, t = high - low, known.made + 1.0
+        span, t = high - low, known.decisions + 1.0
         regression = known.regression
         theta, inverse = regression.theta, regression.inverse
         alpha = self.radii(regression)
@@ -178,7 +178,7 @@ class Margin:
         w = _earned(theta, apart) / t
         w_half = (alpha * _norm(inverse, apart) + span) / t
         z, z_half = known.earned + 0.5 * (low + high), self.noise(known.answered) + 0.5 * span
-        if known.made > known.answered:
+        if known.decisions > known.answered:
             z = z + _earned(theta, unanswered)
             z_half = z_half + alpha * _norm(inverse, unanswered)
         z, z_half = z / t, z_half / t + self.wander(t) * span

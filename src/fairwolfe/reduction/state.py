@@ -218,8 +218,8 @@ class Plan:
     def coordinates(self) -> IntVector:
         """Those of the reward vector that f sees; none where it sees all."""
         n = self.kind.problem.n_objectives
-        seen = self.kind.sees(np.arange(float(n))).astype(np.int64)
-        return seen if seen.size < n else seen[:0]
+        coordinates = self.kind.sees(np.arange(float(n))).astype(np.int64)
+        return coordinates if coordinates.size < n else coordinates[:0]
 
     def parameters(self, state: State) -> Cube:
         """Of the model that open decisions are estimated with; (0, 0, 0) where it is not linear."""

@@ -133,12 +133,12 @@ class Windows(NamedTuple):
             require_counts(name, numbers[[SERIAL, PLANNED, N, BATCH_N, BATCHES]])
             sizes = numbers[[SQUARES, RANGE]]
             require(name, sizes, sizes >= 0.0, "squares and ranges have no sign")
-            planned, taken = numbers[PLANNED : PLANNED + 1], numbers[N : N + 1]
+            planned, count = numbers[PLANNED : PLANNED + 1], numbers[N : N + 1]
             lengths = _FIRST * 2.0 ** np.arange(48)
             known = np.isin(planned, lengths) | ((planned == 0.0) & (name == "before"))
             require(name, planned, known, f"the length of a window is {_FIRST} times a power of 2")
             # An interrupt may come before the next window begins: then this one continues.
-            require(name, taken, taken <= 2.0 * planned, "a window takes what it has planned")
+            require(name, count, count <= 2.0 * planned, "a window takes what it has planned")
         require_counts("gathered", self.gathered[:1])
 
     # --- while they fill ----------------------------------------------------------------------
@@ -223,11 +223,11 @@ class Windows(NamedTuple):
         for numbers, _, _ in (self.before, self.now):
             pull = scaled / max(numbers[RANGE], _TINY)
             missing = _missing(numbers)
-            made = numbers[N] + missing
+            decisions = numbers[N] + missing
             level = numbers[INTERCEPT] - (numbers[FLOOR] if above_floor else 0.0)
-            total += pull * (made * level + numbers[TOP] + missing * numbers[CAP])
-            total += made * scaled**2 / 8.0
-            weight += pull * made
+            total += pull * (decisions * level + numbers[TOP] + missing * numbers[CAP])
+            total += decisions * scaled**2 / 8.0
+            weight += pull * decisions
         return float(total / weight)
 
     def estimate(

@@ -129,10 +129,11 @@ def advance_late_rankings(
     ranking, g = shown[0, 0], out[0, parts:]
     ids, none = np.arange(m), np.empty(0, dtype=np.int64)
     unpinned = np.empty((1, 0), dtype=np.int64)
-    looked, seen, rewards = np.empty(k), np.empty(k), np.empty((k, n_rewards))
+    looked, exposures, rewards = np.empty(k), np.empty(k), np.empty((k, n_rewards))
     mean, reward, rows = np.empty(n), np.zeros(n), np.empty((1, k, q))
     means, scores, best = np.empty(m), np.empty(m), np.empty(k, dtype=np.int64)
-    unseen, untold, places = np.empty((0, 2, k)), np.empty((0, 3)), np.empty(1, dtype=np.int64)
+    no_outlooks, no_tallies = np.empty((0, 2, k)), np.empty((0, 3))
+    places = np.empty(1, dtype=np.int64)
     waiting = vector(words, WAITING)
     r = 2 * k + k * n_rewards  # where the direction begins in a box
     for s in range(delays.shape[0]):
@@ -162,7 +163,7 @@ def advance_late_rankings(
                 counters[STATUS] = 1.0  # raised as soon as Python is back
             return s
         observe(ranking, tag, noise[s], turned, items, weights, ranges, looked, rewards)
-        count_exposed(exposure, ranking, looked, rewards, seen, reward)
+        count_exposed(exposure, ranking, looked, rewards, exposures, reward)
         mean_of_ranking(ranking, tag, turned, items, weights, ranges, mean)
         if truth:
             best_ranking(g, tag, turned, columns, ranges, means, scores, best)
@@ -214,10 +215,10 @@ def advance_late_rankings(
                 rows,
                 kept[:k].reshape((1, k)),
                 kept[2 * k : r].reshape((1, k, n_rewards)),
-                unseen,
+                no_outlooks,
                 kept[k : 2 * k],
                 kept[r:].reshape((1 if follows else 0, n)),
-                untold,
+                no_tallies,
                 -1.0,
                 places,
                 settings[FIRST],

@@ -121,7 +121,7 @@ def advance_rankings(
     value, width, scores, means = np.empty(m), np.empty(m), np.empty(m), np.empty(m)
     ranking, best = np.empty(k, dtype=np.int64), np.empty(k, dtype=np.int64)
     nothing = np.empty(0, dtype=np.int64)
-    looked, seen, rewards = np.empty(k), np.empty(k), np.empty((k, n_rewards))
+    looked, exposures, rewards = np.empty(k), np.empty(k), np.empty((k, n_rewards))
     mean, reward = np.empty(n), np.zeros(n)
     rows, learnt, targets = np.empty((k, q)), np.empty((k, q)), np.empty((k, n_rewards))
     for s in range(steps.size):
@@ -169,7 +169,7 @@ def advance_rankings(
             played = np.int64(s)
             break
         observe(ranking, tag, noise[s], turned, items, weights, ranges, looked, rewards)
-        count_exposed(exposure, ranking, looked, rewards, seen, reward)
+        count_exposed(exposure, ranking, looked, rewards, exposures, reward)
         mean_of_ranking(ranking, tag, turned, items, weights, ranges, mean)
         if truth:
             best_ranking(g, tag, turned, columns, ranges, means, scores, best)
@@ -186,7 +186,7 @@ def advance_rankings(
             rankings[s, j] = ranking[j]
             for e in range(q):
                 rows[j, e] = table[e, ranking[j]]
-        r = exposed_rows(rows, seen, rewards, learnt, targets)
+        r = exposed_rows(rows, exposures, rewards, learnt, targets)
         absorb_exposed(
             absorb,
             users[tag],
@@ -205,7 +205,7 @@ def advance_rankings(
         if learn_counters[STATUS] != 0.0:
             played = np.int64(s)
             break
-        count_ranking(ranking, seen, m, 0.0, exposed, shown, slots)
+        count_ranking(ranking, exposures, m, 0.0, exposed, shown, slots)
         if repricing != 0:
             call_reprice(repricing, words)
         if forget > 0.0:

@@ -190,7 +190,7 @@ def aim(
     rewards, for `lean`. room (N_ROOM, n): scratch. The others: see `COURSE`.
     """
     totals, clocks, now = vector(words, TOTALS), vector(words, CLOCKS), vector(words, RUNNING)
-    numbers, seen = vector(words, NUMBERS), integers(words, SEEN)
+    numbers, coordinates = vector(words, NUMBERS), integers(words, SEEN)
     gradient, params = address(numbers, GRADIENT), vector(words, F_PARAMS)
     n, whole = g.size, totals.size
     at, over = totals, clocks
@@ -198,9 +198,10 @@ def aim(
         at, over = row(room, 0, whole), row(room, 1, whole)
         keep = 1.0 - numbers[FORGET]
         lean(totals, clocks, waiting, theta, matrix(words, RANGES), keep, at, over)
-    if seen.size > 0:
+    if coordinates.size > 0:
         for i in range(n):
-            room[2, i], room[3, i], room[4, i] = at[seen[i]], over[seen[i]], now[seen[i]]
+            j = coordinates[i]
+            room[2, i], room[3, i], room[4, i] = at[j], over[j], now[j]
         at, over, now = row(room, 2, n), row(room, 3, n), row(room, 4, n)
     z = row(room, 5, n)
     if normals.shape[1] == 0:

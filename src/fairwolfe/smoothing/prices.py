@@ -91,7 +91,8 @@ def priced(z: Vector, step: float, params: Vector, work: Vector, out: Vector) ->
 @kernel(signature=REPRICE)
 def reprice(words: IntVector) -> None:
     """Move the prices of a state, before a reward is averaged in. words: of its `Frame`."""
-    totals, clocks, seen = vector(words, TOTALS), vector(words, CLOCKS), integers(words, SEEN)
+    totals, clocks = vector(words, TOTALS), vector(words, CLOCKS)
+    coordinates = integers(words, SEEN)
     forget, t = vector(words, NUMBERS)[FORGET], vector(words, COUNTERS)[0]
     if forget > 0.0:
         t = min(t, np.floor(1.0 / forget))
@@ -99,10 +100,10 @@ def reprice(words: IntVector) -> None:
     whole = np.empty(totals.size)
     averages(totals, clocks, whole)
     z = whole
-    if seen.size > 0:
-        z = np.empty(seen.size)
-        for i in range(seen.size):
-            z[i] = whole[seen[i]]
+    if coordinates.size > 0:
+        z = np.empty(coordinates.size)
+        for i in range(coordinates.size):
+            z[i] = whole[coordinates[i]]
     step = 1.0 / np.sqrt(t + 1.0)
     _by_leaf(z, step, params, work)
     rows, entries, n = np.int64(params[1]), np.int64(params[2]), np.int64(params[3])
