@@ -346,6 +346,20 @@ class Awaits(Protocol):
     def blocks(self, problem: Problem) -> tuple[int, int]:
         """(blocks, features) of that sum; (0, 0) where the model is not linear after all."""
 
+    def expect(self, state: Any, choice: Choice, expected: Any, words: IntVector) -> None:
+        """Count a decision among the open ones, in the arrays of a frame that `words` hold."""
+
+    def withdraw(
+        self,
+        state: Any,
+        choice: Choice,
+        expected: Any,
+        words: IntVector,
+        place: int,
+        joined: tuple[int, int],
+    ) -> None:
+        """Take a decision that gets no answer out of them."""
+
 
 @runtime_checkable
 class ActsInRows(Protocol):
@@ -353,8 +367,21 @@ class ActsInRows(Protocol):
 
     commits: bool
 
-    def act_rows(self, state: Any, given: Any, course: Any, rng: Any, **how: Any) -> Any:
+    def act_rows(
+        self,
+        state: Any,
+        given: Any,
+        words: IntVector,
+        course: Any,
+        rng: Any,
+        look: bool,
+        estimate: bool = False,
+        keep: int = 0,
+    ) -> Any:
         """Choices in a row, the i-th `choice(i)`, and `done`, how many there are."""
+
+    def expect_rows(self, state: Any, choices: Any, words: IntVector) -> None:
+        """Count such choices among the open decisions."""
 
 
 @runtime_checkable
@@ -364,7 +391,14 @@ class FoldsRows(Protocol):
     folds: bool
 
     def fold_rows(
-        self, state: Any, actions: Any, evidence: Any, observation: Any, live: Any, looks: Any
+        self,
+        state: Any,
+        actions: Any,
+        evidence: Any,
+        observation: Any,
+        words: IntVector,
+        live: Any,
+        looks: Any,
     ) -> Any:
         """What learns from them, to be called with the arguments of `settling.SETTLE_ROWS`."""
 
@@ -376,7 +410,7 @@ class OpensColumns(Protocol):
     """
 
     def expect_columns(
-        self, state: Any, actions: Any, evidence: Any, looks: Any, words: Any
+        self, state: Any, actions: Any, evidence: Any, looks: Any, words: IntVector
     ) -> None:
         """Count them among the open ones."""
 
@@ -405,8 +439,19 @@ class Commits(Protocol):
 
     commits: bool
 
+    def arrays(
+        self, state: Any, doubt: Vector, estimate: bool, keep: bool, by_chance: bool = False
+    ) -> list[Any]:
+        """What its kernels need of a state, in a frame (`kernels.frames`) from BASE on."""
+
     def commit(
-        self, state: Any, choice: Choice, direction: Vector, observation: Any, settling: Any
+        self,
+        state: Any,
+        choice: Choice,
+        observation: Any,
+        words: IntVector,
+        settling: tuple[Any, ...],
+        view: Vector,
     ) -> int:
         """`update` and `kernels.settling.settle` in one; whether a certificate is due."""
 
