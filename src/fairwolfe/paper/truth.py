@@ -21,6 +21,7 @@ from fairwolfe.truth.optimum import Optimum, optimum
 
 __all__ = ["Points", "Truth"]
 
+_FINE = 1e-5  # the tolerance of optima whose differences are judged; these are of about 1e-3
 _EXACT = 10.0  # the weight of GiniEquality from which on its optimum is equal exposure, and beyond
 
 
@@ -110,10 +111,10 @@ class Truth:
 
     @cached_property
     def _optima(self) -> dict[float, tuple[Optimum, ...]]:
-        return {beta: self._best(f) for beta, f in self._objectives.items()}
+        return {beta: self._best(f, _FINE) for beta, f in self._objectives.items()}
 
-    def _best(self, f: Concave) -> tuple[Optimum, ...]:
-        return tuple(optimum(self._world, f, seed) for seed in self._worlds)
+    def _best(self, f: Concave, tolerance: float = 1e-3) -> tuple[Optimum, ...]:
+        return tuple(optimum(self._world, f, seed, tolerance) for seed in self._worlds)
 
     @cached_property
     def _worlds(self) -> tuple[int, ...]:
