@@ -128,11 +128,21 @@ pids = [
 ]
 
 
+def running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def lose_a_node():
     # Every run after the trial waits until it is cured: at this moment there is one on each node.
     while not Path("begun").exists() or len(Path("begun").read_text().splitlines()) < 3:
         time.sleep(0.05)
     cluster.remove_node(second, allow_graceful=False)
+    workers = {line.split()[0] for line in Path("begun").read_text().splitlines()}
+    while all(map(running, workers)):  # one outlives its node for a moment, and could still finish
+        time.sleep(0.05)
     Path("cured").touch()
 
 
