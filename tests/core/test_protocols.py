@@ -28,7 +28,7 @@ def powers_of(role: str) -> list[Any]:
     """The contracts and powers that a role may have, by the table of docs/powers.md."""
     rows = [row for row in rows_of("powers.md") if re.search(rf"\b{role}\b", row[1])]
     found = [getattr(protocols, row[0].strip("`")) for row in rows]
-    return [power for power in found if power is not protocols.ScalarPolicy]
+    return [power for power in found if power is not protocols.ScalarPolicy]  # has other roles
 
 
 @pytest.mark.parametrize(

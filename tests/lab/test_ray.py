@@ -159,7 +159,11 @@ finally:
 def test_a_node_that_dies_costs_no_run(here: Path) -> None:
     Path("spec.toml").write_text(fragile("waits").replace("seeds = 2", "seeds = 6"))
     done = subprocess.run(
-        [sys.executable, "-c", CLUSTER], capture_output=True, text=True, check=False
+        [sys.executable, "-c", CLUSTER],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LIMIT,
     )
     assert done.returncode == 0, done.stderr
     told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

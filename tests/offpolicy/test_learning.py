@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 
 import fairwolfe as fw
 from fairwolfe.bandits import LinUCB, SquareCB, VowpalWabbit
+from fairwolfe.bandits.choosing import Evidence
 from fairwolfe.cli import commands
 from fairwolfe.data.decisions import Header, Writer
 from fairwolfe.errors import InvalidInput
@@ -136,6 +138,25 @@ def test_a_base_whose_update_returns_a_new_state_keeps_what_it_studies() -> None
         assert earned.base.targets.any()
     assert (agent.t, own.t) == (0, 3)
     assert not agent.average.any()
+
+
+@pytest.mark.parametrize("base", [LinUCB(), Greedy()], ids=["in place", "anew"])
+def test_of_decisions_to_study_all_are_learnt_or_none(base: Any) -> None:
+    agent = fw.Agent(fw.FrankWolfe(Minimum(), base), PROBLEM)
+    agent.update(agent.act(np.eye(3)), [1.0, 0.0, 1.0])
+    row = np.array([0.0, 1.0, 0.0])
+    good = fw.Choice(1, None, row if isinstance(base, Greedy) else Evidence(0, row))
+
+    def decisions() -> Iterator[Any]:
+        yield good, np.ones(3)
+        raise KeyboardInterrupt
+
+    before = agent.dump()
+    with pytest.raises(KeyboardInterrupt):
+        agent.study(decisions())
+    assert agent.dump() == before
+    agent.study([(good, np.ones(3))])
+    assert agent.dump() != before
 
 
 def test_a_policy_that_cannot_study() -> None:

@@ -750,13 +750,20 @@ class Agent:
 
     def study(self, decisions: Iterable[tuple[Choice, Any]]) -> None:
         """Learn from decisions that others made, with what was observed after each; the average
-        and `t` stay as they are, since nothing was earned here.
+        and `t` stay as they are, since nothing was earned here. If one of them is wrong, none is
+        learnt.
         """
         if not isinstance(self._policy, Studies):
             raise InvalidInput(f"{self._policy!r:.80} cannot learn from decisions of others")
         with self.held():
-            for choice, observation in decisions:
-                self._state = self._policy.study(self._state, choice, observation)
+            self._before = self._copied()
+            try:
+                for choice, observation in decisions:
+                    self._state = self._policy.study(self._state, choice, observation)
+                self._before = None
+            except BaseException:
+                self._recover()
+                raise
 
     def _fold(self, batch: Batch, rewards: Any, options: dict[str, Any]) -> None:
         """`update_many` of a batch."""
@@ -795,8 +802,7 @@ class Agent:
         ledger = self._ledger
         if answers.outside:
             self._warn_outside(answers.words)
-        arrays = self._arrays()
-        self._before = Before(self._state, arrays, ledger.copy(), self._out_of_range, None)
+        self._before = self._copied()
         if self._log is not None:
             self._log.stage_batch(ledger.token, batch, answers.observation)
         try:
@@ -835,11 +841,7 @@ class Agent:
                     )
                 known.add(entry)
             if len(entries) > 1:  # one by itself is whole anyway
-                arrays = self._arrays()
-                ledger = self._ledger.copy()
-                earned = None if self._earned is None else self._earned.copy()
-                state = self._state if arrays is not None else deepcopy(self._state)
-                self._before = Before(state, arrays, ledger, self._out_of_range, earned)
+                self._before = self._copied()
             try:
                 for entry, decision, answer in zip(entries, decisions, answers, strict=True):
                     self._apply(entry, decision, answer)
@@ -849,6 +851,13 @@ class Agent:
             except BaseException:
                 self._recover()
                 raise
+
+    def _copied(self) -> Before:
+        """All that answers may change, as it is now."""
+        arrays = self._arrays()
+        earned = None if self._earned is None else self._earned.copy()
+        state = self._state if arrays is not None else deepcopy(self._state)
+        return Before(state, arrays, self._ledger.copy(), self._out_of_range, earned)
 
     def _arrays(self) -> dict[str, Any] | None:
         """Copies of what the state holds; None where it is not made of arrays."""
