@@ -1,14 +1,16 @@
 """The service under load, beside FastAPI, bare servers and the bare disk, in one run.
 
     python benchmarks/bench_service.py [--turns 5] [--seconds 2] [--case NAME] [--no-library]
+        [--against OLD/src]
 
 Needs FastAPI, and wrk (Debian's package of that name), which asks from the same machine: rates
 depend on what else it does, so all servers of a case run side by side, are asked in turns, and
 medians of the turns and ratios of these medians are printed, with the processor time of the server
 a request. Every server is one process. `durable` is `fairwolfe serve`: a decision is synced to the
-disk before it is answered; `asgi` the same without the lane; `memory` the same with a store that
-keeps nothing safe; `fastapi` is FastAPI with `agent.act` and no store at all. At the end the
-library's own rows are printed (bench_batch.py, bench_replay.py), unless --no-library.
+disk before it is answered; `old` the same from the sources of another commit (--against);
+`memory` the same with a store that keeps nothing safe; `fastapi` is FastAPI with `agent.act` and no
+store at all. At the end the rows of the library are printed (bench_batch.py, bench_replay.py),
+unless --no-library.
 """
 
 from __future__ import annotations
@@ -86,7 +88,7 @@ class Case(NamedTuple):
         rows = np.random.default_rng(1).uniform(-0.3, 0.3, (self.items, 10)).round(6)
         return {f"item {i}": row.tolist() for i, row in enumerate(rows)}
 
-    def config(self, window: str, lane: bool) -> str:
+    def config(self, window: str) -> str:
         """The configuration of the service."""
         weights = [round(1.0 / (i + 1), 3) for i in range(self.rewards)]
         rewards = ", ".join(f"r{i} = [0, 1]" for i in range(self.rewards))
@@ -96,7 +98,7 @@ class Case(NamedTuple):
             else ARMS.format(d=self.features, rewards=rewards, weights=weights)
         )
         return (
-            f'state = "state"\nlisten = "127.0.0.1:0"\nlane = {str(lane).lower()}\n[limits]\n'
+            f'state = "state"\nlisten = "127.0.0.1:0"\n[limits]\n'
             f'open = 100_000_000\n[models.m]\nwindow = "{window}"\nmissing = "zero"\n{model}'
         )
 
@@ -127,11 +129,11 @@ def serve(kind: str, case: Case, folder: Path) -> None:
         if kind == "memory":
             vars(service)["SQLiteStore"] = Memory
         window = "2 s" if kind == "mixed" else "10 min"
-        config = parse(case.config(window, kind != "asgi"), str(folder))
+        config = parse(case.config(window), str(folder))
         if case.items:
             (folder / "items.json").write_text(json.dumps(case.catalogue))
-        if kind == "bare-lane":
-            run_bare_lane(config)
+        if kind == "bare-server":
+            run_bare_server(config)
         else:
             service.run(config)
 
@@ -172,7 +174,7 @@ def agent_of(case: Case) -> fw.Agent:
     """The agent of a case, as the service makes it."""
     from fairwolfe.service.config import parse, setup
 
-    made = setup(parse(case.config("10 min", True)), "m")
+    made = setup(parse(case.config("10 min")), "m")
     items = case.catalogue or None
     agent = fw.Agent(made.make_policy(), made.make_problem(case.items or 1), items=items)
     agent.warm()
@@ -270,8 +272,8 @@ async def bare_protocol() -> None:
     await server.serve_forever()
 
 
-def run_bare_lane(config: Any) -> None:
-    """The lane without a core: a question is read and a fixed answer given."""
+def run_bare_server(config: Any) -> None:
+    """The HTTP server without a core: a question is read and a fixed answer given."""
     from fairwolfe.service import serve as service
     from fairwolfe.service.core import Core, Work
     from fairwolfe.service.hot import Hot
@@ -306,12 +308,13 @@ def run_uvicorn(application: Any, http: Any) -> None:
 class Process:
     """A server of a kind in a process of its own."""
 
-    def __init__(self, kind: str, name: str, folder: Path) -> None:
+    def __init__(self, kind: str, name: str, folder: Path, old: Path | None = None) -> None:
         self.kind, self.folder = kind, folder / f"{kind}-{name.replace(' ', '-')}"
         self.folder.mkdir()
         command = [sys.executable, __file__, "--serve", kind, "--case", name]
         command += ["--folder", str(self.folder)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        env = {**os.environ, "PYTHONPATH": str(old)} if old is not None else None
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line.startswith("ready "):
@@ -435,11 +438,15 @@ def commits(folder: Path) -> tuple[float, float]:
 # --- what is printed ---------------------------------------------------------------------------
 
 
-def measure(name: str, case: Case, turns: int, seconds: int, folder: Path) -> float:
+def measure(
+    name: str, case: Case, turns: int, seconds: int, folder: Path, old: Path | None
+) -> float:
     """Print a case; what a decide costs in the process besides deciding, in us."""
-    kinds = ["durable", "asgi", "memory", "mixed", "fastapi"]
+    kinds = ["durable", "memory", "mixed", "fastapi"]
     if case.packed:  # FastAPI and wrk's script of answers speak JSON
-        kinds = ["durable", "asgi", "memory"]
+        kinds = ["durable", "memory"]
+    if old is not None:
+        kinds.insert(1, "old")
     asking, mixed = folder / "asking.lua", folder / "mixed.lua"
     asking.write_text(ASKING.format(form=case.form, body=quoted(case.body)))
     rewards = ",".join(f'"r{i}":0.5' for i in range(case.rewards))
@@ -450,7 +457,7 @@ def measure(name: str, case: Case, turns: int, seconds: int, folder: Path) -> fl
     syncs = []
     try:
         for kind in kinds:
-            servers.append(Process(kind, name, folder))
+            servers.append(Process(kind, name, folder, old if kind == "old" else None))
         for _ in range(turns):
             syncs.append(fdatasync(folder))
             for server in servers:
@@ -472,9 +479,11 @@ def measure(name: str, case: Case, turns: int, seconds: int, folder: Path) -> fl
     durable = {c: middle["durable", c] for c in CONNECTIONS}
     rows = [
         ("durable : memory at 64, rate", durable[64].rate / middle["memory", 64].rate, ">= 0.35"),
-        ("lane : asgi at 64, durable, rate", durable[64].rate / middle["asgi", 64].rate, ""),
         ("p50 at 1 : a bare fdatasync", durable[1].median / sync, "<= 2.5"),
     ]
+    if old is not None:
+        ratio = durable[64].rate / middle["old", 64].rate
+        rows.append(("durable : old at 64, rate", ratio, ""))
     if ("fastapi", 64) in middle:
         peer = {c: middle["fastapi", c] for c in CONNECTIONS}
         most = "<= 0.2" if case.items == 2500 else "<= 0.15"
@@ -500,7 +509,7 @@ def bare(turns: int, seconds: int, folder: Path, besides: dict[str, float]) -> N
     servers: list[Process] = []
     seen: dict[str, list[float]] = {}
     try:
-        for kind in ("bare-lane", "bare-protocol", "bare-asgi"):
+        for kind in ("bare-server", "bare-protocol", "bare-asgi"):
             servers.append(Process(kind, "K=4 d=5", folder))
         for _ in range(turns):
             for server in servers:
@@ -511,11 +520,13 @@ def bare(turns: int, seconds: int, folder: Path, besides: dict[str, float]) -> N
     cpu = {kind: median(values) for kind, values in seen.items()}
     print("\nHTTP alone, processor us a request at 64 connections, a fixed answer:")
     print("  " + ", ".join(f"{kind} {us:.0f}" for kind, us in cpu.items()))
-    print(f"  lane : bare protocol: {cpu['bare-lane'] / cpu['bare-protocol']:.2f} (<= 1.35)")
-    print(f"  lane : bare ASGI: {cpu['bare-lane'] / cpu['bare-asgi']:.2f} (<= 0.45)")
+    server = cpu["bare-server"]
+    print(f"  server : bare protocol: {server / cpu['bare-protocol']:.2f} (<= 1.35)")
+    print(f"  server : bare ASGI: {server / cpu['bare-asgi']:.2f} (<= 0.45)")
     for name, us in besides.items():
-        ratio = us / cpu["bare-lane"]
-        print(f"  a decide without store, less deciding : lane, {name}: {ratio:.2f} (<= 1.6)")
+        print(
+            f"  a decide without store, less deciding : server, {name}: {us / server:.2f} (<= 1.6)"
+        )
 
 
 def deciding(case: Case) -> float:
@@ -535,7 +546,7 @@ def frame(folder: Path) -> None:
 
     case = CASES["2500 items"]
     (folder / "items.json").write_text(json.dumps(case.catalogue))
-    service = open_service(parse(case.config("10 min", True), str(folder)))
+    service = open_service(parse(case.config("10 min"), str(folder)))
     model = service.core.models["m"]
     agent = model.agent
     assert agent is not None
@@ -590,6 +601,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=2)
     parser.add_argument("--case", choices=CASES)
     parser.add_argument("--no-library", action="store_true")
+    parser.add_argument("--against", type=Path, help="the src folder of another commit")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -602,13 +614,13 @@ def main() -> None:
         return
     if shutil.which("wrk") is None:
         raise SystemExit("This needs wrk: apt install wrk")
-    if find_spec("fastapi") is None:
-        raise SystemExit("This needs FastAPI to compare with: pip install fastapi")
+    if find_spec("fastapi") is None or find_spec("uvicorn") is None:
+        raise SystemExit("This needs FastAPI to compare with: pip install fastapi uvicorn")
     print(about())
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         besides = {
-            case: measure(case, CASES[case], asked.turns, asked.seconds, folder)
+            case: measure(case, CASES[case], asked.turns, asked.seconds, folder, asked.against)
             for case in ([asked.case] if asked.case else CASES)
         }
         if asked.case:

@@ -116,6 +116,19 @@ def _index() -> bool:
     return subprocess.run(asking, capture_output=True, env=quick, check=False).returncode == 0
 
 
+def _jdk() -> bool:
+    """Whether `java` runs a source file: since Java 11, where there is a compiler."""
+    if not (shutil.which("java") and shutil.which("javac")):
+        return False
+    told = subprocess.run(["javac", "-version"], capture_output=True, text=True, check=False)
+    numbers = (told.stdout or told.stderr).split()
+    return told.returncode == 0 and int(numbers[-1].split(".")[0]) >= 11
+
+
+def _command(name: str) -> Callable[[], bool]:
+    return lambda: shutil.which(name) is not None
+
+
 CAPABILITIES = {
     "axe": Capability(
         _module("axe_playwright_python"), "Install axe-playwright-python (make setup)."
@@ -123,13 +136,17 @@ CAPABILITIES = {
     "browser": Capability(
         lambda: browser() is not None, "Install chromium (apt install chromium)."
     ),
+    "curl": Capability(_command("curl"), "Install curl (apt install curl)."),
     "cvxpy": Capability(_module("cvxpy"), "Install cvxpy (make setup)."),
     "fma-cpu": Capability(_fma, "Run on a processor with fused multiply-add (FMA3 or ARMv8)."),
+    "go": Capability(_command("go"), "Install Go (apt install golang-go).", optional=True),
     "gymnasium": Capability(_module("gymnasium"), "Install gymnasium (make setup)."),
+    "httpx": Capability(_module("httpx"), "Install httpx (make setup)."),
     "implicit": Capability(_module("implicit"), "Install implicit (make setup)."),
     "lastfm data": Capability(
         _data("lastfm"), "Set FAIRWOLFE_DATA to the folder that holds the lastfm folder."
     ),
+    "jdk": Capability(_jdk, "Install a JDK, 11 or newer (apt install default-jdk-headless)."),
     "jinja2": Capability(_module("jinja2"), "Install jinja2 (make setup)."),
     "matplotlib": Capability(_module("matplotlib"), "Install matplotlib (make setup)."),
     "mo-gymnasium": Capability(_module("mo_gymnasium"), "Install mo-gymnasium (make setup)."),
@@ -137,6 +154,7 @@ CAPABILITIES = {
         _namespaces, "Run as root on Linux, with unshare (util-linux) and ip (iproute2)."
     ),
     "package index": Capability(_index, "Let pip or uv reach a package index."),
+    "node": Capability(_command("node"), "Install Node.js (apt install nodejs)."),
     "notebooks": Capability(
         lambda: all(map(find_spec, ("ipykernel", "nbclient"))),
         "Install ipykernel and nbclient (make setup).",
@@ -148,6 +166,7 @@ CAPABILITIES = {
     "python 3.13": _interpreter("3.13"),
     "pyarrow": Capability(_module("pyarrow"), "Install pyarrow (make setup)."),
     "ray": Capability(_module("ray"), "Install ray (make setup)."),
+    "requests": Capability(_module("requests"), "Install requests (make setup)."),
     "river": Capability(_module("river"), "Install river (make setup)."),
     "scikit-learn": Capability(_module("sklearn"), "Install scikit-learn (make setup)."),
     "systemd-analyze": Capability(

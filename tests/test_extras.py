@@ -107,8 +107,8 @@ def test_all_that_is_missing_is_named_at_once(
 
 
 def test_what_is_installed_is_not_named(tmp_path: Path) -> None:
-    message = said(["serve", "--demo"], ("apsw", "uvicorn"), tmp_path)
-    assert "the service needs apsw and uvicorn, which are not installed" in message
+    message = said(["serve", "--demo"], ("apsw", "uvloop"), tmp_path)
+    assert "the service needs apsw and uvloop, which are not installed" in message
 
 
 def test_what_is_not_needed_now_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

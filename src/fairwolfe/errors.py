@@ -33,7 +33,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "lab": ("implicit", "jinja2", "matplotlib", "pandas", "pyarrow"),
     "ray": ("implicit", "jinja2", "matplotlib", "pandas", "pyarrow", "ray"),
     "client": ("aiohttp",),
-    "serve": ("apsw", "httptools", "prometheus-client", "starlette", "uvicorn", "uvloop"),
+    "serve": ("apsw", "httptools", "prometheus-client", "uvloop"),
     "sklearn": ("scikit-learn",),
     "vw": ("vowpalwabbit",),
     "gym": ("gymnasium", "mo-gymnasium"),

@@ -25,7 +25,7 @@ from tests.service.servers import ROOT, Server, config
 ARMS = np.array([[0.1, 0.2, 0.3, 0.0, 0.1], [0.3, 0.1, 0.0, 0.2, 0.1]])
 
 
-HEAVY = {"numpy", "numba", "scipy", "starlette", "apsw", "aiohttp", "yarl"}
+HEAVY = {"numpy", "numba", "scipy", "httptools", "apsw", "aiohttp", "yarl"}
 
 
 def test_importing_it_loads_neither_numpy_nor_numba_nor_aiohttp() -> None:

@@ -27,7 +27,7 @@ def request(
 ) -> bytes:
     """A request; a body that is not bytes is JSON."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    head = [f"{method} {path} HTTP/{version}", "host: here", f"content-length: {len(data)}"]
+    head = [f"{method} {path} HTTP/{version}", "host: localhost", f"content-length: {len(data)}"]
     if form:
         head.append(f"content-type: {form}")
     return "\r\n".join([*head, *headers, "", ""]).encode() + data

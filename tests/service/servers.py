@@ -90,7 +90,7 @@ class Server:
                 env=self.env,
             )
         line = self.line()
-        assert line.startswith("ready http://"), (line, self.errors())
+        assert line.startswith("ready http"), (line, self.errors())
         self.url = line.split()[1].replace("0.0.0.0", "127.0.0.1")
         return self
 

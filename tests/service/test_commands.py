@@ -44,7 +44,7 @@ def test_bad_input_is_a_sentence_and_exit_code_2(words: list[str], sentence: str
     assert "Traceback" not in shown.output
 
 
-@pytest.mark.parametrize("module", ["apsw", "prometheus_client", "starlette", "uvicorn"])
+@pytest.mark.parametrize("module", ["apsw", "prometheus_client", "httptools", "uvloop"])
 def test_without_the_extra_a_sentence_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, module: str
 ) -> None:

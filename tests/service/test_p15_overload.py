@@ -85,10 +85,8 @@ async def crowd(server: Server, clients: int, each: int, sent: bytes) -> Counter
     return seen
 
 
-@pytest.mark.parametrize("lane", [True, False])
-def test_more_than_may_wait_is_refused_and_counted(tmp_path: Path, lane: bool) -> None:
-    text = limited(waiting=16)
-    with Server(tmp_path, text if lane else "lane = false\n" + text) as server:
+def test_more_than_may_wait_is_refused_and_counted(tmp_path: Path) -> None:
+    with Server(tmp_path, limited(waiting=16)) as server:
         before = memory(server.pid)
         seen = asyncio.run(crowd(server, 100, 30, WHOLE))
         assert memory(server.pid) - before < 60.0

@@ -31,13 +31,9 @@ HEAD = (
 )
 
 
-@pytest.fixture(scope="module", params=["lane", "asgi"])
-def server(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
-    text = config("20 s", head=HEAD)
-    folder = tmp_path_factory.mktemp("limits")
-    with Server(folder, text if request.param == "lane" else "lane = false\n" + text) as one:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("limits"), config("20 s", head=HEAD)) as one:
         features = np.random.default_rng(0).uniform(-0.4, 0.4, (6, 4)).tolist()
         items = [{"key": k, "features": f} for k, f in zip("abcdef", features, strict=True)]
         one.post("/v1/models/front/items", {"items": items}, authorization=f"Bearer {FREE}")
@@ -77,10 +73,8 @@ def test_how_often(server: Server) -> None:
     assert 'fairwolfe_rejected_total{reason="too_fast"}' in metrics
 
 
-@pytest.mark.parametrize("lane", [True, False])
-def test_open_decisions_of_a_key_outlive_a_kill(tmp_path: Path, lane: bool) -> None:
-    text = config("6 s", head=HEAD, both=False)
-    with Server(tmp_path, text if lane else "lane = false\n" + text) as server:
+def test_open_decisions_of_a_key_outlive_a_kill(tmp_path: Path) -> None:
+    with Server(tmp_path, config("6 s", head=HEAD, both=False)) as server:
         for _ in range(2):
             assert ask(server, SMALL, {"arms": [ROW]}).status == 200
             assert ask(server, FREE, {"arms": [ROW]}).status == 200

@@ -180,7 +180,7 @@ def test_a_client_that_never_reads_costs_no_place_for_ever(server: Server) -> No
     ones = []
     for _ in range(LISTENERS):
         one = socket.create_connection((parts.hostname, parts.port))
-        one.sendall(f"GET {STREAM} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
+        one.sendall(f"GET {STREAM} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
         ones.append(one)
     wait_for(lambda: server.request("GET", f"{STREAM}?frames=1").status == 503)
     for one in ones:

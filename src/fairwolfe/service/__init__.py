@@ -15,6 +15,7 @@ and then answers. Read it in this order:
     audit      decisions made again from what the log keeps of them
     wire       requests and answers, as JSON or MessagePack
     hot        decide and feedback, from a body to work and from its result to bytes
-    lane       the same inside uvicorn's protocol; routes: the same, and all else, by Starlette
+    http       the HTTP/1.1 server
+    routes     every route, who may use it, and its answer; page: those of the page
     keys, metrics, openapi, serve     the rest of an HTTP service
 """

@@ -23,7 +23,9 @@ __all__ = [
     "Key",
     "Limits",
     "ModelConfig",
+    "Tls",
     "bytes_of",
+    "is_loopback",
     "parse",
     "read",
     "seconds",
@@ -61,7 +63,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Bounds on what a client can make the service hold."""
 
     body: str | int = "1 MiB"  # of a request
-    held: str | int = "256 MiB"  # bodies that wait, or have come in part
+    held: str | int = "24 MiB"  # bodies that wait; as much again for what has come in part
     waiting: int = 4096  # requests that wait for their group
     connections: int = 20_000
     open: int = 200_000  # decisions of a model that wait for their feedback
@@ -87,6 +89,13 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     audit: bool = False  # keep what decisions were made from, so that each can be made again
 
 
+class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The files of a certificate with its chain, and of its private key, in PEM."""
+
+    certificate: str
+    key: str
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A service."""
 
@@ -95,7 +104,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     listen: str = "127.0.0.1:8710"
     keys: tuple[Key, ...] = ()
     limits: Limits = Limits()
-    lane: bool = True  # decisions and feedback without ASGI in between: lane.py
+    hosts: tuple[str, ...] = ()  # names of a service without keys, besides localhost
+    tls: Tls | None = None  # serve https
     folder: str = "."  # of the file: paths are relative to it
 
     def path(self, name: str) -> Path:
@@ -110,7 +120,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def public(self) -> bool:
         """Whether others than this machine can reach it."""
-        return not _is_loopback(self.address[0])
+        return not is_loopback(self.address[0])
 
     @property
     def largest_body(self) -> int:
@@ -176,6 +186,7 @@ def parse(text: str, folder: str = ".", listen: str | None = None, path: str = "
 def _checked(table: dict[str, Any], folder: str) -> Config:
     _known(table, Config, "")
     _known(table.get("limits", {}), Limits, "limits.")
+    _known(table.get("tls", {}), Tls, "tls.")
     for i, key in enumerate(_list(table.get("keys", []), "keys")):
         _known(key, Key, f"keys.{i}.")
     models = table.get("models", {})
@@ -338,7 +349,8 @@ def _address(listen: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, by its address or as localhost."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -190,7 +190,7 @@ class Core:
         self.clock.start(at)
         self.failing = ""  # why the store cannot be written, while it cannot
         self.weight = 0  # bytes of the bodies that wait
-        self.arriving = 0  # bytes of the bodies that have come in part
+        self.arriving = 0  # bytes that connections hold: parts of requests, answers not read
         self.recent = {name: Recent() for name in models}
         self.aside: Aside = _at_once  # who does what may take a while
         self._waiting: deque[Work] = deque()
@@ -256,14 +256,12 @@ class Core:
         if len(self._waiting) >= self.limits.waiting or self.weight + weight > self._held:
             raise Refused(*BUSY)
 
-    def hold(self, more: int) -> None:
-        """So many bytes have come of a body whose rest comes later; Refused where that is too much.
+    def room(self, more: int) -> bool:
+        """Whether connections may hold so many more bytes of what has come in part.
 
         Apart from what waits: who sends in parts cannot keep out who sends at once.
         """
-        if self.arriving + more > self._held:
-            raise Refused(*BUSY)
-        self.arriving += more
+        return self.arriving + more <= self._held
 
     def _next(self) -> None:
         self._scheduled = False

@@ -1,5 +1,5 @@
-"""Decide, decide_many and feedback without an HTTP server: from a body to work for the core, and
-from its result to bytes. The lane and its ASGI twin both use this, so their answers are the same.
+"""Decide, decide_many and feedback: from a body to work for the core, and from its result to
+bytes.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ __all__ = ["changed", "say", "stopped", "write_as_json"]
 logger = logging.getLogger("fairwolfe.service")
 
 _FRAMES = 12  # of a traceback, the innermost
-_OTHERS = ("fairwolfe", "uvicorn.error", "asyncio")
+_OTHERS = ("fairwolfe", "asyncio")
 
 
 def say(event: str, message: str, level: int = logging.INFO, **facts: Any) -> None:

@@ -14,12 +14,10 @@ from importlib import resources
 from typing import Any
 from urllib.parse import parse_qs
 
-from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
-
 from fairwolfe.service import watch, wire
 from fairwolfe.service.betas import beta_of
 from fairwolfe.service.core import Core
+from fairwolfe.service.http import Request, Response
 from fairwolfe.service.model import Model, read_objective
 from fairwolfe.service.refusal import Refused
 from fairwolfe.service.sessions import SECONDS
@@ -254,7 +252,7 @@ async def _page(service: Any, request: Request) -> Response:
         except Refused as refused:
             return _refused(service, request, refused, 200)
     models = service.core.models
-    model = service.core.model(request.query_params.get("model") or next(iter(models)))
+    model = service.core.model(request.query.get("model") or next(iter(models)))
     live = await asyncio.to_thread(watch.live_of, model)
     frame = frame_of(service.core, model, live)
     tables = frame["tables"]
@@ -324,14 +322,14 @@ def _link(name: str, current: bool) -> str:
 
 
 def _answer(text: str, status: int = 200) -> Response:
-    return Response(text, status, _HEADERS, "text/html; charset=utf-8")
+    return Response(text.encode(), "text/html; charset=utf-8", status, _HEADERS)
 
 
 async def _file(service: Any, request: Request) -> Response:
-    name = request.path_params["name"]
+    name = request.params["name"]
     if name not in FILES:
         raise Refused(404, "not_found", f"there is no file {name!r:.80}", "name")
-    return Response(_TEXTS[name], headers={**_HEADERS, "content-type": FILES[name]})
+    return Response(_TEXTS[name].encode(), FILES[name], headers=_HEADERS)
 
 
 # --- sign-in -----------------------------------------------------------------------------------
@@ -340,28 +338,29 @@ async def _file(service: Any, request: Request) -> Response:
 async def _sign_in(service: Any, request: Request) -> Response:
     if not service.config.keys:
         raise Refused(404, "no_keys", "this service has no keys, so no sign-in is needed")
-    given = parse_qs((await service.read(request)).decode("ascii", "replace"), max_num_fields=4)
+    given = parse_qs(request.body.decode("ascii", "replace"), max_num_fields=4)
     key = given.get("key", [""])[0].strip()
     if not key:
         raise Refused(422, "no_key", "no key is given; give one that may read", "key")
     token = service.sessions.open(service.keys.check(f"Bearer {key}", "read").name)
-    answer = RedirectResponse(".", 303, _HEADERS)
-    answer.set_cookie(
-        service.cookie,
-        token,
-        max_age=SECONDS,
-        secure=request.url.scheme == "https",
-        httponly=True,
-        samesite="strict",
-    )
-    return answer
+    cookie = _cookie(service, token, SECONDS) + ("; Secure" if request.secure else "")
+    headers = {**_HEADERS, "location": ".", "set-cookie": cookie}
+    return Response(b"", "text/html; charset=utf-8", 303, headers)
+
+
+def _cookie(service: Any, token: str, seconds: int) -> str:
+    """A cookie of this page; with 0 seconds it is removed."""
+    return f"{service.cookie}={token}; Max-Age={seconds}; Path=/; HttpOnly; SameSite=Strict"
+
+
+def _without_cookie(service: Any, answer: Response) -> Response:
+    headers = {**answer.headers, "set-cookie": _cookie(service, "", 0)}
+    return answer._replace(headers=headers)
 
 
 async def _sign_out(service: Any, request: Request) -> Response:
-    service.sessions.close(request.cookies.get(service.cookie, ""))
-    answer = _door(service, "You have signed out.")
-    answer.delete_cookie(service.cookie, httponly=True, samesite="strict")
-    return answer
+    service.sessions.close(request.cookie(service.cookie) or "")
+    return _without_cookie(service, _door(service, "You have signed out."))
 
 
 def _door(service: Any, message: str, status: int = 200) -> Response:
@@ -378,71 +377,55 @@ def _refused(
     """Why not, for people: who has shown no key yet is only asked for one."""
     message = refused.message if refused.error != "no_key" or refused.field else ""
     answer = _door(service, message[:1].upper() + message[1:], status or refused.status)
-    if refused.error == "signed_out":
-        answer.delete_cookie(service.cookie, httponly=True, samesite="strict")
-    return answer
+    return _without_cookie(service, answer) if refused.error == "signed_out" else answer
 
 
 # --- the stream, what-if, and who changed f ----------------------------------------------------
 
 
-class _Listening(StreamingResponse):
-    """A stream whose place is given back, however it ends."""
-
-    def __init__(self, audience: watch.Audience, model: Model, most: int) -> None:
-        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        super().__init__(
-            audience.listen(model, most), headers=headers, media_type="text/event-stream"
-        )
-        self._audience = audience
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._audience.leave()
-
-
 async def _stream(service: Any, request: Request) -> Response:
-    model = service.core.model(request.path_params["model"])
+    model = service.core.model(request.params["model"])
     most = min(number_in(request, "frames", 1) or _FRAMES, _FRAMES)
     service.audience.enter()
-    return _Listening(service.audience, model, most)
+    return Response(
+        service.audience.listen(model, most),
+        "text/event-stream",
+        headers={"cache-control": "no-store", "x-accel-buffering": "no"},
+        on_end=service.audience.leave,
+    )
 
 
 async def _what_if(service: Any, request: Request) -> Response:
-    model = service.core.model(request.path_params["model"])
-    data, kind = await service.read(request), request.headers.get("content-type", "")
-    body: WhatIf = wire.decode(data, kind, WhatIf)
+    model = service.core.model(request.params["model"])
+    body: WhatIf = wire.decode(bytes(request.body), request.header(b"content-type"), WhatIf)
     question = await service.asker.ask(model, service.core.recent[model.name].contexts(), body)
-    answer, media = wire.encode(question.view(), request.headers.get("accept", ""))
+    answer, media = wire.encode(question.view(), request.accept)
     place = f"/v1/models/{model.name}/what-if/{question.id}"
-    return Response(answer, 202, {"location": place}, media)
+    return Response(answer, media, 202, {"location": place})
 
 
 async def _what_if_answer(service: Any, request: Request) -> Any:
-    model = service.core.model(request.path_params["model"])
-    return service.asker.find(model, request.path_params["id"]).view()
+    model = service.core.model(request.params["model"])
+    return service.asker.find(model, request.params["id"]).view()
 
 
 async def _questions(service: Any, request: Request) -> Any:
-    model = service.core.model(request.path_params["model"])
-    data, kind = await service.read(request), request.headers.get("content-type", "")
-    body: Answers = wire.decode(data, kind, Answers)
-    question = service.asker.find(model, request.path_params["id"])
+    model = service.core.model(request.params["model"])
+    body: Answers = wire.decode(bytes(request.body), request.header(b"content-type"), Answers)
+    question = service.asker.find(model, request.params["id"])
     return await asyncio.to_thread(question.interview, body.answers)
 
 
 async def _changes(service: Any, request: Request) -> Any:
-    model = service.core.model(request.path_params["model"])
+    model = service.core.model(request.params["model"])
     return {"changes": watch.changes_of(service.core, model)}
 
 
 def number_in(request: Request, name: str, least: int) -> int | None:
     """The one parameter that a query may have, a whole number; None where it is not given."""
-    for unknown in request.query_params.keys() - {name}:
+    for unknown in request.query.keys() - {name}:
         raise Refused(422, "invalid", f"{unknown!r:.80} is unknown; {name} is known", unknown)
-    given = request.query_params.get(name)
+    given = request.query.get(name)
     if given is None:
         return None
     if not (given.isascii() and given.isdecimal() and len(given) <= 9 and int(given) >= least):

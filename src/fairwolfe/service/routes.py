@@ -1,22 +1,18 @@
-"""The HTTP interface: a plain ASGI application of Starlette, which runs under any server."""
+"""The routes: who may use them, and what they answer."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
+import re
 import tempfile
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
-
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
+from urllib.parse import unquote
 
 from fairwolfe.agent.names import keyed
 from fairwolfe.core.catalogue import sizes
@@ -25,7 +21,8 @@ from fairwolfe.service import logs, metrics, openapi, page, watch, wire
 from fairwolfe.service.config import Config, Key
 from fairwolfe.service.core import Core
 from fairwolfe.service.events import Event, ItemsAdded, ItemsRetired, ObjectiveReplaced
-from fairwolfe.service.hot import KINDS, Hot, Sizes, too_large, too_slow
+from fairwolfe.service.hot import KINDS, Hot, Sizes, too_large
+from fairwolfe.service.http import Request, Response
 from fairwolfe.service.keys import Keys
 from fairwolfe.service.model import Model, read_objective
 from fairwolfe.service.page import number_in
@@ -35,17 +32,25 @@ from fairwolfe.service.spec import ANYONE, OPEN, Spec
 from fairwolfe.service.watch import Audience
 from fairwolfe.service.whatif import Asker
 
-__all__ = ["ANYONE", "OPEN", "ROUTES", "Service", "Spec", "application"]
+__all__ = ["ANYONE", "OPEN", "ROUTES", "Route", "Service", "Spec"]
 
 logger = logging.getLogger("fairwolfe.service")
 
 _TICK = 0.05  # seconds
 _BACKUP_PAGES = 64  # of 16 kB, between two groups
-_CHUNK = 1 << 20
+_CHUNK = 1 << 16
+
+
+class Route(NamedTuple):
+    """A route of a service: the pattern of its path, and the scope that a key needs."""
+
+    spec: Spec
+    pattern: re.Pattern[str]
+    scope: str | None
 
 
 class Service:
-    """What the routes speak for."""
+    """A core with its keys, routes and page."""
 
     def __init__(self, core: Core, config: Config, on_end: Callable[[], None]) -> None:
         self.core, self.config = core, config
@@ -53,10 +58,11 @@ class Service:
         self.windows = core.windows
         self.sizes = Sizes(config)
         self.hot = {
-            (kind.name, name): Hot(kind, core, model, self.sizes)
+            kind.path.replace("{model}", name).encode(): Hot(kind, core, model, self.sizes)
             for kind in KINDS
             for name, model in core.models.items()
         }
+        self.routes = tuple(Route(one, _pattern(one.path), self._scope(one)) for one in ROUTES)
         self.sessions, self.cookie = Sessions(), f"fairwolfe-{core.store.token}"
         self.audience = Audience(core, config.limits.listeners, page.frame_of)
         self.asker = Asker()
@@ -64,42 +70,92 @@ class Service:
         self._on_end = on_end
         self._aside: set[asyncio.Task[None]] = set()
 
-    def admit(self, request: Request, scope: str | None) -> tuple[str, Key | None]:
-        """Who asks: the name of a key, and the key where it is shown; who has signed in may only
-        read. Refused where they may not do this.
+    def _scope(self, spec: Spec) -> str | None:
+        if spec.scope == ANYONE:
+            return None
+        if spec.scope == OPEN:
+            return "read" if self.config.public else None
+        return spec.scope
+
+    def open(self, request: Request, stated: int) -> None:
+        """Find the route of a request whose head has arrived, check its key, and set how large its
+        body may be; Refused where it may not go on. stated: Content-Length, or 0.
         """
-        header = request.headers.get("authorization")
-        token = request.cookies.get(self.cookie)
-        if header is None and scope == "read" and token is not None and self.config.keys:
+        hot = self.hot.get(request.target) if request.method == "POST" else None
+        if hot is None:
+            hot = self._open(request)
+        if hot is not None:
+            request.hot, request.path = hot, hot.path
+            self.core.numbers.begin(hot.path)
+            request.key = self._key(request, hot.kind.scope)
+            request.most = hot.admit(stated, request.key)
+        elif stated > request.most:
+            raise too_large(request.most)
+        coding = request.header(b"content-encoding", "identity")
+        if coding.lower() != "identity":
+            raise Refused(
+                415,
+                "unsupported_coding",
+                f"Content-Encoding is {coding!r:.80}; send the body as it is",
+                "content-encoding",
+            )
+
+    def _open(self, request: Request) -> Hot | None:
+        """Find a route by its pattern; the hot route that it is, if it is one."""
+        raw = request.target.partition(b"?")[0].decode("latin-1")
+        method = "GET" if request.method == "HEAD" else request.method
+        others = []
+        for route in self.routes:
+            match = route.pattern.fullmatch(raw)
+            if match is None:
+                continue
+            if route.spec.method != method:
+                others.append(route.spec.method)
+                continue
+            request.params = {name: unquote(text) for name, text in match.groupdict().items()}
+            if route.spec.handler is None:
+                model = self.core.model(request.params["model"])
+                kind = route.spec.path.rpartition("/")[2]
+                return self.hot[f"/v1/models/{model.name}/{kind}".encode()]
+            request.route, request.path = route, route.spec.path
+            self.core.numbers.begin(request.path)
+            request.who, request.key = self.admit(request, route.scope)
+            request.most = self.sizes.of(request.key).body
+            return None
+        where = f"{request.method} {unquote(raw)!r:.120}"
+        if others:
+            allowed = ", ".join(sorted({*others, *(["HEAD"] if "GET" in others else [])}))
+            text = f"{where}: the method is not allowed; use {allowed}"
+            raise Refused(405, "wrong_method", text, headers={"allow": allowed})
+        raise Refused(404, "not_found", f"{where}: there is no such path; see /openapi.json")
+
+    def _key(self, request: Request, scope: str) -> Key | None:
+        """The key of a request; that of the last one on its connection is not hashed again."""
+        if not self.keys:
+            return None
+        connection, shown = request.connection, request.headers.get(b"authorization")
+        known, place = connection.shown
+        if shown is None or shown != known:
+            place = self.keys.find(None if shown is None else shown.decode("latin-1"))
+            connection.shown = (shown, place)
+        return self.keys.allow(place, scope)
+
+    def admit(self, request: Request, scope: str | None) -> tuple[str, Key | None]:
+        """The name of the key that a request shows, and the key; a browser that has signed in shows
+        a cookie instead, and may only read. Refused where they may not do this.
+        """
+        token = request.cookie(self.cookie)
+        shown = b"authorization" in request.headers
+        if not shown and scope == "read" and token is not None and self.config.keys:
             return self.sessions.who(token), None
-        key = self.keys.check(header, scope)
+        key = None if scope is None else self._key(request, scope)
         return ("" if key is None else key.name), key
 
-    async def read(self, request: Request) -> bytes:
-        """The body of a request, whole, in time and not too large."""
-        most = self.sizes.of(request.state.key).body
-        if stated(request) > most:
-            raise too_large(most)
-        return await self.whole(request, most)
-
-    async def whole(self, request: Request, most: int) -> bytes:
-        """A body of at most so many bytes; what has come in part counts as held."""
-        core, seconds = self.core, self.config.limits.seconds
-        parts: list[bytes] = []
-        total = 0
-        try:
-            async with asyncio.timeout(seconds):
-                async for part in request.stream():
-                    if total + len(part) > most:
-                        raise too_large(most)
-                    core.hold(len(part))
-                    total += len(part)
-                    parts.append(part)
-        except TimeoutError as error:
-            raise too_slow(seconds) from error
-        finally:
-            core.arriving -= total
-        return b"".join(parts)
+    async def answer(self, request: Request) -> Response:
+        """The answer to a request that has arrived whole."""
+        assert request.route is not None
+        assert request.route.spec.handler is not None
+        return _response(await request.route.spec.handler(self, request), request.accept)
 
     def end(self) -> None:
         """Nothing more begins, and all streams end."""
@@ -123,7 +179,7 @@ class Service:
         task.add_done_callback(self._aside.discard)
 
     @asynccontextmanager
-    async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
+    async def running(self) -> AsyncIterator[None]:
         """While it serves, windows close."""
         self.core.aside = self.do_aside
         ticking = asyncio.create_task(self._tick())
@@ -148,28 +204,9 @@ class Service:
 # --- decisions and feedback --------------------------------------------------------------------
 
 
-def stated(request: Request) -> int:
-    """The stated number of bytes of a body; 0 where none is stated."""
-    size = request.headers.get("content-length", "")
-    return int(size) if size.isascii() and size.isdecimal() else 0
-
-
-async def _hot(service: Service, request: Request) -> Any:
-    """What the lane does, for what does not take it."""
-    path: str = request.scope["path"]
-    model = service.core.model(request.path_params["model"])
-    hot = service.hot[path.rpartition("/")[2], model.name]
-    key = request.state.key
-    body = await service.whole(request, hot.admit(stated(request), key))
-    work = hot.work(body, request.headers.get("content-type", ""), key)
-    result = await service.core.wait(work)
-    answer, kind = hot.encoded(work, result, request.headers.get("accept", ""))
-    return Response(answer, media_type=kind)
-
-
 async def _decision(service: Service, request: Request) -> Any:
-    model = service.core.model(request.path_params["model"])
-    return wire.found(model, service.core.find(model, request.path_params["id"]))
+    model = service.core.model(request.params["model"])
+    return wire.found(model, service.core.find(model, request.params["id"]))
 
 
 # --- items and the objective -------------------------------------------------------------------
@@ -182,7 +219,7 @@ async def _items(service: Service, request: Request) -> Any:
 
 async def _add_items(service: Service, request: Request) -> Any:
     model = _ranking(service, request)
-    body: wire.Items = await _body(service, request, wire.Items)
+    body: wire.Items = _body(request, wire.Items)
 
     def change() -> Event | None:
         try:
@@ -206,7 +243,7 @@ async def _add_items(service: Service, request: Request) -> Any:
         if not new and not body.objective:
             return None
         fresh = tuple(keys[place] for place in new)
-        who = request.state.who
+        who = request.who
         return ItemsAdded(model.number, fresh, features[new], body.objective, who)
 
     await _change(service, request, model, change)
@@ -214,7 +251,7 @@ async def _add_items(service: Service, request: Request) -> Any:
 
 
 async def _retire(service: Service, request: Request) -> Any:
-    model, key = _ranking(service, request), request.path_params["key"]
+    model, key = _ranking(service, request), request.params["key"]
 
     def change() -> Event:
         if key not in model.items():
@@ -237,25 +274,25 @@ async def _change(
 
     await service.core.change(model.name, noted)
     if events[-1] is not None:
-        logs.changed(request.state.who, model, events[-1])
+        logs.changed(request.who, model, events[-1])
 
 
 def _ranking(service: Service, request: Request) -> Model:
-    model = service.core.model(request.path_params["model"])
+    model = service.core.model(request.params["model"])
     if not model.ranks:
         raise Refused(404, "no_items", f"model {model.name!r} chooses among arms; it has no items")
     return model
 
 
 async def _objective(service: Service, request: Request) -> Any:
-    model = service.core.model(request.path_params["model"])
+    model = service.core.model(request.params["model"])
     return _Tagged({"objective": model.objective, "version": model.version}, model.version)
 
 
 async def _replace_objective(service: Service, request: Request) -> Any:
-    model = service.core.model(request.path_params["model"])
-    body: wire.Change = await _body(service, request, wire.Change)
-    wanted = request.headers.get("if-match", "*").strip()
+    model = service.core.model(request.params["model"])
+    body: wire.Change = _body(request, wire.Change)
+    wanted = request.header(b"if-match", "*").strip()
 
     def change() -> Event:
         if wanted not in ("*", f'"{model.version}"', str(model.version)):
@@ -270,7 +307,7 @@ async def _replace_objective(service: Service, request: Request) -> Any:
             read_objective(body.objective or " ")
         except InvalidInput as error:
             raise Refused(422, "invalid", str(error), "objective") from error
-        return ObjectiveReplaced(model.number, body.objective, request.state.who)
+        return ObjectiveReplaced(model.number, body.objective, request.who)
 
     await _change(service, request, model, change)
     return _Tagged({"objective": model.objective, "version": model.version}, model.version)
@@ -317,16 +354,16 @@ async def _models(service: Service, request: Request) -> Any:
 
 
 async def _model(service: Service, request: Request) -> Any:
-    return summary(service, service.core.model(request.path_params["model"]))
+    return summary(service, service.core.model(request.params["model"]))
 
 
 async def _live(service: Service, request: Request) -> Any:
-    model = service.core.model(request.path_params["model"])
+    model = service.core.model(request.params["model"])
     return await asyncio.to_thread(watch.live_of, model)  # the first takes a while
 
 
 async def _history(service: Service, request: Request) -> Any:
-    model = service.core.model(request.path_params["model"])
+    model = service.core.model(request.params["model"])
     return {"points": watch.history_of(service.core, model, number_in(request, "most", 2))}
 
 
@@ -336,7 +373,7 @@ async def _exposure(service: Service, request: Request) -> Any:
 
 
 async def _constraints(service: Service, request: Request) -> Any:
-    model = service.core.model(request.path_params["model"])
+    model = service.core.model(request.params["model"])
     return {"constraints": watch.told_constraints(model)}
 
 
@@ -358,7 +395,7 @@ async def _readyz(service: Service, request: Request) -> Any:
 
 async def _metrics(service: Service, request: Request) -> Any:
     text = metrics.text(service.core)
-    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+    return Response(text, "text/plain; version=0.0.4; charset=utf-8")
 
 
 async def _openapi(service: Service, request: Request) -> Any:
@@ -385,19 +422,17 @@ async def _backup(service: Service, request: Request) -> Any:
         raise
 
     async def chunks() -> AsyncIterator[bytes]:
-        try:
-            with path.open("rb") as file:
-                while chunk := file.read(_CHUNK):
-                    yield chunk
-        finally:
-            path.unlink(missing_ok=True)
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                yield chunk
 
-    return StreamingResponse(chunks(), media_type="application/vnd.sqlite3")
+    end = partial(path.unlink, missing_ok=True)
+    return Response(chunks(), "application/vnd.sqlite3", on_end=end)
 
 
 _M = "/v1/models/{model}"
 ROUTES = (
-    *(Spec("POST", kind.path, kind.scope, _hot) for kind in KINDS),
+    *(Spec("POST", kind.path, kind.scope, None) for kind in KINDS),
     Spec("GET", f"{_M}/decisions/{{id}}", "read", _decision),
     Spec("GET", f"{_M}/items", "read", _items),
     Spec("POST", f"{_M}/items", "admin", _add_items),
@@ -424,44 +459,15 @@ ROUTES = (
 # --- from requests to answers ------------------------------------------------------------------
 
 
-async def _body(service: Service, request: Request, kind: Any) -> Any:
+def _pattern(path: str) -> re.Pattern[str]:
+    """What a path matches: {name} a part between slashes, {name:path} also several."""
+    text = re.sub(r"{(\w+):path}", r"(?P<\1>.+)", path)
+    return re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", text), re.DOTALL)
+
+
+def _body(request: Request, kind: Any) -> Any:
     """What the body of a request says."""
-    return wire.decode(await service.read(request), request.headers.get("content-type", ""), kind)
-
-
-def _endpoint(service: Service, spec: Spec) -> Callable[[Request], Awaitable[Response]]:
-    scope: str | None = spec.scope
-    if spec.scope in (OPEN, ANYONE):
-        scope = "read" if spec.scope == OPEN and service.config.public else None
-    route = spec.path
-
-    async def endpoint(request: Request) -> Response:
-        began = time.perf_counter()
-        accept = request.headers.get("accept", "")
-        numbers = service.core.numbers
-        numbers.begin(route)
-        status = 0
-        try:
-            request.state.who, request.state.key = service.admit(request, scope)
-            response = _response(await spec.handler(service, request), accept)
-            status = response.status_code
-        except Refused as refused:
-            numbers.refuse(refused)
-            if spec.refusal is not None:
-                response = spec.refusal(service, request, refused)
-            else:
-                response = _refusal(refused, accept)
-            status = response.status_code
-        except ClientDisconnect:
-            response = Response(status_code=400)  # nobody will read it
-        except Exception:
-            status = 500  # answered by _broken
-            raise
-        finally:
-            numbers.end(route, status, time.perf_counter() - began)
-        return response
-
-    return endpoint
+    return wire.decode(bytes(request.body), request.header(b"content-type"), kind)
 
 
 def _response(answer: Any, accept: str) -> Response:
@@ -471,28 +477,5 @@ def _response(answer: Any, accept: str) -> Response:
     if isinstance(answer, _Tagged):
         headers["etag"] = f'"{answer.version}"'
         answer = answer.value
-    body, kind = wire.encode(answer, accept)
-    return Response(body, media_type=kind, headers=headers)
-
-
-def _refusal(refused: Refused, accept: str) -> Response:
-    status, headers, body, kind = wire.refusal(refused, accept)
-    return Response(body, status, headers, kind)
-
-
-async def _not_found(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    code = {404: "not_found", 405: "wrong_method"}.get(error.status_code, "refused")
-    message = f"{request.method} {request.url.path!r:.120}: {error.detail}; see /openapi.json"
-    return _refusal(Refused(error.status_code, code, message), request.headers.get("accept", ""))
-
-
-async def _broken(request: Request, error: Exception) -> Response:
-    return _refusal(wire.refused(error), request.headers.get("accept", ""))
-
-
-def application(service: Service) -> Starlette:
-    """The ASGI application of a service."""
-    routes = [Route(spec.path, _endpoint(service, spec), methods=[spec.method]) for spec in ROUTES]
-    handlers: Any = {HTTPException: _not_found, Exception: _broken}
-    return Starlette(routes=routes, exception_handlers=handlers, lifespan=service.lifespan)
+    body, media = wire.encode(answer, accept)
+    return Response(body, media, headers=headers)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import signal
 import socket
-import sys
+import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 from fairwolfe import __version__
 from fairwolfe.errors import InvalidInput
@@ -20,19 +18,18 @@ from fairwolfe.kernels.compile import compilations, preparations
 from fairwolfe.kernels.json_rows import rows_of
 from fairwolfe.service import logs
 from fairwolfe.service.clock import Clock
-from fairwolfe.service.config import Config, read, seconds
+from fairwolfe.service.config import Config, seconds
 from fairwolfe.service.core import Core
-from fairwolfe.service.lane import lane_of
+from fairwolfe.service.http import BACKLOG, Server
 from fairwolfe.service.metrics import Numbers
 from fairwolfe.service.recovery import begin, recover, warm
-from fairwolfe.service.routes import Service, application
+from fairwolfe.service.routes import Service
 from fairwolfe.service.sqlite_store import SQLiteStore
 
-__all__ = ["application_of", "open_service", "run"]
+__all__ = ["open_service", "run"]
 
 _GRACE = 10  # seconds for requests under way, at the end
 _IDLE = 30  # seconds without a request
-_BACKLOG = 4096  # who connects at once; the system may allow fewer
 _SPARE_FILES = 64  # besides the connections
 
 
@@ -63,20 +60,16 @@ def open_service(config: Config, clock: Clock | None = None) -> Service:
     return Service(core, config, end)
 
 
-def application_of(path: str | os.PathLike[str]) -> Any:
-    """The ASGI application of a configuration file, for another server than `fairwolfe serve`."""
-    return application(open_service(read(Path(path))))
-
-
 def run(config: Config, on_ready: Callable[[str, Service], None] | None = None) -> None:
     """Serve until SIGTERM or Ctrl-C; on_ready: called with the address once it answers."""
-    import uvicorn
+    import uvloop
 
     logs.write_as_json()
     began = time.monotonic()
     names, state = list(config.models), str(config.path(config.state))
     words = f"fairwolfe {__version__} starts"
     logs.say("start", words, version=__version__, pid=os.getpid(), models=names, state=state)
+    tls = _certificate(config)
     _allow_files(config.limits.connections)
     service = open_service(config)
     gc.collect()
@@ -88,68 +81,50 @@ def run(config: Config, on_ready: Callable[[str, Service], None] | None = None) 
         raise
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    address = f"http://{shown}:{port}"
-    settings = uvicorn.Config(
-        application(service),
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        timeout_graceful_shutdown=_GRACE,
-        timeout_keep_alive=_IDLE,
-        backlog=_BACKLOG,
-        http=lane_of(service),
-        loop=_loop(),
-        ws="none",
-    )
+    address = f"{'http' if tls is None else 'https'}://{shown}:{port}"
 
-    class Server(uvicorn.Server):
-        """Ends with exit code 0 at SIGTERM, and says when it is ready."""
+    def ready() -> None:
+        took = round(time.monotonic() - began, 3)
+        replayed = service.core.numbers.replayed
+        words = f"ready after {took:.1f} s, {replayed} records were replayed"
+        logs.say("ready", words, address=address, records=replayed, seconds=took)
+        print(f"ready {address}", flush=True)
+        if on_ready is not None:
+            on_ready(address, service)
 
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            if self.started:
-                took = round(time.monotonic() - began, 3)
-                replayed = service.core.numbers.replayed
-                words = f"ready after {took:.1f} s, {replayed} records were replayed"
-                logs.say("ready", words, address=address, records=replayed, seconds=took)
-                print(f"ready {address}", flush=True)
-                if on_ready is not None:
-                    on_ready(address, service)
+    async def serve() -> None:
+        hosts = None if config.keys else frozenset({*config.hosts, config.address[0]})
+        server = Server(service, hosts, tls, _IDLE, _GRACE)
+        loop = asyncio.get_running_loop()
+        if threading.current_thread() is threading.main_thread():
+            for one in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(one, server.stop)
+        async with service.running():
+            await server.serve(listener, ready)
 
-        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            service.end()  # streams would hold it up
-            await super().shutdown(sockets)
-
-        @contextmanager
-        def capture_signals(self) -> Iterator[None]:
-            """Unlike uvicorn's own, without raising the signal again at the end."""
-            if threading.current_thread() is not threading.main_thread():
-                yield
-                return
-            before = {one: signal.signal(one, self.handle_exit) for one in _ENDS}
-            try:
-                yield
-            finally:
-                for one, handler in before.items():
-                    signal.signal(one, handler)
-
-    Server(settings).run(sockets=[listener])
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve())
     up = round(time.monotonic() - began, 3)
     logs.say("end", f"the service ends after {up:.1f} s", rows=service.core.seq, seconds=up)
 
 
-_ENDS = (signal.SIGTERM, signal.SIGINT)
-
-
-def _loop() -> Any:
-    return "uvloop" if sys.platform != "win32" else "asyncio"
+def _certificate(config: Config) -> ssl.SSLContext | None:
+    if config.tls is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    certificate, key = config.path(config.tls.certificate), config.path(config.tls.key)
+    try:
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidInput(
+            f"the certificate {certificate} with the key {key} cannot be used: "
+            f"{error.strerror or error}; give PEM files that belong together in [tls]"
+        ) from error
+    return context
 
 
 def _allow_files(connections: int) -> None:
     """Every connection is an open file: ask for as many as are allowed."""
-    if sys.platform == "win32":
-        return
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -165,7 +140,7 @@ def _bind(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-        listener.listen(_BACKLOG)
+        listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
         raise InvalidInput(

@@ -20,14 +20,14 @@ ANYONE = "anyone"
 class Spec(NamedTuple):
     """A route: its method, its path, the scope that it needs, and who answers.
 
-    status: of its answers; media: their type, where it is not JSON; refusal: what makes an answer
-    of a Refused, where it is not JSON.
+    handler: None for a hot route; status: of its answers; media: their type, where it is not JSON;
+    refusal: makes the answer to a Refused, where it is not JSON.
     """
 
     method: str
     path: str
     scope: str
-    handler: Handler
+    handler: Handler | None
     status: tuple[int, ...] = (200,)
     media: str | None = None
     refusal: Callable[[Any, Any, Any], Any] | None = None
