@@ -242,8 +242,8 @@ class Connection(asyncio.BufferedProtocol):
         if self.reading is not None:
             self.reading = None
             self.end(self.queue[-1], 0)
-        for request in self.queue:
-            request.keep_alive = False
+        if self.queue:
+            self.queue[-1].keep_alive = False
         return bool(self.queue) and not self.server.tls
 
     def pause_writing(self) -> None:
@@ -291,12 +291,12 @@ class Connection(asyncio.BufferedProtocol):
         cause = error.__context__
         if self.queue and self.queue[-1].whole and not self.queue[-1].keep_alive:
             self.deaf = True  # what comes after `Connection: close` is not a request
-        elif isinstance(cause, Refused):
-            self._stop(cause)
-        else:
-            if cause is not None:
+        elif isinstance(cause, Exception):  # of a callback
+            if not isinstance(cause, Refused):
                 logger.error("a connection failed", exc_info=cause)
-            self._stop(_MALFORMED if cause is None else wire.refused(cause))  # type: ignore[arg-type]
+            self._stop(wire.refused(cause))
+        else:
+            self._stop(_MALFORMED)
 
     def _after_read(self) -> None:
         request = self.reading
@@ -348,7 +348,8 @@ class Connection(asyncio.BufferedProtocol):
             self.reading = Request(self)
             self.queue.append(self.reading)
         request, self.reading = self.reading, None
-        request.refused, request.keep_alive, request.body = refused, False, b""
+        request.refused = refused.with_traceback(None)  # which would refer to the request
+        request.keep_alive, request.body = False, b""
         self.deaf = True
         self._next()
 
@@ -415,7 +416,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.host = host
             self.server.service.open(request, int(headers.get(b"content-length", b"0")))
         except Refused as refused:
-            request.refused = refused.with_traceback(None)  # which would refer to the request
+            request.refused = refused.with_traceback(None)
             return
         expected = headers.get(b"expect")
         if expected is None:
