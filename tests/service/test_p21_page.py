@@ -387,7 +387,7 @@ def test_wrong_questions_get_a_sentence_and_change_nothing(own: Server, opened: 
     visit.page.locator("#choice").press("End")
     visit.page.locator("#apply").click()
     other = {"objective": shop.FAIR.replace("0.5", "7.0")}
-    assert own.request("PUT", f"{shop.SHOP}/objective", other).status == 200
+    assert own.request("PUT", f"{shop.SHOP}/objective", other, if_match="*").status == 200
     visit.page.locator("#yes").click()
     sentence = visit.page.locator("#refused", has_text="has version 1, and If-Match says")
     sentence.wait_for()
