@@ -48,7 +48,7 @@ def test_an_arm_by_default(value: float) -> None:
         service.tell("router", {"id": id, "rewards": {"clicks": 1.0, "minutes": value}})
     refused = caught.value
     assert (refused.status, refused.error, refused.field) == (422, "out_of_range", "[0].rewards")
-    assert f"the reward 'minutes' is {value:.6g}, outside its range of 0 to 10" in refused.message
+    assert f"the reward 'minutes' is {value:.15g}, outside its range of 0 to 10" in refused.message
     assert "clip" in refused.message
     # Nothing of the entry counts, and the right number may still come.
     assert service.tell("router", {"id": id, "rewards": {"minutes": 10.0}}) == ["joined"]
@@ -66,7 +66,7 @@ def test_a_slot_of_a_ranking_by_default(value: float) -> None:
     with pytest.raises(Refused) as caught:
         service.tell("front", entry)
     assert (caught.value.status, caught.value.error) == (422, "out_of_range")
-    words = f"of item {keys[0]!r} is {value:.6g}, outside its range of -1 to 10 for one of 3 slots"
+    words = f"of item {keys[0]!r} is {value:.15g}, outside its range of -1 to 10 for one of 3 slots"
     assert words in caught.value.message
     right = {"minutes": {keys[0]: 10.0, keys[1]: -1.0}}
     assert service.tell("front", {**entry, "rewards": right}) == ["joined"]

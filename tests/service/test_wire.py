@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fairwolfe as fw
 from fairwolfe.agent import Agent
-from fairwolfe.core import expressions
+from fairwolfe.core import expressions, registry
+from fairwolfe.objectives import GiniWelfare, TwoSided
 from fairwolfe.service import wire
 from fairwolfe.service.core import Work
 from fairwolfe.service.refusal import Refused
 from tests.service.inside import Inside
-from tests.service.servers import Server, config
+from tests.service.servers import RANKING, Server, config
 
 ROUTER, FRONT = "/v1/models/router", "/v1/models/front"
 ROW = [0.1] * 5
@@ -30,9 +32,14 @@ def items(*keys: str) -> list[dict[str, Any]]:
     return [{"key": key, "features": row} for key, row in zip(keys, rows, strict=True)]
 
 
+def as_items(given: dict[str, list[float]]) -> list[dict[str, Any]]:
+    return [{"key": key, "features": row} for key, row in given.items()]
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with Server(tmp_path_factory.mktemp("wire"), config()) as one:
+    other = RANKING.replace("models.front", "models.other").format(window="20 s", missing="zero")
+    with Server(tmp_path_factory.mktemp("wire"), config() + other) as one:
         one.post(f"{FRONT}/items", {"items": items(*KEYS)})
         yield one
 
@@ -122,7 +129,7 @@ def nested(depth: int) -> str:
 def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The classes that the text of an objective built."""
     names: list[str] = []
-    inner = expressions.import_class
+    inner = registry.import_class
 
     def noted(path: str) -> Any:
         names.append(path)
@@ -245,6 +252,25 @@ def test_a_key_with_a_control_character_is_refused(server: Server, key: str) -> 
     assert (reply.status, reply.body["field"]) == (422, "items")
     assert "control character" in reply.body["message"]
     assert len(server.get(f"{FRONT}/items")["items"]) == len(KEYS)
+
+
+def test_a_known_key_with_other_features_is_a_new_item_as_in_an_agent(server: Server) -> None:
+    path = "/v1/models/other"
+    given = {one["key"]: one["features"] for one in items(*KEYS)}
+    changed = {"b": [0.3, 0.0, -0.2, 0.1], "g": [0.0, 0.1, 0.2, 0.3]}
+    server.post(f"{path}/items", {"items": as_items(given)})
+    decided = server.post(f"{path}/decide", {"user": [0.1] * 4, "pinned": {"0": "b"}})
+    assert server.post(f"{path}/items", {"items": as_items(changed)}) == {"items": 7}
+    problem = fw.Problem.ranking(n_items=6, n_slots=3, n_features=(4, 4))
+    agent = fw.Agent(fw.ranking.FWLinUCBRank(TwoSided(GiniWelfare(), 0.5)), problem, items=given)
+    agent.add_items(changed)
+    known = server.get(f"{path}/items")["items"]
+    assert {one["key"]: one["features"] for one in known} == {
+        key: agent.features[number].tolist() for key, number in agent.keys.items()
+    }
+    # A report of what was shown before belongs to the old item.
+    entry = {"id": decided["id"], "exposed": ["b"], "clicked": ["b"]}
+    assert server.post(f"{path}/feedback", [entry])[0]["outcome"] == "joined"
 
 
 # --- versions ----------------------------------------------------------------------------------

@@ -109,7 +109,7 @@ def _bounded(model: Model, name: str, earned: Any, item: str = "") -> Any:
     raise Refused(
         422,
         "out_of_range",
-        f"the reward {name!r:.80}{whose} is {earned:.6g}, outside its range of {low:.6g} to "
+        f"the reward {name!r:.80}{whose} is {earned:.15g}, outside its range of {low:.6g} to "
         f'{high:.6g}{share}; send a number within it, or set out_of_range = "clip" or '
         f'"learn" for model {model.name!r}',
         "rewards",

@@ -192,17 +192,8 @@ async def _add_items(service: Service, request: Request) -> Any:
             raise invalid(error, "items") from error
         if body.objective:
             wire.objective_of(body.objective, model, new_items=len(keys))
-        here = model.items()
-        for key, row in zip(keys, features.tolist(), strict=True):
-            if key in here and here[key] != row:
-                raise Refused(
-                    409,
-                    "other_features",
-                    f"item {key!r:.80} has other features; retire it with DELETE first, and add it "
-                    "anew: it then has a time of its own",
-                    "items",
-                )
-        new = [place for place, key in enumerate(keys) if key not in here]
+        here, rows = model.items(), features.tolist()
+        new = [place for place, key in enumerate(keys) if here.get(key) != rows[place]]
         if not new and not body.objective:
             return None
         fresh = tuple(keys[place] for place in new)
