@@ -143,6 +143,6 @@ def did_you_mean(word: object, known: Iterable[object]) -> str:
     names = sorted(str(k) for k in known)
     if not names:
         return "no names are known here"
-    near = get_close_matches(str(word), names, n=1)
+    near = get_close_matches(str(word)[:80], names, n=1)
     listed = "known are: " + ", ".join(names)
     return f"did you mean {near[0]!r}? {listed.capitalize()}" if near else listed

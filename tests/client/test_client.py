@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -75,6 +76,7 @@ def test_the_whole_of_it(kind: str, tmp_path: Path) -> None:
         assert client.replace_objective("front", text, version) == version + 1
         with pytest.raises(Conflict, match="read it again"):
             client.replace_objective("front", text, version)
+        assert client.replace_objective("front", text) == version + 2  # whatever the version
         assert client.model("router")["decisions"] == 3
         assert "sentence" in client.live("front")
         assert [one["name"] for one in client.models()] == ["router", "front"]
@@ -86,6 +88,29 @@ def test_the_whole_of_it(kind: str, tmp_path: Path) -> None:
         assert client.readyz()["ready"] is True
         assert 'fairwolfe_decisions_total{model="router"} 3.0' in client.metrics()
         assert client.snapshot() > 0
+
+
+def test_a_method_returns_the_body_or_the_part_of_it_that_the_page_names(server: Server) -> None:
+    page = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
+    for name, part in (
+        ("models", "models"),
+        ("history", "points"),
+        ("constraints", "constraints"),
+        ("changes", "changes"),
+        ("model", None),
+        ("live", None),
+        ("objective", None),
+        ("exposure", None),
+    ):
+        path = "/v1/models/front" + ("" if name == "model" else f"/{name}")
+        body = server.get("/v1/models" if name == "models" else path)
+        with connected("Client", server.url) as client:
+            answer = client.models() if name == "models" else getattr(client, name)("front")
+        assert f"`{name}`" in page
+        assert part is None or f'{{"{part}": [...]}}' in page
+        expected = body if part is None else body[part]
+        assert json.loads(json.dumps(answer)) == expected or name in ("live", "exposure")
+        assert type(answer) is type(expected)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -161,7 +186,8 @@ def test_packed_features_are_the_same_but_for_rounding(server: Server) -> None:
             np.testing.assert_array_equal(found, ARMS.astype("<f4"))
             np.testing.assert_array_equal(np.frombuffer(asked.user, "<f4"), ARMS[0].astype("<f4"))
         one = client.decide("router", arms=ARMS, packed=True, request_id="packed")
-        assert client.decide("router", arms=ARMS, packed=True, request_id="packed") == one
+        again = client.decide("router", arms=ARMS, packed=True, request_id="packed")
+        assert (again.id, again.arm) == (one.id, one.arm)
         made = client.decide_many("router", [{"arms": ARMS, "packed": True, "candidates": [1]}])
         assert made[0].arm == 1
         with pytest.raises(InvalidInput, match=r"at most 3.4e38"):

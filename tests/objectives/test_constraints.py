@@ -211,6 +211,10 @@ def test_an_agent_reports_its_constraints() -> None:
     assert "shadow price: one more unit of r3 buys" in str(budget)
     assert str(floor).startswith("r1 is ")
     assert served(Minimum(), 3).constraints == ()
+    (fresh,) = served(BUDGET, 0).constraints
+    assert math.isnan(fresh.average)
+    assert math.isnan(fresh.slack)
+    assert str(fresh) == "r3 is to be at most 0.4: nothing is known yet."
     assert served(BUDGET, 3).constraints[0].feasible is None
 
 

@@ -100,7 +100,7 @@ def filled(server: Server, rounds: int = 6, objective: str | None = None) -> Wor
     world = World()
     world.stock(server)
     if objective is not None:
-        reply = server.request("PUT", f"{SHOP}/objective", {"objective": objective})
+        reply = server.request("PUT", f"{SHOP}/objective", {"objective": objective}, if_match="*")
         assert reply.status == 200, reply
     for _ in range(rounds):
         world.visit(server)

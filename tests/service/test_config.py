@@ -83,7 +83,18 @@ def test_the_exact_form_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("500 ms", 0.5), ("20 s", 20.0), ("10 min", 600.0), ("2h", 7200.0), ("1.5 d", 129600.0)],
+    [
+        ("500 ms", 0.5),
+        ("20 s", 20.0),
+        ("10 min", 600.0),
+        ("2h", 7200.0),
+        ("1.5 d", 129600.0),
+        ("30 days", 30 * 86400.0),
+        ("1 day", 86400.0),
+        ("12 hours", 12 * 3600.0),
+        ("90 minutes", 5400.0),
+        ("2 weeks", 14 * 86400.0),
+    ],
 )
 def test_spans_of_time(text: str, value: float) -> None:
     assert seconds("window", text) == value
@@ -145,7 +156,7 @@ def test_items_of_a_file_are_for_the_first_start(tmp_path: Path) -> None:
     path.write_text(json.dumps({**items, "i0": [1.0, 0.0, 0.0, 0.0]}))
     with pytest.raises(InvalidInput, match=r"item 'i0' of .* is not as the log has it"):
         Inside(text, store)
-    for wrong in ("[]", '{"a": [1]}', "nothing"):
+    for wrong in ("[]", '{"a": [1]}', "nothing", '{"a\\nb": [0, 0, 0, 0.1]}', "{}"):
         path.write_text(wrong)
         with pytest.raises(FairwolfeError, match=r"models\.front\.items"):
             Inside(text, MemoryStore())

@@ -49,7 +49,8 @@ def hostile(server: Server, bearer: dict[str, Any]) -> None:
     server.request("POST", "/v1/models/front/decide", {"user": [MARKER] * 4}, **bearer)
     server.request("POST", "/v1/models/front/decide", {"user": [1e6 + MARKER] * 4}, **bearer)
     server.request("GET", f"/v1/models/{SIGN}", **bearer)
-    server.request("PUT", "/v1/models/router/objective", {"objective": f"Linear({SIGN})"}, **bearer)
+    bad = {"objective": f"Linear({SIGN})"}
+    server.request("PUT", "/v1/models/router/objective", bad, if_match="*", **bearer)
 
 
 def test_lines_say_what_happened_and_who_did_it_and_nothing_else(tmp_path: Path) -> None:
@@ -66,7 +67,7 @@ def test_lines_say_what_happened_and_who_did_it_and_nothing_else(tmp_path: Path)
         server.post("/v1/models/front/items", {"items": items}, **bearer)  # as it is: no line
         hostile(server, bearer)
         body = {"objective": "GeneralizedGini(weights=(1.0, 0.77712345))"}
-        reply = server.request("PUT", "/v1/models/router/objective", body, **bearer)
+        reply = server.request("PUT", "/v1/models/router/objective", body, if_match="*", **bearer)
         assert reply.status == 200
         assert server.request("DELETE", "/v1/models/front/items/i3", **bearer).status == 200
         server.kill()

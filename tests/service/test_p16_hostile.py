@@ -205,7 +205,8 @@ def test_a_hostile_body_is_refused_and_changes_nothing(server: Server, name: str
     path, body, status, field = BODIES[name]
     before = state(server)
     method = "PUT" if path.endswith("/objective") else "POST"
-    reply = server.request(method, path, raw=body)
+    headers: dict[str, Any] = {"if_match": "*"} if method == "PUT" else {}
+    reply = server.request(method, path, raw=body, **headers)
     assert reply.status == status, reply
     assert set(reply.body) == {"error", "message", "field"}
     assert reply.body["field"] == field, reply

@@ -212,6 +212,30 @@ def test_charts_have_ink_and_fit(server: Server, opened: Opener, width: int, sch
     assert visit.console == []
 
 
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+def test_the_live_mark_stays_visible(
+    server: Server, opened: Opener, width: int, scheme: Any
+) -> None:
+    visit = opened(server, viewport={"width": width, "height": 700}, color_scheme=scheme).open()
+    for part in (0.0, 0.5, 1.0):  # of the way down
+        seen = visit.page.evaluate(
+            """(part) => {
+              const page = document.documentElement;
+              scrollTo({ top: part * (page.scrollHeight - innerHeight), behavior: "instant" });
+              const mark = document.getElementById("state"), box = mark.getBoundingClientRect();
+              const x = (box.left + box.right) / 2, y = (box.top + box.bottom) / 2;
+              return { top: document.elementFromPoint(x, y) === mark, y: scrollY };
+            }""",
+            part,
+        )
+        assert seen["top"], part
+        assert (seen["y"] > 0) == (part > 0)
+    assert visit.text("#state") == "live"
+    # The end of the page can be read beside it.
+    last = visit.page.locator("main > section").last.bounding_box()
+    assert last["y"] + last["height"] <= visit.page.locator("#state").bounding_box()["y"]
+
+
 def test_the_policy_is_kept(server: Server, opened: Opener) -> None:
     """What the header forbids does not happen, whoever asks for it."""
     foreign = socket.create_server(("127.0.0.1", 0))
@@ -387,7 +411,7 @@ def test_wrong_questions_get_a_sentence_and_change_nothing(own: Server, opened: 
     visit.page.locator("#choice").press("End")
     visit.page.locator("#apply").click()
     other = {"objective": shop.FAIR.replace("0.5", "7.0")}
-    assert own.request("PUT", f"{shop.SHOP}/objective", other).status == 200
+    assert own.request("PUT", f"{shop.SHOP}/objective", other, if_match="*").status == 200
     visit.page.locator("#yes").click()
     sentence = visit.page.locator("#refused", has_text="has version 1, and If-Match says")
     sentence.wait_for()

@@ -150,7 +150,7 @@ def use(server: Server) -> None:
     for path in ("items", "exposure", "live"):
         server.get(f"/v1/models/front/{path}")
     body = {"objective": "GeneralizedGini(weights=(1.0, 0.25))"}
-    assert server.request("PUT", "/v1/models/router/objective", body).status == 200
+    assert server.request("PUT", "/v1/models/router/objective", body, if_match="*").status == 200
     for path in ("/", "/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/admin/backup"):
         server.get(path)
     server.post("/v1/admin/snapshot", None)

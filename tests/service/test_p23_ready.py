@@ -42,7 +42,9 @@ def exercise(server: Server) -> None:
     server.post("/v1/models/front/items", {"items": items[7:]})
     server.request("DELETE", "/v1/models/front/items/i2")
     objective = {"objective": "TwoSided(items=GiniWelfare(), beta=2.0)"}
-    assert server.request("PUT", "/v1/models/front/objective", objective).status == 200
+    assert (
+        server.request("PUT", "/v1/models/front/objective", objective, if_match="*").status == 200
+    )
     for _ in range(3):
         server.post("/v1/models/front/decide", {"user": user()})
     wait_closed(server)

@@ -320,7 +320,7 @@ def children(pid: int) -> list[int]:
         ({"beta": [-1.0]}, ">= 0"),
         ({"beta": [1.0] * 26}, "length <= 25"),
         ({"betas": [1.0]}, "unknown field"),
-        ({"objectives": [""]}, "it is empty"),
+        ({"objectives": [""]}, "is empty"),
         ({"objectives": ["Minimum("]}, "cannot be rebuilt"),
         ({"objectives": ["TwoSided(items=GiniWelfare(), beta=-1.0)"]}, "beta is -1.0"),
         ({"objectives": ["Linear(weights=(1.0, 2.0))"]}, "2"),

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from fairwolfe.core.packing import unpack
+from fairwolfe.service import page, watch
 from fairwolfe.service.config import Limits
 from fairwolfe.service.model import constraints_of
 from fairwolfe.service.recovery import recover
@@ -184,6 +185,29 @@ def test_constraints_are_those_of_the_agent() -> None:
     one = SimpleNamespace(name="cost")
     agent: Any = SimpleNamespace(constraints=(one,))
     assert constraints_of(agent) == (one,)
+
+
+def test_a_constraint_without_decisions_is_not_kept() -> None:
+    text = config(both=False).replace(
+        '{ name = "generalized-gini", weights = [1.0, 0.5] }',
+        '{ name = "sum", terms = [{ name = "linear", weights = { clicks = 1.0 } }, '
+        '{ name = "at-most", level = { minutes = 2.0 } }] }',
+    )
+    service = Inside(text)
+    model = service.model("router")
+    (one,) = watch.told_constraints(model)
+    assert (one["average"], one["slack"], one["feasible"]) == (None, None, None)
+    assert one["sentence"] == "minutes is to be at most 2: nothing is known yet."
+    table = page.frame_of(service.core, model, watch.live_of(model))["tables"]["constraints"]
+    assert table[0][2:4] == ["–", "–"]
+    assert table[0][-1] == "not known yet"
+    number = service.decide("router", arms=[[0.1] * 5]).number
+    service.tell("router", {"id": model.id(number), "rewards": {"minutes": 1.0}})
+    service.advance(21.0)
+    (one,) = watch.told_constraints(model)
+    assert (one["average"], one["slack"]) == (1.0, 1.0)
+    frame = page.frame_of(service.core, model, watch.live_of(model))
+    assert frame["tables"]["constraints"][0][-1] == "kept"
 
 
 GUARDED = """

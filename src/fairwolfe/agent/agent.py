@@ -450,6 +450,14 @@ class Agent:
             stack = stack if explain else self._kind.unexplained(stack)
             return self._made(stack, called, advance, tolerance)
 
+    def check(
+        self, contexts: Any, *, candidates: Any = None, blocked: Any = None, pinned: Any = None
+    ) -> None:
+        """Raise the InvalidInput that `propose` would raise for these; nothing is decided."""
+        given, options = self._asked(contexts, None, candidates, blocked, pinned)
+        with self._lock:
+            self._stacked(given, options, note=False)
+
     def issue(self, decisions: Sequence[Decision]) -> None:
         """Decisions of `propose` are made from now on: they are open, and wait for their feedback.
 
@@ -642,8 +650,8 @@ class Agent:
         if not given.norm <= self._limit:
             raise InvalidInput(
                 f"{given.largest()}; the problem states a norm of at most {stated:g}, and from "
-                f"more than {self._limit:g} nothing can be learnt: scale the features, or give "
-                "Problem a larger feature_norm"
+                f"more than {self._limit:g} nothing can be learnt: scale the features, or state "
+                "a larger feature_norm in the problem"
             )
         if not note:
             return

@@ -6,6 +6,7 @@ those of retired items too: a decision has the items it showed, whatever their k
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -20,6 +21,7 @@ from fairwolfe.errors import IncompatibleState, InvalidInput
 __all__ = ["LONGEST", "ArmNames", "Keys", "arm_names", "changes", "has_keys", "keyed", "named_rows"]
 
 _INT = np.dtype(np.int64)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 LONGEST = 256
 """Characters of a name."""
@@ -33,6 +35,11 @@ def _name(what: str, given: Any) -> str:
         raise InvalidInput(
             f"{what} has {len(given)} characters ({given!r:.40}); give 1 to {LONGEST}"
         )
+    if _CONTROL.search(given):
+        raise InvalidInput(
+            f"{what} is {given!r:.80}, which has a control character such as a newline; leave "
+            "control characters out"
+        )
     try:
         given.encode()
     except UnicodeEncodeError as error:
@@ -45,7 +52,7 @@ def _different(what: str, given: Iterable[Any]) -> tuple[str, ...]:
     names = tuple(_name(f"the {what} of number {i}", one) for i, one in enumerate(given))
     if len(set(names)) < len(names):
         again = next(name for i, name in enumerate(names) if name in names[:i])
-        raise InvalidInput(f"the {what} {again!r} is given twice; give every {what} once")
+        raise InvalidInput(f"the {what} {again!r:.80} is given twice; give every {what} once")
     return names
 
 
@@ -119,7 +126,7 @@ class Keys:
                 retired = one in self.all
                 reason = "an item that was retired" if retired else "which is not a key of an item"
                 raise InvalidInput(
-                    f"{what} holds {one!r:.80}, {reason}; agent.keys has those that can be shown"
+                    f"{what} holds {one!r:.80}, {reason}; give keys of items that can be shown"
                 )
         return [numbers[one] if isinstance(one, str) else one for one in listed]
 
@@ -220,7 +227,7 @@ def _matrix(what: str, names: Sequence[str], rows: list[Any], width: int) -> Mat
     if features.shape == (len(names), width) and np.isfinite(features).all():
         return features
     for name, row in zip(names, rows, strict=True):
-        own = f"the features of {what} {name!r}"
+        own = f"the features of {what} {name!r:.80}"
         one = real_array(own, row)
         if one.shape != (width,):
             raise InvalidInput(f"{own} have the shape {one.shape}; give {width} numbers")

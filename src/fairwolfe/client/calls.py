@@ -234,8 +234,10 @@ def objective(model: str) -> Call[dict[str, Any]]:
 
 
 def replace_objective(model: str, objective: str, version: int | None = None) -> Call[int]:
-    """Maximise another f; version: that it replaces, Conflict where it is another by now."""
-    headers = {} if version is None else {"If-Match": f'"{version}"'}
+    """Maximise another f; version: the one that it replaces, Conflict if it has changed; None
+    replaces any version.
+    """
+    headers = {"If-Match": "*" if version is None else f'"{version}"'}
     body = encode({"objective": objective})
     path = _path(model, "objective")
     return Call("PUT", path, lambda body: int(_decode(body)["version"]), body, headers)

@@ -213,7 +213,7 @@ def id_list(what: str, given: Iterable[int]) -> list[int]:
 
 def _called(item: int, names: Sequence[str] | None) -> str:
     """What an item is called in a sentence."""
-    return repr(names[item]) if names is not None and 0 <= item < len(names) else str(item)
+    return f"{names[item]!r:.80}" if names is not None and 0 <= item < len(names) else str(item)
 
 
 def _chosen(
@@ -246,7 +246,7 @@ def find(catalogue: Catalogue, wanted: Ids, what: str, names: Sequence[str] | No
     if not there.all():
         raise InvalidInput(
             f"{what} {_called(wanted[~there][0], names)} is not in the catalogue, or was retired; "
-            "agent.items lists the ids that can be shown"
+            "give items that can be shown"
         )
     return places
 

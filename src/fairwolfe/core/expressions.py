@@ -20,11 +20,13 @@ _MOST_WORDS = 400_000  # Python's parser takes up to a kilobyte for each
 _NUMPY = {"float64": np.float64, "float32": np.float32, "int64": np.int64, "int32": np.int32}
 
 
-def read(text: str) -> Any:
+def read(text: str, most_parts: int | None = None) -> Any:
     """The object that `text` is the repr of: calls of registered classes, and literals.
 
     Anything else (a name, an attribute, an operator, a comprehension) raises; nothing is
     evaluated except the constructors of the registry's classes.
+
+    most_parts: how many objects the text may build; None for any number
 
     >>> read("FrankWolfe(objective=Minimum(), base=LinUCB(exploration=0.1))").base.exploration
     0.1
@@ -36,6 +38,8 @@ def read(text: str) -> Any:
         )
     try:
         tree = ast.parse(text.strip(), mode="eval")
+        if most_parts is not None:
+            _count_parts(tree, most_parts)
         return _value(tree.body)
     except FairwolfeError:
         raise
@@ -43,6 +47,13 @@ def read(text: str) -> Any:
         shown = text if len(text) <= 80 else f"{text[:80]}..."
         what = str(error) or type(error).__name__
         raise InvalidInput(f"{shown!r} cannot be rebuilt: {what}") from error
+
+
+def _count_parts(tree: ast.AST, most: int) -> None:
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    parts = sum(isinstance(function, ast.Name) for function in calls)
+    if parts > most:
+        raise InvalidInput(f"the text has {parts:,} parts; give at most {most}")
 
 
 def _value(node: ast.expr) -> Any:
@@ -70,17 +81,18 @@ def _value(node: ast.expr) -> Any:
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=keywords):
             return _called(name, arguments, keywords)
     raise InvalidInput(
-        f"{ast.unparse(node)!r} cannot be rebuilt: only literals and classes of the registry can"
+        f"{ast.unparse(node)!r:.80} cannot be rebuilt: only literals and classes of the registry "
+        "can"
     )
 
 
 def _called(name: str, arguments: list[ast.expr], keywords: list[ast.keyword]) -> Any:
     known = classes()
     if name not in known:
-        raise InvalidInput(f"no class {name!r} is registered; {did_you_mean(name, known)}")
+        raise InvalidInput(f"no class {name!r:.80} is registered; {did_you_mean(name, known)}")
     named = {}
     for keyword in keywords:
         if keyword.arg is None:
-            raise InvalidInput(f"{name}(**...) cannot be rebuilt: name every argument")
+            raise InvalidInput(f"{name:.80}(**...) cannot be rebuilt: name every argument")
         named[keyword.arg] = _value(keyword.value)
     return import_class(known[name])(*(_value(argument) for argument in arguments), **named)

@@ -248,7 +248,7 @@ class Problem:
         """The place of a user-side reward in the reward vector."""
         if reward not in self.rewards:
             raise InvalidInput(
-                f"there is no reward {reward!r}; {did_you_mean(reward, self.rewards)}"
+                f"there is no reward {reward!r:.80}; {did_you_mean(reward, self.rewards)}"
             )
         return (self.n_items or 0) + list(self.rewards).index(reward)
 

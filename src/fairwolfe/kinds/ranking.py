@@ -244,7 +244,7 @@ class Ranking(Kind):
             for slot in sorted(set(earning).difference(open_slots)):
                 if rewards[slot].any():
                     raise InvalidInput(
-                        f"item {slots.called[slot]!r} earned something but is not among the "
+                        f"item {slots.called[slot]!r:.80} earned something but is not among the "
                         "exposed; only what was exposed can be clicked, so add it to exposed"
                     )
         return Shown(coins, rewards)
@@ -505,7 +505,7 @@ class _Slots:
         if len(set(places)) < len(places):
             again = next(place for place in places if places.count(place) > 1)
             raise InvalidInput(
-                f"item {self.called[again]!r} is given twice in {what}; give it once"
+                f"item {self.called[again]!r:.80} is given twice in {what}; give it once"
             )
         return places
 
@@ -531,7 +531,7 @@ class _Slots:
         for slot, value in zip(places, earned.values(), strict=True):
             if value is None and zero:
                 continue
-            number = f"the reward {name!r} of item {self.called[slot]!r}"
+            number = f"the reward {name!r} of item {self.called[slot]!r:.80}"
             if value is None:
                 raise InvalidInput(
                     f"{number} is None; give a number, or missing=0. to count 0 where none was "

@@ -63,7 +63,9 @@ class Rewards(NamedTuple):
         """Raise InvalidInput for the first name that is not a reward's."""
         for name in given:
             if name not in self.names:
-                raise InvalidInput(f"there is no reward {name!r}; {did_you_mean(name, self.names)}")
+                raise InvalidInput(
+                    f"there is no reward {name!r:.80}; {did_you_mean(name, self.names)}"
+                )
 
     def refuse_bad(self, given: Any) -> None:
         """Raise InvalidInput for the first reward that is not a finite number."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from fairwolfe.core.arrays import Vector
@@ -20,8 +20,8 @@ class Constraint:
 
     name: the reward, item or group
     level: for shares, a share of the whole
-    average: what was earned so far, in the same units
-    slack: how much room there is; negative where the level is not kept
+    average: what was earned so far, in the same units; NaN before the first reward
+    slack: how much room there is; negative where the level is not kept; NaN before the first reward
     shadow_price: how much of f one more unit of room would bring
     feasible: False where it is certain, with the confidence of live numbers, that no policy keeps
         this level together with the others that have a price; True where it is kept up to the error
@@ -42,6 +42,8 @@ cost buys 0.56 of f.
     side: Literal["at least", "at most"] = "at most"
 
     def __str__(self) -> str:
+        if math.isnan(self.average):
+            return f"{self.name} is to be {self.side} {self.level:.4g}: nothing is known yet."
         text = f"{self.name} is {self.average:.4g}, to be {self.side} {self.level:.4g}: "
         if self.slack >= 0.0:
             text += f"kept, with {self.slack:.2g} to spare"
@@ -74,6 +76,8 @@ def constraints(state: Any, delta: float, trusted: bool = True) -> tuple[Constra
             prices = state.prices[block] if leaf.multiplier > 0.0 else g[block]
             errors = share * plan.prices.spreads[block] if share <= _SHARE else None
             limits += _of_leaf(leaf, names, x, prices, errors, impossible)
+    if t == 0:
+        limits = [replace(one, average=math.nan, slack=math.nan) for one in limits]
     return tuple(limits)
 
 

@@ -37,6 +37,8 @@ SCOPES: tuple[Scope, ...] = ("decide", "feedback", "read", "admin")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
 _SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_SECONDS |= {"minutes": 60.0, "hours": 3600.0, "days": 86400.0, "weeks": 7 * 86400.0}
+_SECONDS |= {"minute": 60.0, "hour": 3600.0, "day": 86400.0, "week": 7 * 86400.0}
 _BYTES = {"B": 1, "kB": 1000, "KiB": 1024, "MB": 1000**2, "MiB": 1024**2}
 _LONGEST_WINDOW = 400 * 86400.0
 _RANKING_ITEMS = "n_items"
@@ -87,6 +89,7 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     items: str | None = None
     tolerance: float = 0.001  # how much older than a decision its direction may be: Agent.propose
     audit: bool = False  # keep what decisions were made from, so that each can be made again
+    out_of_range: Literal["refuse", "clip", "learn"] = "refuse"  # a reward outside its range
 
 
 class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -316,8 +319,8 @@ def seconds(path: str, text: str) -> float:
     quantity = _QUANTITY.fullmatch(text.strip())
     if not quantity or quantity[2] not in _SECONDS:
         raise InvalidInput(
-            f"{path} is {text!r:.80}; give a number and one of {', '.join(_SECONDS)}, such as "
-            '"10 min"'
+            f"{path} is {text!r:.80}; give a number and one of ms, s, min, h, d, minutes, hours, "
+            'days or weeks, such as "10 min"'
         )
     span = float(quantity[1]) * _SECONDS[quantity[2]]
     if not 0.0 < span <= _LONGEST_WINDOW:

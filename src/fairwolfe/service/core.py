@@ -34,10 +34,10 @@ from fairwolfe.service.metrics import Numbers
 from fairwolfe.service.model import Model
 from fairwolfe.service.recent import Recent
 from fairwolfe.service.recovery import exercise
-from fairwolfe.service.refusal import Refused
+from fairwolfe.service.refusal import Refused, invalid
 from fairwolfe.service.store import Outcomes, Row, Span, Store, StoreFailed
 
-__all__ = ["BUSY", "Answer", "Ask", "Core", "Found", "Waiter", "Work"]
+__all__ = ["BUSY", "Answer", "Ask", "Core", "Found", "Waiter", "Work", "check"]
 
 logger = logging.getLogger("fairwolfe.service")
 
@@ -73,6 +73,7 @@ class Answer(NamedTuple):
     action: Any  # an arm, or the numbers of items
     probability: float | None
     explanation: list[dict[str, Any]] | None = None
+    age: float = 0.0  # seconds since it was made, where it is answered again
 
 
 class Found(NamedTuple):
@@ -441,7 +442,9 @@ class Core:
                 stage.answers.append((work, [new_answers[issued[0] - first]]))
                 continue
             answers = [
-                new_answers[number - first] if number >= first else _answer_again(model, number)
+                new_answers[number - first]
+                if number >= first
+                else _answer_again(model, number, self.clock.now())
                 for number in issued
             ]
             for place, ask in enumerate(work.asks):
@@ -564,7 +567,7 @@ class Core:
         except Refused as refused:
             return _fail(work, refused)
         except FairwolfeError as error:
-            return _fail(work, Refused(422, "invalid", str(error)))
+            return _fail(work, invalid(error))
         if not self._commit([(model, event)]):
             return _fail(work, self._failure())
         return _done(work, None)
@@ -684,7 +687,7 @@ def _rehearse(copy: Model, event: Event) -> None:
         copy.apply(event, 0, 0.0)
         exercise(copy)
     except FairwolfeError as error:
-        raise Refused(422, "invalid", str(error)) from error
+        raise invalid(error) from error
 
 
 def _propose(model: Model, asks: Sequence[Ask]) -> Sequence[Decision]:
@@ -694,39 +697,52 @@ def _propose(model: Model, asks: Sequence[Ask]) -> Sequence[Decision]:
     return model.propose(contexts, options, model.tolerance, explain)
 
 
-def _sound(model: Model, works: list[Work], error: InvalidInput) -> list[Work]:
-    """Those that can be decided by themselves; the others get the reason."""
-    sound = []
-    for work in works:
-        try:
-            for i, ask in enumerate(work.asks):
-                try:
-                    _propose(model, [ask])
-                except InvalidInput as own:
-                    text = str(own).removeprefix("context 0: ")
-                    refused = Refused(422, "invalid", text, _guilty(model, ask))
-                    raise (
-                        refused if len(work.asks) == 1 else refused.within(f"requests[{i}]")
-                    ) from own
-        except Refused as refused:
-            _fail(work, refused)
-        else:
-            sound.append(work)
-    if len(sound) == len(works):  # each by itself, but not together
-        for work in works:
-            _fail(work, Refused(503, "not_decided", str(error), retry_after=_RETRY))
-        return []
-    return sound
+def check(model: Model, ask: Ask) -> None:
+    """Refused, with the field, where the context or the options of an ask are wrong."""
+    try:
+        model.check(ask.context, ask.options)
+    except InvalidInput as error:
+        raise invalid(error, _guilty(model, ask)) from error
 
 
 def _guilty(model: Model, ask: Ask) -> str:
-    """The field that is wrong: the option without which it could be decided, or the context."""
+    """The field that is wrong: the option without which the rest is right, or the context."""
     for name in ask.options:
         others = {key: value for key, value in ask.options.items() if key != name}
         with suppress(InvalidInput):
-            _propose(model, [ask._replace(options=others)])
+            model.check(ask.context, others)
             return name
     return ask.field
+
+
+def _propose_alone(model: Model, ask: Ask) -> None:
+    try:
+        _propose(model, [ask])
+    except InvalidInput as error:
+        raise invalid(error, ask.field) from error
+
+
+def _sound(model: Model, works: list[Work], error: InvalidInput) -> list[Work]:
+    """Those that can be decided; the others get the reason. Each ask is only read, and proposed
+    alone only where nothing is wrong with any of them: then the policy itself rejects one.
+    """
+    for test in (check, _propose_alone):
+        sound = [work for work in works if _passes(model, work, test)]
+        if len(sound) < len(works):
+            return sound
+    for work in works:  # each by itself, but not together
+        _fail(work, Refused(503, "not_decided", str(error), retry_after=_RETRY))
+    return []
+
+
+def _passes(model: Model, work: Work, test: Callable[[Model, Ask], None]) -> bool:
+    for i, ask in enumerate(work.asks):
+        try:
+            test(model, ask)
+        except Refused as refused:
+            _fail(work, refused if len(work.asks) == 1 else refused.within(f"requests[{i}]"))
+            return False
+    return True
 
 
 def _complete(model: Model, merge: Merge, number: int) -> bool:
@@ -749,9 +765,9 @@ def _answers(decisions: Sequence[Decision], first: int) -> list[Answer]:
     ]
 
 
-def _answer_again(model: Model, number: int) -> Answer:
-    decision = model.ring.decision(number)
-    return Answer(number, _plain(decision.action), decision.probability)
+def _answer_again(model: Model, number: int, now: float) -> Answer:
+    decision, made = model.ring.decision(number), model.ring.group(number).clock
+    return Answer(number, _plain(decision.action), decision.probability, age=now - made)
 
 
 def _plain(action: Any) -> Any:

@@ -62,6 +62,8 @@ class Model:
         alone = self.problem.n_arms is not None  # arms without features of their own
         self.wants = (self.ranks or alone or pair, not (self.ranks or alone))  # user, arms
         self.places = {name: place for place, name in enumerate(self.rewards)}
+        # Low and high of each reward; of a ranking the share of one slot.
+        self.ranges = dict(zip(self.rewards, self.problem.slot_ranges.T.tolist(), strict=True))
         self.ring = Ring(self.n_slots or 1, len(self.rewards))
         self.counts = dict.fromkeys(_COUNTS, 0)
         self.changes: list[int] = []  # the rows of the log that brought another objective
@@ -71,6 +73,7 @@ class Model:
         # Of the configuration; they may change at any start.
         self.audit = False  # whether what decisions are made from is kept
         self.tolerance = 0.0  # how much older than a decision its direction may be: Agent.propose
+        self.out_of_range = "refuse"  # what is done with a reward outside its range
         if not self.ranks:
             self.agent = Agent(setup.make_policy(), self.problem, setup.seed, token=self.token)
 
@@ -232,6 +235,10 @@ class Model:
         }
         return self._ready().propose(given, **how)
 
+    def check(self, context: Any, options: dict[str, Any]) -> None:
+        """Raise the InvalidInput that `propose` would raise for one of them; nothing is decided."""
+        self._ready().check([context], **{name: [value] for name, value in options.items()})
+
     def id(self, number: int) -> str:
         """The id of a decision."""
         return f"{self.token}-{number}"
@@ -353,11 +360,11 @@ def _joined(runs: Iterable[tuple[bool, Sequence[Decision]]]) -> Iterator[Sequenc
         yield from Batch.joined(pieces) if isinstance(pieces[0], Batch) else pieces  # type: ignore[arg-type]
 
 
-def read_objective(text: str) -> Concave | None:
+def read_objective(text: str, most_parts: int | None = None) -> Concave | None:
     """An objective from its text, without running code; None for an empty text."""
     if not text:
         return None
-    objective = expressions.read(text)
+    objective = expressions.read(text, most_parts)
     if not isinstance(objective, Concave):
         raise InvalidInput(f"{text!r:.80} is not an objective; give one such as Minimum()")
     return objective

@@ -46,6 +46,7 @@ _REFUSALS = {
     "413": "The body is too large",
     "415": "The content type is unknown",
     "422": "A value cannot be accepted; nothing changed",
+    "428": "If-Match is missing",
     "429": "Too much at once; try again after Retry-After",
     "431": "The head of the request is too large",
     "503": "It cannot be made durable now; nothing changed; try again after Retry-After",
@@ -103,6 +104,9 @@ def _operation(config: Config, route: Any, by_kind: dict[str, Any]) -> dict[str,
         {"name": name, "in": "query", "required": False, "schema": schema}
         for name, schema in _QUERIES.get(route.path, ())
     ]
+    if tail == ("PUT", "objective"):
+        schema = {"type": "string", "examples": ["*", '"3"']}
+        parameters.append({"name": "If-Match", "in": "header", "required": True, "schema": schema})
     if parameters:
         operation["parameters"] = parameters
     if tail in _BODIES:

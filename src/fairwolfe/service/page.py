@@ -150,6 +150,8 @@ def tables_of(frame: dict[str, Any]) -> dict[str, list[list[str]]]:
 def _kept(one: dict[str, Any]) -> str:
     if one["feasible"] is False:
         return "impossible"
+    if one["slack"] is None:
+        return "not known yet"
     return "kept" if one["slack"] >= 0.0 else "missed"
 
 

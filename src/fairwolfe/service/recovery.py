@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from fairwolfe.agent.names import keyed
 from fairwolfe.core.catalogue import sizes
 from fairwolfe.core.contexts import Bilinear, PerArm
 from fairwolfe.errors import IncompatibleState, InvalidInput
@@ -173,6 +174,7 @@ def begin(
             _same_items(config, name, model)
         model.audit = config.models[name].audit
         model.tolerance = config.models[name].tolerance
+        model.out_of_range = config.models[name].out_of_range
         models[name] = model
     return models
 
@@ -226,9 +228,7 @@ def read_items(config: Config, name: str, file: str, width: int) -> tuple[tuple[
             from pyarrow import parquet
 
             rows = parquet.read_table(path, columns=["key", "features"]).to_pylist()
-            pairs = [(row["key"], row["features"]) for row in rows]
-        keys = tuple(str(key) for key, _ in pairs)
-        features = np.array([row for _, row in pairs], dtype=np.float64)
+            pairs = [(str(row["key"]), row["features"]) for row in rows]
     except ImportError as error:
         raise InvalidInput(f"{where}: Parquet needs pyarrow; install it, or give JSON") from error
     except Exception as error:  # of whatever reads the file
@@ -236,12 +236,10 @@ def read_items(config: Config, name: str, file: str, width: int) -> tuple[tuple[
             f"{where}: {path} cannot be read ({error}); give Parquet with the columns key and "
             "features, or JSON {key: features}"
         ) from error
-    if features.shape != (len(keys), width) or len(set(keys)) < len(keys):
-        raise InvalidInput(
-            f"{where}: {path} has {len(set(keys))} different keys and features of shape "
-            f"{features.shape}; give {width} features for each of them"
-        )
-    return keys, features
+    try:
+        return keyed(pairs, width)
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}: {path}: {error}") from error
 
 
 # --- before it is ready ------------------------------------------------------------------------

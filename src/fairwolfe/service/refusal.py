@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["Refused"]
+import re
+
+from fairwolfe.errors import FairwolfeError
+
+__all__ = ["Refused", "invalid"]
+
+_ON = re.compile(r"\.on\(([^()]*)\)")
+_LONG_NAME = re.compile(r"'([^']{80})[^']+'")
 
 
 class Refused(Exception):
@@ -31,3 +38,17 @@ class Refused(Exception):
         """The same, of a field below a path."""
         field = path if not self.field else f"{path}.{self.field}"
         return Refused(self.status, self.error, self.message, field, self.retry_after)
+
+
+def invalid(error: FairwolfeError, field: str | None = None) -> Refused:
+    """Status 422 for an error of the library: names are cut at 80 characters, and `.on(...)` is as
+    the text of an objective has it.
+    """
+
+    def on(match: re.Match[str]) -> str:
+        names = match[1]
+        listed = names if names == "..." else f"({names},)" if "," not in names else f"({names})"
+        return f"On(objective=..., coordinates={listed})"
+
+    message = _LONG_NAME.sub(r"'\1...'", str(error)).removeprefix("context 0: ")
+    return Refused(422, "invalid", _ON.sub(on, message), field)

@@ -24,9 +24,9 @@ from fairwolfe.service.events import Event, ItemsAdded, ItemsRetired, ObjectiveR
 from fairwolfe.service.hot import KINDS, Hot, Sizes, too_large
 from fairwolfe.service.http import Request, Response
 from fairwolfe.service.keys import Keys
-from fairwolfe.service.model import Model, read_objective
+from fairwolfe.service.model import Model
 from fairwolfe.service.page import number_in
-from fairwolfe.service.refusal import Refused
+from fairwolfe.service.refusal import Refused, invalid
 from fairwolfe.service.sessions import Sessions
 from fairwolfe.service.spec import ANYONE, OPEN, Spec
 from fairwolfe.service.watch import Audience
@@ -225,10 +225,10 @@ async def _add_items(service: Service, request: Request) -> Any:
         try:
             given = [(item.key, item.features) for item in body.items]
             keys, features = keyed(given, sizes(model.problem)[1])
-            read_objective(body.objective)
         except InvalidInput as error:
-            field = "objective" if body.objective and "item" not in str(error) else "items"
-            raise Refused(422, "invalid", str(error), field) from error
+            raise invalid(error, "items") from error
+        if body.objective:
+            wire.objective_of(body.objective, model, new_items=len(keys))
         here = model.items()
         for key, row in zip(keys, features.tolist(), strict=True):
             if key in here and here[key] != row:
@@ -292,7 +292,15 @@ async def _objective(service: Service, request: Request) -> Any:
 async def _replace_objective(service: Service, request: Request) -> Any:
     model = service.core.model(request.params["model"])
     body: wire.Change = _body(request, wire.Change)
-    wanted = request.header(b"if-match", "*").strip()
+    wanted = request.header(b"if-match").strip()
+    if not wanted:
+        raise Refused(
+            428,
+            "no_version",
+            "If-Match is missing; give the version of the objective that you replace, as GET "
+            'objective has it (such as "3"), or * for any',
+            "if-match",
+        )
 
     def change() -> Event:
         if wanted not in ("*", f'"{model.version}"', str(model.version)):
@@ -303,10 +311,7 @@ async def _replace_objective(service: Service, request: Request) -> Any:
                 "read it again",
                 "if-match",
             )
-        try:
-            read_objective(body.objective or " ")
-        except InvalidInput as error:
-            raise Refused(422, "invalid", str(error), "objective") from error
+        wire.objective_of(body.objective, model)
         return ObjectiveReplaced(model.number, body.objective, request.who)
 
     await _change(service, request, model, change)

@@ -67,12 +67,16 @@ def live_of(model: Model) -> dict[str, Any]:
 
 
 def told_constraints(model: Model) -> list[dict[str, Any]]:
-    """The hard constraints: how they are kept, and what they cost."""
+    """The hard constraints: how they are kept, and what they cost; average and slack are None
+    while nothing has been learnt.
+    """
     names = ("name", "level", "average", "slack", "shadow_price", "feasible", "side")
-    return [
-        {**{name: getattr(one, name, None) for name in names}, "sentence": str(one)}
-        for one in constraints_of(model.agent)
-    ]
+    told = []
+    for one in constraints_of(model.agent):
+        known = {name: getattr(one, name, None) for name in names}
+        nothing = dict.fromkeys(("average", "slack")) if model.t == 0 else {}
+        told.append({**known, **nothing, "sentence": str(one)})
+    return told
 
 
 # --- who gets the exposure ---------------------------------------------------------------------

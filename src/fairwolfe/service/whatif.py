@@ -19,12 +19,12 @@ import numpy as np
 from fairwolfe.errors import FairwolfeError, InvalidInput
 from fairwolfe.fairness import elicit
 from fairwolfe.fairness.elicit import Curve
-from fairwolfe.service import estimated
+from fairwolfe.service import estimated, wire
 from fairwolfe.service.betas import beta_of, with_beta
 from fairwolfe.service.estimated import question_of
 from fairwolfe.service.events import ObjectiveReplaced
 from fairwolfe.service.model import Model, read_objective
-from fairwolfe.service.refusal import Refused
+from fairwolfe.service.refusal import Refused, invalid
 
 __all__ = ["Answers", "Asker", "Question", "WhatIf"]
 
@@ -207,13 +207,16 @@ async def _texts(model: Model, body: WhatIf) -> list[str]:
         steps = [beta * step for step in _STEPS] if beta else list(_FROM_ZERO)
         texts += [repr(with_beta(current, one)) for one in sorted({*(body.beta or steps), beta})]
     for place, text in enumerate(body.objectives):
-        try:
-            if read_objective(text) is None:
-                raise InvalidInput("it is empty; give an objective such as Minimum()")
-            # The same rule as where it is applied; it may have to compile something.
-            event = ObjectiveReplaced(model.number, text)
-            await asyncio.to_thread(model.copy().apply, event, 0, 0.0)
-        except FairwolfeError as error:
-            raise Refused(422, "invalid", str(error), f"objectives[{place}]") from error
-        texts[place] = repr(read_objective(text))
+        texts[place] = repr(wire.objective_of(text, model, f"objectives[{place}]"))
+    if body.objectives:
+        await asyncio.to_thread(_try, model.copy(), texts[: len(body.objectives)])
     return texts
+
+
+def _try(copy: Model, texts: Sequence[str]) -> None:
+    """Apply objectives to a copy, by the rule of PUT objective; it may compile kernels."""
+    for place, text in enumerate(texts):
+        try:
+            copy.apply(ObjectiveReplaced(copy.number, text), 0, 0.0)
+        except FairwolfeError as error:
+            raise invalid(error, f"objectives[{place}]") from error

@@ -12,12 +12,15 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
+from fairwolfe.core.catalogue import sizes
 from fairwolfe.core.contexts import Bilinear, PerArm
+from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.json_rows import rows_of
-from fairwolfe.service.core import Answer, Ask, Found
+from fairwolfe.objectives import Concave
+from fairwolfe.service.core import Answer, Ask, Found, check
 from fairwolfe.service.entries import Entry
-from fairwolfe.service.model import Model
-from fairwolfe.service.refusal import Refused
+from fairwolfe.service.model import Model, read_objective
+from fairwolfe.service.refusal import Refused, invalid
 
 __all__ = [
     "JSON",
@@ -36,6 +39,7 @@ __all__ = [
     "encode",
     "entry_of",
     "found",
+    "objective_of",
 ]
 
 JSON, MSGPACK = "application/json", "application/msgpack"
@@ -43,6 +47,9 @@ _LONGEST_ID = 64
 _MOST_REQUESTS = 256
 _MOST_ENTRIES = 1000
 _SHORT = 1024  # bytes of a body
+_LONGEST_OBJECTIVE, _MOST_PARTS = 4096, 64
+_ITEM_CHARACTERS = 32  # more for each item, since labels and merits are listed by item
+_LONG_ECHO = re.compile(r"([`'])(.{80}).+\1", re.DOTALL)  # of the client's text in an error
 
 T = TypeVar("T")
 Key = str
@@ -193,8 +200,9 @@ def decode(body: bytes, content_type: str, kind: Any) -> Any:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `")
+        what = _LONG_ECHO.sub(r"\1\2...\1", what)
         field = where.rstrip("`").removeprefix("$").removeprefix(".").replace("[...]", "") or None
-        unknown = re.search(r"unknown field `(.*)`", what)
+        unknown = re.search(r"unknown field `(.*)`", what, re.DOTALL)
         if unknown:
             field = ".".join(filter(None, (field, unknown[1])))
         raise Refused(422, "invalid", f"{field or 'the body'}: {what}", field) from error
@@ -220,18 +228,7 @@ def refused(error: Exception) -> Refused:
 
 def refusal(refused: Refused, accept: str) -> tuple[int, dict[str, str], bytes, str]:
     """Status, headers, body and content type of a rejection."""
-    return _refusal(*refused.parts, accept)
-
-
-@lru_cache(maxsize=256)  # under load the same one is told again and again
-def _refusal(
-    status: int,
-    error: str,
-    message: str,
-    field: str | None,
-    retry_after: float | None,
-    accept: str,
-) -> tuple[int, dict[str, str], bytes, str]:
+    status, error, message, field, retry_after = refused.parts
     body, kind = encode(Error(error, message, field), accept)
     headers = {}
     if retry_after is not None:
@@ -281,7 +278,16 @@ def ask_of(request: Decide, model: Model, bounds: Bounds = _USUAL) -> Ask:
         whole = (request.user, arms, getattr(request, "shape", None), options)
         packed = msgspec.msgpack.encode(whole)
         digest = hashlib.blake2b(packed, digest_size=16).digest()
-    return Ask(context, options, request.explain, id, digest, field)
+    ask = Ask(context, options, request.explain, id, digest, field)
+    if model.agent is not None and (options or not _fits(context, model)):
+        check(model, ask)  # here, so that it cannot hold up those that are decided with it
+    return ask
+
+
+def _fits(context: Any, model: Model) -> bool:
+    """Whether the features are an array of the right width."""
+    width = sizes(model.problem)[0] if model.ranks else model.problem.n_features
+    return isinstance(context, np.ndarray) and context.shape[-1] == width
 
 
 def _listed(name: str, given: list[Any], model: Model, bounds: Bounds) -> list[Any]:
@@ -398,16 +404,33 @@ def entries_of(given: Feedback | list[Feedback]) -> list[Entry]:
     return [entry_of(one) for one in entries]
 
 
+def objective_of(text: str, model: Model, field: str = "objective", new_items: int = 0) -> Concave:
+    """An objective that a client sends; Refused where it is too long to be built in a moment."""
+    known = (model.agent and model.agent.names) or model.early
+    most = _LONGEST_OBJECTIVE + _ITEM_CHARACTERS * (len(known) + new_items)
+    if len(text) > most:
+        raise Refused(
+            422, "invalid", f"{field} has {len(text):,} characters; give at most {most:,}", field
+        )
+    try:
+        objective = read_objective(text, _MOST_PARTS)
+    except InvalidInput as error:
+        raise invalid(error, field) from error
+    if objective is None:
+        raise Refused(422, "invalid", f"{field} is empty; give one such as Minimum()", field)
+    return objective
+
+
 # --- answers -----------------------------------------------------------------------------------
 
 
 def decided(model: Model, answer: Answer, window: float) -> Decided:
-    """A decision, as it is answered; the same again for the same question."""
-    number, action, probability, explanation = answer
-    id = model.id(number)
+    """A decision, as it is answered; `closes_in` is what is left of its window."""
+    number, action, probability, explanation, age = answer
+    id, left = model.id(number), max(window - age, 0.0)
     if model.ranks:
-        return Decided(id, window, probability, None, model.keys_of(action), explanation)
-    return Decided(id, window, probability, action, None, explanation)
+        return Decided(id, left, probability, None, model.keys_of(action), explanation)
+    return Decided(id, left, probability, action, None, explanation)
 
 
 def found(model: Model, one: Found) -> dict[str, Any]:

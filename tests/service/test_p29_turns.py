@@ -1,0 +1,162 @@
+"""P29, counted: what a snapshot, a start and a change do for models that they do not concern."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import numpy as np
+import pytest
+
+from fairwolfe.agent import Agent
+from fairwolfe.service.events import ItemsAdded
+from fairwolfe.service.model import Model
+from fairwolfe.service.sqlite_store import SQLiteStore
+from tests.service.inside import Inside
+from tests.service.servers import ARMS, RANKING
+
+MODELS = 8
+ROW = [0.1] * 5
+
+
+def many(count: int = MODELS) -> str:
+    """A configuration of models that are alike."""
+    one = ARMS.format(window="20 s", missing="zero")
+    models = "".join(one.replace("models.router", f"models.m{i}") for i in range(count))
+    return 'state = "state"\n' + models
+
+
+@pytest.fixture
+def commits() -> Iterator[list[int]]:
+    """A list that grows with every transaction that is committed, and so synced."""
+    counted: list[int] = []
+
+    def note() -> bool:
+        counted.append(1)
+        return False
+
+    def hook(connection: apsw.Connection) -> None:
+        connection.set_commit_hook(note)
+
+    apsw.connection_hooks.append(hook)
+    yield counted
+    apsw.connection_hooks.remove(hook)
+
+
+def counting(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[Any]:
+    """The objects on which a method was called."""
+    calls: list[Any] = []
+    inner = getattr(owner, name)
+
+    def noted(self: Any, *given: Any, **named: Any) -> Any:
+        calls.append(self)
+        return inner(self, *given, **named)
+
+    monkeypatch.setattr(owner, name, noted)
+    return calls
+
+
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="issue 38: snapshots of models that have not changed"
+)
+def test_a_snapshot_writes_only_models_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Inside(many())
+    service.core.snapshot()
+    service.decide("m3", arms=[ROW, ROW])
+    dumped = counting(monkeypatch, Model, "dump")
+    service.core.snapshot()
+    assert [model.name for model in dumped] == ["m3"]
+
+
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="issue 38: a snapshot is one transaction"
+)
+def test_a_snapshot_is_one_transaction(tmp_path: Path, commits: list[int]) -> None:
+    store = SQLiteStore(tmp_path / "state")
+    service = Inside(many(), store)
+    for name in service.core.models:
+        service.decide(name, arms=[ROW, ROW])
+    commits.clear()
+    service.core.snapshot()
+    store.close()
+    assert len(commits) == 1
+
+
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="issue 38: the first start of many models is one row"
+)
+def test_the_first_start_of_many_models_is_one_transaction(
+    tmp_path: Path, commits: list[int]
+) -> None:
+    one = SQLiteStore(tmp_path / "one")
+    Inside(many(1), one)
+    one.close()
+    alone = len(commits)
+    commits.clear()
+    store = SQLiteStore(tmp_path / "many")
+    Inside(many(), store)
+    store.close()
+    assert len(commits) == alone
+
+
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="issue 38: models of one kind are warmed once"
+)
+def test_models_that_are_alike_are_warmed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fairwolfe.service import serve
+    from fairwolfe.service.config import parse
+
+    proposals = counting(monkeypatch, Agent, "propose")
+    counts = []
+    for count in (1, 3):
+        proposals.clear()
+        serve.open_service(parse(many(count), str(tmp_path / str(count)))).core.store.close()
+        counts.append(len(proposals))
+    assert counts[0] == counts[1] > 0
+
+
+def front() -> Inside:
+    service = Inside('state = "state"\n' + RANKING.format(window="20 s", missing="zero"))
+    rows = np.random.default_rng(0).uniform(-0.4, 0.4, (6, 4))
+    event = ItemsAdded(0, tuple("abcdef"), rows, "", "")
+    service.together(service.core.change("front", lambda: event))
+    for _ in range(20):
+        service.decide("front", user=[0.1] * 4)
+    return service
+
+
+def one_more(service: Inside) -> None:
+    event = ItemsAdded(0, ("new",), np.full((1, 4), 0.1), "", "")
+    (answer,) = service.together(service.core.change("front", lambda: event))
+    assert answer is None
+    assert len(service.model("front").items()) == 7
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 40: a change of one item without a copy of the model",
+)
+def test_a_change_copies_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = front()
+    copies = counting(monkeypatch, Model, "copy")
+    dumps = counting(monkeypatch, Model, "dump")
+    one_more(service)
+    assert (len(copies), len(dumps)) == (0, 0)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 40: a change does not close open decisions on trial",
+)
+def test_a_change_closes_no_open_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = front()
+    closed = counting(monkeypatch, Model, "_close")
+    one_more(service)
+    assert service.model("front").ring.open == 20
+    assert closed == []
