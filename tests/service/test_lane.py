@@ -354,7 +354,7 @@ def test_an_end_in_mid_request_is_answered_first(tmp_path: Path) -> None:
         assert half.recv(1) == b""
         for one in (idle, half, whole_one):
             one.close()
-        assert server._ended() == 0
+        assert server.ended() == 0
         server.start()
         for answer in answers:  # what was acknowledged is there
             server.get(f"/v1/models/router/decisions/{body_of(answer)['id']}")
