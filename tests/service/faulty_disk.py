@@ -127,6 +127,8 @@ def restore(folder: Path) -> None:
 
 
 def main(way: str, top: Path) -> None:
+    if way == "restore":
+        import fairwolfe.service.backup  # noqa: F401  (once, and not in every child)
     for n in count(1):
         folder = top / str(n)
         folder.mkdir(parents=True)

@@ -121,7 +121,7 @@ def test_whatever_sqlite_raises_changes_nothing(
     service.advance(58.0)
     assert service.model("router").ring.closed == 0
     service.advance(2.0)
-    assert service.model("router").ring.closed == 1
+    assert service.model("router").ring.closed == 2
     store.close()
 
 
