@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairwolfe.service import wire
-from fairwolfe.service.clock import Clock
+from fairwolfe.service.clock import LONGEST, Clock
 from fairwolfe.service.config import Limits, parse
 from fairwolfe.service.core import Core
 from fairwolfe.service.events import ItemsAdded
@@ -149,8 +149,8 @@ def log_bytes(core: Core) -> int:
 
 
 def close_all(core: Core, hands: Hands) -> None:
-    hands.time += 2 * _WINDOW
     while core.models["m"].ring.open:
+        hands.time += LONGEST
         core.tick()
 
 

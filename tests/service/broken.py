@@ -1,6 +1,6 @@
 """Services that are broken on purpose: what a check finds in them it can find.
 
-python -m tests.service.broken early|twice|twice-in-memory|cold CONFIG.toml
+python -m tests.service.broken early|twice|twice-in-memory|cold|hasty|unsnapped|unsynced CONFIG.toml
 """
 
 from __future__ import annotations
@@ -9,8 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import apsw
+
 from fairwolfe.service import core, join, serve, sqlite_store
 from fairwolfe.service.config import read
+from tests.service import faulty_disk
 
 
 def early() -> None:
@@ -77,7 +80,32 @@ def unsnapped() -> None:
     core.Core.snapshot = lambda self: None  # type: ignore[method-assign]
 
 
+def unsynced() -> None:
+    """Every sync of SQLite fails while a file `eio` is beside the configuration."""
+    trigger = Path(sys.argv[2]).parent / "eio"
+
+    def step(word: str) -> None:
+        if word == "sync" and trigger.exists():
+            error = apsw.IOError("disk I/O error")
+            vars(error)["extendedresult"] = apsw.SQLITE_IOERR_FSYNC
+            raise error
+
+    faulty_disk.install(step)
+
+
+def hasty() -> None:
+    """Closes windows long before they end."""
+    honest = join.Ring.due
+
+    def due(self: Any, clock: float, window: float, most: int) -> int:
+        return honest(self, clock + window - 0.5, window, most)
+
+    join.Ring.due = due  # type: ignore[method-assign]
+
+
 WAYS = {
+    "hasty": hasty,
+    "unsynced": unsynced,
     "early": early,
     "twice": twice,
     "twice-in-memory": twice_in_memory,

@@ -1,4 +1,5 @@
-"""The checker of P1: reads what clients sent and were told, and the final log, and nothing else.
+"""The checker of the soak: reads what clients sent and were told, and the final log, and nothing
+else. (P1 has its own, which decodes nothing: tests/service/exactly_once.py.)
 
 It knows the words of the log and how to average; it uses neither models nor agents.
 """
@@ -87,9 +88,9 @@ def violations(history: list[Event], log: Log, final: dict[str, Any]) -> list[st
 
 def _check_decision(event: Event, log: Log, found: list[str]) -> None:
     id, arm = event.answer["id"], event.answer["arm"]
-    token, _, digits = id.rpartition("-")
+    head, _, digits = id.rpartition("-")
     number = int(digits)
-    if token != log.token or number not in log.actions:
+    if head.rpartition("-")[0] != log.token or number not in log.actions:
         found.append(f"decision {id} was acknowledged and is not in the log")
     elif log.actions[number] != arm:
         found.append(f"decision {id} was arm {arm}, and the log says {log.actions[number]}")

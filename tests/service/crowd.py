@@ -14,18 +14,33 @@ PAUSE = 0.1  # seconds after a failed attempt
 
 
 class Event(NamedTuple):
-    """One request of a client, and the last answer to it; None where none ever came."""
+    """One request of a client, and the last answer to it; None where none ever came.
+
+    began, ended: when it was first sent, and answered, by a monotonic clock
+    """
 
     kind: str  # decide, feedback or read
     sent: Any
     answer: Any
+    model: str = "router"
+    began: float = 0.0
+    ended: float = 0.0
 
 
 class Crowd:
-    """Threads that play a shop against a server that may die at any moment."""
+    """Threads that play a shop against a server that may die at any moment.
 
-    def __init__(self, server: Any, clients: int = 4, seed: int = 0) -> None:
-        self.server = server
+    models: whom they ask; `front` ranks items, the others choose among arms
+    """
+
+    def __init__(
+        self,
+        server: Any,
+        clients: int = 4,
+        seed: int = 0,
+        models: tuple[str, ...] = ("router",),
+    ) -> None:
+        self.server, self.models = server, models
         self.stopping = threading.Event()
         self.histories: list[list[Event]] = [[] for _ in range(clients)]
         self.attempts = [0] * clients
@@ -53,35 +68,56 @@ class Crowd:
 
     def _run(self, me: int, rng: random.Random) -> None:
         try:
-            pending: list[dict[str, Any]] = []
+            pending: dict[str, list[dict[str, Any]]] = {name: [] for name in self.models}
             while not self.stopping.is_set():
-                self._decide(me, rng, pending)
-                self._report(me, rng, pending, rng.randrange(4))
-            self._report(me, rng, pending, len(pending))
+                name = rng.choice(self.models)
+                self._decide(me, rng, name, pending[name])
+                self._report(me, rng, name, pending[name], rng.randrange(4))
+            for name, left in pending.items():
+                self._report(me, rng, name, left, len(left))
         except BaseException as error:
             self.errors.append(error)
 
-    def _decide(self, me: int, rng: random.Random, pending: list[dict[str, Any]]) -> None:
-        arms = [[rng.uniform(-0.3, 0.3) for _ in range(5)] for _ in range(3)]
-        body = {"arms": arms, "request_id": f"{me}-{rng.random()}"}
-        answer = self._until_answered(me, "/v1/models/router/decide", body)
-        self.histories[me].append(Event("decide", body, answer))
+    def _decide(
+        self, me: int, rng: random.Random, model: str, pending: list[dict[str, Any]]
+    ) -> None:
+        body: dict[str, Any] = {"request_id": f"{me}-{rng.random()}"}
+        if model == "front":
+            body["user"] = [rng.uniform(-0.4, 0.4) for _ in range(4)]
+        else:
+            body["arms"] = [[rng.uniform(-0.3, 0.3) for _ in range(5)] for _ in range(3)]
+        answer = self._ask(me, "decide", model, body)
         if answer is None or rng.random() < 0.1:  # some never report
             return
-        parts = [{"clicks": rng.randrange(2)}, {"minutes": rng.randrange(11)}]
+        if model == "front":
+            seen = answer["items"][: rng.randrange(1, 4)]
+            parts = [{"exposed": seen}, {"clicked": rng.sample(seen, rng.randrange(2))}]
+        else:
+            earned = ({"clicks": rng.randrange(2)}, {"minutes": rng.randrange(11)})
+            parts = [{"rewards": part} for part in earned]
         for part in parts:
-            entry = {"id": answer["id"], "rewards": part}
-            pending += [entry] * rng.choice((1, 1, 2, 3))
+            pending += [{"id": answer["id"], **part}] * rng.choice((1, 1, 2, 3))
         rng.shuffle(pending)
 
     def _report(
-        self, me: int, rng: random.Random, pending: list[dict[str, Any]], count: int
+        self,
+        me: int,
+        rng: random.Random,
+        model: str,
+        pending: list[dict[str, Any]],
+        count: int,
     ) -> None:
         while count > 0 and pending:
             some = [pending.pop() for _ in range(min(len(pending), rng.randrange(1, 5)))]
-            answer = self._until_answered(me, "/v1/models/router/feedback", some)
-            self.histories[me].append(Event("feedback", some, answer))
+            self._ask(me, "feedback", model, some)
             count -= len(some)
+
+    def _ask(self, me: int, kind: str, model: str, body: Any) -> Any:
+        began = time.monotonic()
+        answer = self._until_answered(me, f"/v1/models/{model}/{kind}", body)
+        event = Event(kind, body, answer, model, began, time.monotonic())
+        self.histories[me].append(event)
+        return answer
 
     def _until_answered(self, me: int, path: str, body: Any) -> Any:
         """Send it until it is answered; a lost connection, 429 and 503 mean again."""

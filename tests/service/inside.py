@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fairwolfe.service import wire
-from fairwolfe.service.clock import Clock
+from fairwolfe.service.clock import LONGEST, Clock
 from fairwolfe.service.config import Limits, parse, seconds
-from fairwolfe.service.core import Answer, Ask, Core
+from fairwolfe.service.core import _POLLS, Answer, Ask, Core
 from fairwolfe.service.metrics import Numbers
 from fairwolfe.service.model import Model
 from fairwolfe.service.recovery import begin, recover
@@ -113,6 +114,7 @@ class Inside:
         numbers = Numbers()
         numbers.replayed = found.records
         self.core = Core(self.store, models, windows, limits, Clock(self.hands), numbers)
+        self.core.tick()
 
     def model(self, name: str) -> Model:
         return self.core.models[name]
@@ -146,6 +148,16 @@ class Inside:
         return self.core.decide(name, [self.question(name, **request)])
 
     def advance(self, seconds_: float) -> None:
-        """Time passes, and a tick comes."""
+        """Time passes with its ticks, then as many that what is due closes."""
+        steps = max(1, math.ceil(seconds_ / LONGEST))
+        for _ in range(steps):
+            self.hands.time += seconds_ / steps
+            self.core.tick()
+        for _ in range(_POLLS):
+            self.core.tick()
+
+    def stall(self, seconds_: float) -> None:
+        """Time passes in which nothing runs; then the next ticks come."""
         self.hands.time += seconds_
-        self.core.tick()
+        for _ in range(_POLLS + 1):
+            self.core.tick()

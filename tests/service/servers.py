@@ -80,6 +80,14 @@ class Server:
 
     def start(self) -> Self:
         """Start it and wait for its first line."""
+        self.spawn()
+        line = self.line()
+        assert line.startswith("ready http"), (line, self.errors())
+        self.url = line.split()[1].replace("0.0.0.0", "127.0.0.1")
+        return self
+
+    def spawn(self) -> None:
+        """Start it, and do not wait."""
         with (self.folder / "stderr.txt").open("a") as errors:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", *self.module, str(self.path)],
@@ -89,10 +97,6 @@ class Server:
                 cwd=ROOT,
                 env=self.env,
             )
-        line = self.line()
-        assert line.startswith("ready http"), (line, self.errors())
-        self.url = line.split()[1].replace("0.0.0.0", "127.0.0.1")
-        return self
 
     def line(self) -> str:
         """The next line on stdout, or "" where there is none in time."""
@@ -125,14 +129,15 @@ class Server:
         if self.process is not None:
             if self.process.poll() is None:
                 os.kill(self.process.pid, signal.SIGKILL)
-            self._ended()
+            self.ended()
 
     def stop(self) -> int:
         """SIGTERM; the exit code."""
         os.kill(self.pid, signal.SIGTERM)
-        return self._ended()
+        return self.ended()
 
-    def _ended(self) -> int:
+    def ended(self) -> int:
+        """Wait until it has ended; the exit code."""
         process = self.process
         assert process is not None
         code = process.wait(ENDED)

@@ -77,7 +77,7 @@ def test_it_ends_with_exit_code_0(tmp_path: Path, end: signal.Signals) -> None:
     with Server(tmp_path, config(both=False)) as server:
         server.post("/v1/models/router/decide", {"arms": [[0.1] * 5]})
         os.kill(server.pid, end)
-        assert server._ended() == 0
+        assert server.ended() == 0
         assert server.complaints() == []
         server.start()
         assert server.get("/readyz")["replayed"] == 0

@@ -84,9 +84,10 @@ def test_another_fold_is_noticed() -> None:
     """The digest is no constant: one entry more is another state."""
     service = Inside(config("9 s"))
     play(service, 3)
+    answer = service.decide("router", arms=[[0.1] * 5, [0.2] * 5])
     before = service.model("router").digest()
-    id = service.model("router").id(service.model("router").decisions - 1)
-    service.tell("router", {"id": id, "rewards": {"clicks": 1.0}})
+    id = service.model("router").id(answer.number)
+    assert service.tell("router", {"id": id, "rewards": {"clicks": 1.0}}) == ["joined"]
     assert service.model("router").digest() != before
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,13 +110,35 @@ def test_whatever_sqlite_raises_changes_nothing(
         assert (answer.status, answer.retry_after) == (503, 1.0)
         with pytest.raises(Refused, match="could not be written"):
             service.tell("router", {**tell, "rewards": {"clicks": 1.0}})
-        service.advance(120.0)  # closes cannot be written either
+        service.advance(120.0)  # nothing closes, and the time does not count
         assert service.model("router").ring.closed == 0
         service.core.snapshot()
         assert service.core.failing
     assert service.model("router").digest() == before
     service.advance(1.0)
-    assert service.model("router").ring.closed == 1
     assert not service.core.failing
     assert service.decide("router", arms=ARMS).number == 1
+    service.advance(58.0)
+    assert service.model("router").ring.closed == 0
+    service.advance(2.0)
+    assert service.model("router").ring.closed == 2
     store.close()
+
+
+def test_a_failed_sync_ends_the_process(tmp_path: Path) -> None:
+    """Whether the row will be there is unknown, so nobody is told that nothing changed."""
+    text = config("60 s", both=False)
+    with Server(tmp_path, text, "tests.service.broken", "unsynced") as server:
+        ask = {"arms": ARMS, "request_id": "before"}
+        kept = server.post("/v1/models/router/decide", ask)
+        (tmp_path / "eio").touch()
+        with pytest.raises((http.client.HTTPException, ConnectionError)):
+            server.request("POST", "/v1/models/router/decide", {"arms": ARMS})
+        assert server.ended() == 74
+        (failed,) = [line for line in server.said() if line["event"] == "sync_failed"]
+        assert failed["level"] == "critical"
+        assert "could not be synced" in failed["reason"]
+        (tmp_path / "eio").unlink()
+        server.start()
+        assert server.post("/v1/models/router/decide", ask) == kept
+        assert server.get("/v1/models/router")["decisions"] in (1, 2)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fairwolfe.service.recovery import recover, replay
 from fairwolfe.service.refusal import Refused
 from tests.service.crowd import Crowd
 from tests.service.inside import Inside
@@ -75,6 +76,30 @@ def test_feedback_of_one_group_knows_of_each_other() -> None:
     )
     assert told == [["joined"], ["known"], ["conflict"], ["joined"]]
     assert len(service.store.log) == 3  # a start, a decision, one group
+
+
+def test_feedback_with_nothing_new_costs_no_row() -> None:
+    """It is counted, and the counts are in the log with the next row of feedback or snapshot."""
+    service = Inside(config("10 s", both=False))
+    model = service.model("router")
+    service.decide("router", arms=ARMS)
+    good = {"id": model.id(0), "rewards": {"clicks": 1.0}}
+    service.tell("router", good)
+    rows = len(service.store.log)
+    for _ in range(50):
+        service.tell("router", good, {"id": "elsewhere-0-0", "rewards": {"clicks": 1.0}})
+        service.tell("router", {**good, "rewards": {"clicks": 0.0}})
+    assert len(service.store.log) == rows
+    counts = {"joined": 0, "expired": 0, "known": 50, "late": 0, "unknown": 50, "conflict": 50}
+    assert model.counts == counts
+    before = model.digest()
+    assert replay(service.store).models[0].digest() == before  # no row, no state
+    service.tell("router", {"id": model.id(0), "rewards": {"minutes": 1.0}})
+    assert replay(service.store).models[0].counts == model.counts == counts
+    service.tell("router", {"id": "elsewhere-0-0", "rewards": {"clicks": 1.0}})
+    service.core.snapshot()
+    assert recover(service.store).models[0].counts == counts | {"unknown": 51}
+    assert replay(service.store).models[0].digest() == model.digest()
 
 
 def test_a_refused_entry_takes_its_whole_request_with_it() -> None:

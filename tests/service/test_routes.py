@@ -13,6 +13,7 @@ import pytest
 
 from fairwolfe.core.packing import unpack
 from fairwolfe.service import page, watch
+from fairwolfe.service.backup import restore
 from fairwolfe.service.config import Limits
 from fairwolfe.service.model import constraints_of
 from fairwolfe.service.recovery import recover
@@ -65,8 +66,8 @@ def test_items_objective_exposure_and_backup(tmp_path: Path) -> None:
         assert server.request("DELETE", f"{FRONT}/items/b").body == {"items": 3}
         assert server.request("DELETE", f"{FRONT}/items/c").status == 422  # too few would be left
         copy = tmp_path / "copy"
-        copy.mkdir()
-        (copy / "log.sqlite").write_bytes(server.get("/v1/admin/backup"))
+        (tmp_path / "copy.sqlite").write_bytes(server.get("/v1/admin/backup"))
+        restore(tmp_path / "copy.sqlite", copy, lambda _: None)
         assert list(server.state.glob("backup-*")) == []
         document = server.get("/openapi.json")
         assert document["paths"]["/v1/models/{model}/decide"]["post"]["x-scope"] == "decide"
@@ -89,7 +90,7 @@ def test_history_is_dense_at_first_and_then_a_point_a_minute() -> None:
         service.decide("router", arms=ARMS)
         service.advance(1.0)
     assert [clock for clock, _ in service.store.history(0)] == [2.0, 4.0]
-    service.advance(1e5)
+    service.advance(3200.0)  # from then on a point a minute
     for _ in range(20):
         service.advance(31.0)
     clocks = [clock for clock, _ in service.store.history(0)][3:]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fairwolfe.service.backup import restore
 from fairwolfe.service.recovery import recover, replay
 from fairwolfe.service.sqlite_store import SQLiteStore
 from tests.golden.service_log import said
@@ -18,9 +19,9 @@ GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("service-log-*"))
 
 
 def unpacked(golden: Path, folder: Path) -> SQLiteStore:
-    folder.mkdir()
-    data = gzip.decompress((golden / "log.sqlite.gz").read_bytes())
-    (folder / "log.sqlite").write_bytes(data)
+    copy = folder.with_suffix(".sqlite")
+    copy.write_bytes(gzip.decompress((golden / "log.sqlite.gz").read_bytes()))
+    restore(copy, folder, lambda _: None)
     return SQLiteStore(folder)
 
 
@@ -34,7 +35,7 @@ def same(said_now: dict[str, Any], expected: dict[str, Any]) -> None:
 
 
 def test_there_is_a_log_of_every_format() -> None:
-    assert [golden.name for golden in GOLDEN] == ["service-log-1"]
+    assert [golden.name for golden in GOLDEN] == ["service-log-2"]
 
 
 @pytest.mark.parametrize("golden", GOLDEN, ids=lambda path: path.name)

@@ -163,10 +163,7 @@ def replay(
 )
 @as_json
 def backup(paths: tuple[Path, ...], address: str | None, key: str | None, as_json: bool) -> None:
-    """Copy a log to a file, whole or not at all.
-
-    To restore it, put the file as log.sqlite into an empty state folder and start the service.
-    """
+    """Copy a log to a file, whole or not at all; `fairwolfe log restore` is the way back."""
     from fairwolfe.service.backup import copy, download
     from fairwolfe.service.log_file import place_of
 
@@ -188,6 +185,29 @@ def backup(paths: tuple[Path, ...], address: str | None, key: str | None, as_jso
         print_json({"file": str(done.path), "rows": done.rows, "bytes": done.bytes})
         return
     click.echo(f"{done.path}: {done.rows:,} rows, {done.bytes:,} bytes")
+
+
+@log.command(epilog="Example: fairwolfe log restore copy.sqlite config.toml")
+@click.argument("backup", type=click.Path(path_type=Path))
+@_place
+@as_json
+def restore(backup: Path, place: Path, as_json: bool) -> None:
+    """Make a backup the log of a service that does not run.
+
+    The log that was there is kept in the state folder, under replaced-TIME. Decisions made after
+    the backup are unknown from then on, and so is feedback for them.
+    """
+    from fairwolfe.service.backup import restore
+    from fairwolfe.service.log_file import folder_of
+
+    if not backup.is_file():
+        raise InvalidInput(f"{backup} is not a file; give a backup of a log")
+    with _rows(backup.stat().st_size) as tick:
+        done = restore(backup, folder_of(place), tick)
+    if as_json:
+        print_json({"state": str(done.path.parent), "rows": done.rows, "bytes": done.bytes})
+        return
+    click.echo(f"{done.path.parent}: {done.rows:,} rows were restored; start the service")
 
 
 @log.command(epilog="Example: fairwolfe log export config.toml decisions.parquet --model front")

@@ -21,7 +21,8 @@ __all__ = ["keys", "serve"]
 def serve(file: Path | None, listen: str | None, demo: bool) -> None:
     """Serve decisions by HTTP; every acknowledged answer is durable and counts once.
 
-    The first line on stdout is `ready http://HOST:PORT`. Ends with exit code 0 at SIGTERM.
+    The first line on stdout is `ready http://HOST:PORT`. Ends with exit code 0 at SIGTERM, 2 if it
+    cannot start, and 74 if the disk fails.
     """
     if demo == (file is not None):
         raise InvalidInput("give the TOML file of a configuration, or --demo, and not both")
@@ -33,9 +34,14 @@ def serve(file: Path | None, listen: str | None, demo: bool) -> None:
         return
     from fairwolfe.service.config import read
     from fairwolfe.service.serve import run
+    from fairwolfe.service.store import DISK_FAILED, StoreFailed
 
     assert file is not None
-    run(read(file, listen))
+    try:
+        run(read(file, listen))
+    except StoreFailed as error:
+        click.echo(f"Error: {error}", err=True)
+        raise SystemExit(DISK_FAILED) from error
 
 
 @click.group(epilog="Example: fairwolfe keys new web --scope decide --scope feedback")

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["cache_folder", "whole_file"]
+__all__ = ["cache_folder", "sync_folder", "whole_file"]
 
 _LEFTOVER = re.compile(r"(?:([0-9a-f]{8})-(\d{1,9})-)?[0-9a-f]{8}\.part")
 _DAY = 86_400.0  # seconds after which no process can still be writing
@@ -59,7 +59,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         raise
     finally:
         _writing.discard(spare)
-    _sync_folder(folder)
+    sync_folder(folder)
 
 
 def _sweep(folder: str, name: str) -> None:
@@ -103,7 +103,7 @@ def _host() -> str:
     return f"{zlib.crc32(socket.gethostname().encode()):08x}"
 
 
-def _sync_folder(folder: str) -> None:
+def sync_folder(folder: str | os.PathLike[str]) -> None:
     """Make the move itself durable, where folders can be opened (not on Windows)."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)

@@ -1,10 +1,14 @@
-"""A copy of a log in its own file, complete or not at all, and checked before it is there."""
+"""A copy of a log in its own file, complete or not at all, and checked before it is there; and the
+way back, from a copy to the log of a service.
+"""
 
 from __future__ import annotations
 
 import http.client
 import json
 import os
+import secrets
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,10 +16,12 @@ from typing import Any, NamedTuple, NoReturn
 from urllib.parse import urlsplit
 
 from fairwolfe.core.folders import whole_file
-from fairwolfe.errors import Denied, InvalidInput, Unavailable
+from fairwolfe.errors import Denied, IncompatibleState, InvalidInput, Unavailable
 from fairwolfe.service.log_file import LogFile, Place
+from fairwolfe.service.sqlite_store import finish_restore, lock_folder, make_folder, restored_file
+from fairwolfe.service.verify import verify
 
-__all__ = ["Copied", "copy", "download"]
+__all__ = ["Copied", "copy", "download", "restore"]
 
 _PAGES = 1024  # of 16 kB, at once
 _CHUNK = 1 << 20
@@ -36,16 +42,45 @@ def copy(place: Place, target: Path, tick: Tick) -> Copied:
     """Copy the log of a service that does not run; tick: bytes that were copied."""
     log = LogFile(place)
     try:
-        with _private(target) as file:
-            spare = Path(file.name)
-            done = 0
-            for _ in log.backup(spare, _PAGES):
-                size = spare.stat().st_size
-                tick(size - done)
-                done = size
-            return _examined(spare, target)
+        return _copied(log, target, tick)
     finally:
         log.close()
+
+
+def restore(backup: Path, folder: Path, tick: Tick) -> Copied:
+    """Make a backup the log of a state folder; the log that was there is kept beside it.
+
+    Interrupted before the copy is complete, nothing has changed; afterwards the next start, or the
+    next restore, completes it.
+    """
+    log = LogFile(Place(backup, ""))
+    try:
+        wrong = verify(log, False, lambda _: None).wrong
+        if wrong:
+            raise IncompatibleState(f"{backup} was not restored: {wrong[0]}")
+        make_folder(folder)
+        handle = lock_folder(folder)
+        try:
+            finish_restore(folder)
+            stamp = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
+            copied = _copied(log, restored_file(folder, stamp), tick)
+            finish_restore(folder)
+        finally:
+            os.close(handle)
+    finally:
+        log.close()
+    return copied
+
+
+def _copied(log: LogFile, target: Path, tick: Tick) -> Copied:
+    with _private(target) as file:
+        spare = Path(file.name)
+        done = 0
+        for _ in log.backup(spare, _PAGES):
+            size = spare.stat().st_size
+            tick(size - done)
+            done = size
+        return _examined(spare, target)
 
 
 def download(address: str, key: str | None, target: Path) -> Copied:

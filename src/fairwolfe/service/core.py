@@ -2,13 +2,15 @@
 
 What has arrived is gathered into a group, decided in one kernel call for each model, and written as
 one row; only when that is on the disk is it applied to the models and answered. A group that cannot
-be written is answered as such and has changed nothing: its numbers were never seen by anybody.
+be written is answered as such and has changed nothing: its numbers were never seen by anybody. If a
+sync fails, nobody can tell whether the row will be there after a crash: the process ends.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
@@ -35,7 +37,7 @@ from fairwolfe.service.model import Model
 from fairwolfe.service.recent import Recent
 from fairwolfe.service.recovery import exercise
 from fairwolfe.service.refusal import Refused, invalid
-from fairwolfe.service.store import Outcomes, Row, Span, Store, StoreFailed
+from fairwolfe.service.store import DISK_FAILED, Outcomes, Row, Span, Store, SyncFailed
 
 __all__ = ["BUSY", "Answer", "Ask", "Core", "Found", "Waiter", "Work", "check"]
 
@@ -50,6 +52,8 @@ _HISTORY_SECONDS = (2.0, 60.0)  # between two points: a part of its age, from 2 
 _HISTORY_PART = 0.02
 _SILENCE = 10  # parts of a window: so often the clock is written where nothing else is
 _RETRY = 1.0  # seconds
+_POLLS = 4  # ticks between the end of a window and its close: sockets are read in between
+_PATIENCE = 5.0  # seconds of service time after a failed write in which nothing closes
 
 BUSY = (429, "busy", "too many requests wait already; try again later", None, _RETRY)
 """Why a request is not even read: the same words each time, so that they cost little."""
@@ -197,6 +201,9 @@ class Core:
         self._waiting: deque[Work] = deque()
         self._scheduled = False
         self._written = self._snapped = self._noted = at
+        self._ticks = deque([at] * _POLLS, maxlen=_POLLS)  # the clock at the last ticks
+        self._patient = at  # nothing closes before
+        self._tried = 0.0  # when a row was last tried, by the source of the clock
         self._unsnapped = self.numbers.replayed  # so that many short lives are not a long replay
 
     # --- what is asked ------------------------------------------------------------------------
@@ -348,15 +355,16 @@ class Core:
         """Write a row, and apply it once it is durable; whether it is."""
         clock = self.clock.now()
         began = time.perf_counter()
+        self._tried = self.clock.read or 0.0
         try:
             payload = encode([event for _, event in events], time.time())
             self.seq = self.store.append(clock, payload, spans, outcomes)
         except FairwolfeError as error:
+            self._note_failure(error)
             if not self.failing:
                 words = "the log cannot be written"
                 logs.say("log_failing", words, logging.ERROR, reason=str(error))
-            self.failing = str(error)
-            self.numbers.unwritten += 1
+            self.failing, self._patient = str(error), clock + _PATIENCE
             return False
         synced = time.perf_counter()
         self.numbers.commits.note(synced - began)
@@ -368,6 +376,18 @@ class Core:
             self._unsnapped += size(event)
         self.numbers.folds.note(time.perf_counter() - synced)
         return True
+
+    def _note_failure(self, error: FairwolfeError) -> None:
+        """Count a failed write; after a failed sync the process ends, before anybody is answered.
+
+        The row may be in the system's memory and not on the disk, and the next sync may report
+        success all the same. A start reads the log again, and syncs what it finds.
+        """
+        self.numbers.unwritten += 1
+        if isinstance(error, SyncFailed):
+            words = "a sync failed, so the service ends; requests under way get no answer"
+            logs.say("sync_failed", words, logging.CRITICAL, reason=str(error))
+            os._exit(DISK_FAILED)
 
     def _apply(self, model: Model, event: Event, clock: float) -> None:
         if model.stopped:
@@ -517,8 +537,10 @@ class Core:
     # --- feedback -----------------------------------------------------------------------------
 
     def _tell(self, stage: Stage, model: Model, works: list[Work]) -> None:
+        """Stage the feedback of a model. If nothing of it is new, nothing has to be written."""
         merge = Merge(model.ring)
         applied: list[int] = []
+        answers: list[tuple[Work, list[Outcome]]] = []
         for work in works:
             try:
                 read = [self._read(model, merge, i, entry) for i, entry in enumerate(work.entries)]
@@ -534,12 +556,25 @@ class Core:
                     merge.state(number).applied = True
                     applied.append(number)
                 outcomes.append(outcome)
-            stage.answers.append((work, outcomes))
-        event = merge.event(model.number)
-        if event is not None:
-            stage.events.append((model, event))
+            answers.append((work, outcomes))
+        if merge.empty:
+            for name, count in merge.counts.items():
+                model.unwritten[name] += count
+            for work, told in answers:
+                _done(work, told)
+            return
+        stage.answers += answers
+        stage.events.append((model, merge.event(model.number, model.unwritten)))
         if applied:
             stage.events.append((model, Applied(model.number, np.array(applied))))
+
+    def _counted(self) -> list[tuple[Model, Event]]:
+        """Counts that no row has yet, as events."""
+        return [
+            (model, Merge(model.ring).event(model.number, model.unwritten))
+            for model in self.models.values()
+            if any(model.unwritten.values()) and not model.stopped
+        ]
 
     def _read(
         self, model: Model, merge: Merge, i: int, entry: Entry
@@ -575,18 +610,26 @@ class Core:
     # --- time ---------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Close what is due, write the clock where nothing else does, keep snapshots, history."""
+        """Advance the clock, close what is due, write the clock where nothing else does, keep
+        snapshots and history.
+        """
+        self.clock.tick(not self.failing)
         clock = self.clock.now()
-        for _ in range(_CLOSING_ROWS):
-            if not self._close(clock):
+        # What is due was due some ticks ago. The event loop has read its sockets several times
+        # since then: whatever had arrived before the window ended is not late.
+        due = self._ticks[0]
+        self._ticks.append(clock)
+        for _ in range(_CLOSING_ROWS if clock >= self._patient else 0):
+            if not self._close(due):
                 break
             self._snapshot_if_due()
         silence = clock - self._written
         opened = [self.windows[m.name] for m in self.models.values() if m.ring.groups]
-        if (opened and silence > max(1.0, min(opened) / _SILENCE)) or (
-            self.failing and silence > _RETRY
-        ):
-            self._commit([])
+        if self.failing:
+            if (self.clock.read or 0.0) - self._tried >= _RETRY:
+                self._commit([])
+        elif opened and silence > max(1.0, min(opened) / _SILENCE):
+            self._commit(self._counted())
         self._snapshot_if_due()
         often, seldom = _HISTORY_SECONDS
         if clock - self._noted >= min(max(often, _HISTORY_PART * clock), seldom):
@@ -594,18 +637,24 @@ class Core:
 
     def _close(self, clock: float) -> bool:
         """Close what is due, as far as it fits into a row; whether more may be due."""
+        due = [
+            (model, upto)
+            for model in self.models.values()
+            if (upto := model.ring.due(clock, self.windows[model.name], _CLOSES))
+            > model.ring.closed
+        ]
+        while due and self._waiting:  # what was read before comes first
+            self.turn()
         events: list[tuple[Model, Event]] = []
         outcomes = []
-        for model in self.models.values():
+        for model, upto in due:
             if model.stopped:
                 continue
             ring = model.ring
-            upto = ring.due(clock, self.windows[model.name], _CLOSES)
-            if upto > ring.closed:
-                events.append((model, Closed(model.number, ring.closed, upto)))
-                held = ring.joined(np.arange(ring.closed, upto))
-                outcomes.append(Outcomes(model.number, ring.closed, upto, held.to_bytes()))
-        return bool(events) and self._commit(events, (), outcomes)
+            events.append((model, Closed(model.number, ring.closed, upto)))
+            held = ring.joined(np.arange(ring.closed, upto))
+            outcomes.append(Outcomes(model.number, ring.closed, upto, held.to_bytes()))
+        return bool(events) and not self.failing and self._commit(events, (), outcomes)
 
     def _snapshot_if_due(self) -> None:
         age = self.clock.now() - self._snapped
@@ -616,13 +665,16 @@ class Core:
     def snapshot(self) -> None:
         """Keep the state of every model, so that a restart is short."""
         began = time.perf_counter()
+        counted = self._counted()
+        if counted:
+            self._commit(counted)
         try:
             for model in self.models.values():
                 if not model.stopped:
                     self.store.snapshot(model.number, self.seq, model.dump())
-        except StoreFailed as error:  # the log is the truth: no snapshot, no harm
+        except FairwolfeError as error:  # the log is the truth: no snapshot, no harm
+            self._note_failure(error)
             logs.say("snapshot_failed", "no snapshot", logging.ERROR, reason=str(error))
-            self.numbers.unwritten += 1
         self._snapped, self._unsnapped = self.clock.now(), 0
         self.numbers.snapshots.note(time.perf_counter() - began)
 
@@ -634,8 +686,8 @@ class Core:
     def _keep(self, model: Model, clock: float, live: dict[str, Any]) -> None:
         try:
             self.store.note(model.number, clock, pack((watch.point_of(model, live),)))
-        except FairwolfeError:
-            self.numbers.unwritten += 1
+        except FairwolfeError as error:
+            self._note_failure(error)
 
     @property
     def snapshot_age(self) -> float:

@@ -17,6 +17,7 @@ __all__ = [
     "Applied",
     "Closed",
     "Decided",
+    "Epoch",
     "Event",
     "ItemsAdded",
     "ItemsRetired",
@@ -40,6 +41,16 @@ class Started(NamedTuple):
 
     model: int
     setup: str
+
+
+class Epoch(NamedTuple):
+    """A process begins to decide for a model: the ids of its decisions contain this epoch.
+
+    It is random. Numbers come again after a restore of an older log; a random epoch does not.
+    """
+
+    model: int
+    epoch: str
 
 
 class Decided(NamedTuple):
@@ -119,11 +130,20 @@ class ObjectiveReplaced(NamedTuple):
 
 
 Event: TypeAlias = (
-    Started | Decided | Told | Applied | Closed | ItemsAdded | ItemsRetired | ObjectiveReplaced
+    Started
+    | Epoch
+    | Decided
+    | Told
+    | Applied
+    | Closed
+    | ItemsAdded
+    | ItemsRetired
+    | ObjectiveReplaced
 )
 
 _KINDS: dict[str, Any] = {
     "started": Started,
+    "epoch": Epoch,
     "decided": Decided,
     "told": Told,
     "applied": Applied,
@@ -177,4 +197,6 @@ def size(event: Event) -> int:
             return rows
         case Told(numbers=numbers) | Applied(numbers=numbers):
             return len(numbers)
+        case Epoch():
+            return 0
     return 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -340,11 +340,14 @@ class Merge:
             row = self._states[number] = self.ring.state(number)
         return row
 
-    def event(self, model: int) -> Told | None:
-        """The event; None where nothing came."""
-        counts = tuple(self.counts.values())
-        if not self._numbers and not any(counts):
-            return None
+    @property
+    def empty(self) -> bool:
+        """Whether nothing new came."""
+        return not self._numbers
+
+    def event(self, model: int, unwritten: Mapping[str, int]) -> Told:
+        """What came; unwritten: entries counted before, which no row has yet."""
+        counts = tuple(count + unwritten[name] for name, count in self.counts.items())
         return Told(
             model,
             np.array(self._numbers, dtype=np.int64),

@@ -14,7 +14,7 @@ from fairwolfe.errors import InvalidInput
 from fairwolfe.service.config import read
 from fairwolfe.service.sqlite_store import FILE, LOCK, SQLiteStore
 
-__all__ = ["LogFile", "Place", "place_of"]
+__all__ = ["LogFile", "Place", "folder_of", "place_of"]
 
 
 class Place(NamedTuple):
@@ -46,6 +46,16 @@ def place_of(given: Path) -> Place:
     return Place(path, address)
 
 
+def folder_of(given: Path) -> Path:
+    """The state folder that a configuration names, or that is given itself; it may not exist."""
+    if given.suffix == ".toml":
+        config = read(given)
+        return config.path(config.state)
+    if given.exists() and not given.is_dir():
+        raise InvalidInput(f"{given} is a file; give a configuration or a state folder")
+    return given
+
+
 class LogFile(SQLiteStore):
     """A log that is only read, also where it cannot be written or is damaged."""
 
@@ -57,7 +67,7 @@ class LogFile(SQLiteStore):
 
     def _locked(self) -> int | None:
         """A lock that other readers share; None where no server runs."""
-        if self.path.name != FILE:  # a backup
+        if self.is_backup:
             return None
         try:
             handle = os.open(self.folder / LOCK, os.O_RDONLY | os.O_CLOEXEC)
@@ -87,6 +97,11 @@ class LogFile(SQLiteStore):
             self._base.execute(f"PRAGMA {name}")
         self._check_head()
         self._read_head()
+
+    @property
+    def is_backup(self) -> bool:
+        """Whether it is a copy, which has no mark."""
+        return self.path.name != FILE
 
     @property
     def count(self) -> int:

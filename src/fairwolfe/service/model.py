@@ -27,6 +27,7 @@ from fairwolfe.service.events import (
     Applied,
     Closed,
     Decided,
+    Epoch,
     Event,
     ItemsAdded,
     ItemsRetired,
@@ -38,8 +39,10 @@ from fairwolfe.service.join import Group, Joined, Ring, made_from
 
 __all__ = ["Model", "constraints_of", "read_objective"]
 
-_FORMAT = 2
+_FORMAT = 3
 _COUNTS = ("joined", "expired", "known", "late", "unknown", "conflict")
+_ENTRIES = _COUNTS[2:]  # by entry of feedback; the others by decision
+_NO_END = 2**63
 
 
 class Model:
@@ -48,7 +51,7 @@ class Model:
     Parameters
     ----------
     number: of the model in its store
-    token: of the store; ids of decisions are token-number-n
+    token: of the store; ids of decisions are token-number-epoch-n
     setup: what the fold rests on
     """
 
@@ -65,7 +68,9 @@ class Model:
         # Low and high of each reward; of a ranking the share of one slot.
         self.ranges = dict(zip(self.rewards, self.problem.slot_ranges.T.tolist(), strict=True))
         self.ring = Ring(self.n_slots or 1, len(self.rewards))
-        self.counts = dict.fromkeys(_COUNTS, 0)
+        self.epochs: dict[str, tuple[int, int]] = {}  # the numbers of an epoch: first and stop
+        self.unwritten = dict.fromkeys(_ENTRIES, 0)  # counts that no row of the log has yet
+        self._counts = dict.fromkeys(_COUNTS, 0)
         self.changes: list[int] = []  # the rows of the log that brought another objective
         self.early: dict[str, list[float]] = {}  # items, while there are fewer than slots
         self.agent: Agent | None = None
@@ -75,7 +80,11 @@ class Model:
         self.tolerance = 0.0  # how much older than a decision its direction may be: Agent.propose
         self.out_of_range = "refuse"  # what is done with a reward outside its range
         if not self.ranks:
-            self.agent = Agent(setup.make_policy(), self.problem, setup.seed, token=self.token)
+            self.agent = self._agent(setup.make_policy(), self.problem)
+
+    def _agent(self, policy: Any, problem: Any, items: Any = None) -> Agent:
+        """Its decisions have ids of their own, alike in every log: equal events, equal bytes."""
+        return Agent(policy, problem, self.setup.seed, items, token=_agent_token(self.number))
 
     @property
     def name(self) -> str:
@@ -92,6 +101,11 @@ class Model:
         """How many were made; each is joined, expired or open."""
         return self.ring.issued
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """Closed decisions and entries of feedback by outcome, with those not written yet."""
+        return {name: n + self.unwritten.get(name, 0) for name, n in self._counts.items()}
+
     # --- the fold -----------------------------------------------------------------------------
 
     def apply(self, event: Event, seq: int, clock: float) -> None:
@@ -104,6 +118,8 @@ class Model:
                 group = self._group(event, self.ring.issued, seq, clock)
                 self._ready().issue(group.decisions)
                 self.ring.add(group)
+            case Epoch(epoch=epoch):
+                self._begin(epoch)
             case Told():
                 self._tell(event)
             case Applied(numbers=numbers):
@@ -135,10 +151,18 @@ class Model:
     def _group(event: Decided, first: int, seq: int, clock: float) -> Group:
         return Group(first, seq, clock, made_from(event.made), event.requests, event.owners)
 
+    def _begin(self, epoch: str) -> None:
+        """Numbers from here on belong to an epoch; one without any decision is forgotten."""
+        issued = self.ring.issued
+        spans = {old: (first, min(stop, issued)) for old, (first, stop) in self.epochs.items()}
+        self.epochs = {old: span for old, span in spans.items() if span[0] < span[1]}
+        self.epochs[epoch] = (issued, _NO_END)
+
     def _tell(self, event: Told) -> None:
         self.ring.tell(event)
-        for name, count in zip(_COUNTS[2:], event.counts, strict=True):
-            self.counts[name] += count
+        for name, count in zip(_ENTRIES, event.counts, strict=True):
+            self._counts[name] += count
+            self.unwritten[name] = 0  # a row has all that were counted before it
 
     def _close(self, upto: int) -> None:
         numbers, joined = np.arange(self.ring.closed, upto), self.ring.held(self.ring.closed, upto)
@@ -162,8 +186,8 @@ class Model:
                         agent.expire(decision)
                 at += len(decisions)
         answered = int(joined.answered.sum())
-        self.counts["joined"] += answered
-        self.counts["expired"] += len(numbers) - answered
+        self._counts["joined"] += answered
+        self._counts["expired"] += len(numbers) - answered
 
     def _runs(self, numbers: Any, learnt: Any) -> Iterator[tuple[bool, Sequence[Decision]]]:
         """Decisions in a row that were made together and are treated alike: how, and themselves."""
@@ -197,8 +221,7 @@ class Model:
             if objective is not None:
                 policy = policy.with_objective(objective)
                 self.changes.append(seq)
-            seed = self.setup.seed
-            self.agent = Agent(policy, problem, seed, self.early, token=self.token)
+            self.agent = self._agent(policy, problem, self.early)
             self.early = {}
 
     def _retire(self, event: ItemsRetired, seq: int) -> None:
@@ -241,14 +264,22 @@ class Model:
 
     def id(self, number: int) -> str:
         """The id of a decision."""
-        return f"{self.token}-{number}"
+        for epoch, (first, stop) in reversed(self.epochs.items()):
+            if first <= number < stop:
+                return f"{self.token}-{epoch}-{number}"
+        raise InvalidInput(f"model {self.name!r} has no epoch with a decision {number}")
 
     def number_of(self, id: str) -> int:
-        """The number of a decision; -1 for an id of another model or store."""
-        token, _, digits = id.rpartition("-")
+        """The number of a decision; -1 for an id that the log of this model never issued."""
+        head, _, digits = id.rpartition("-")
+        token, _, epoch = head.rpartition("-")
+        if token != self.token or epoch not in self.epochs:
+            return -1
         plain = digits.isascii() and digits.isdecimal() and len(digits) <= 15
-        right = token == self.token and plain and str(int(digits)) == digits
-        return int(digits) if right else -1
+        if not plain or str(int(digits)) != digits:
+            return -1
+        number, (first, stop) = int(digits), self.epochs[epoch]
+        return number if first <= number < stop else -1
 
     def keys_of(self, action: Any) -> list[str]:
         """The keys of the items that a ranking shows, from their numbers."""
@@ -300,13 +331,17 @@ class Model:
     # --- as bytes -----------------------------------------------------------------------------
 
     def dump(self) -> bytes:
-        """Everything, for a snapshot; equal models are equal bytes."""
+        """Everything, for a snapshot; equal models of one log are equal bytes."""
+        epochs = tuple((epoch, *span) for epoch, span in self.epochs.items())
+        return pack((_FORMAT, self.token, epochs, *self._state()))
+
+    def _state(self) -> tuple[Any, ...]:
+        """What was learnt and is open, without the names that ids contain."""
         agent = None if self.agent is None else self.agent.dump()
-        counts = tuple(self.counts.values())
+        counts = tuple(self._counts.values())
         early = tuple((key, tuple(row)) for key, row in self.early.items())
         setup = msgspec.json.encode(self.setup).decode()
-        state = (counts, tuple(self.changes), early, agent, self.ring.dump())
-        return pack((_FORMAT, setup, self.token, *state))
+        return (setup, counts, tuple(self.changes), early, agent, self.ring.dump())
 
     @classmethod
     def load(
@@ -328,22 +363,26 @@ class Model:
         cls, number: int, token: str, data: bytes, group_in: Callable[[int, int], Group]
     ) -> Model:
         try:
-            form, setup, own, counts, changes, early, agent, ring = unpack(data)
+            form, own, epochs, setup, counts, changes, early, agent, ring = unpack(data)
             model = cls(number, token, msgspec.json.decode(setup, type=Setup))
             if form != _FORMAT or own != model.token:
                 raise IncompatibleState(f"a snapshot of {own!r} has the format {form!r}")
-            model.counts = dict(zip(_COUNTS, counts, strict=True))
+            model.epochs = {epoch: (first, stop) for epoch, first, stop in epochs}
+            model._counts = dict(zip(_COUNTS, counts, strict=True))
             model.changes = list(changes)
             model.early = {key: list(row) for key, row in early}
-            model.agent = None if agent is None else Agent.restore(agent, token=model.token)
+            own = _agent_token(number)
+            model.agent = None if agent is None else Agent.restore(agent, token=own)
             model.ring.load(ring, group_in)
         except (FairwolfeError, msgspec.MsgspecError, TypeError, ValueError, KeyError) as error:
             raise IncompatibleState(f"a snapshot cannot be read: {error}") from error
         return model
 
     def digest(self) -> str:
-        """The state in 64 characters: equal for equal states, bit for bit."""
-        return hashlib.sha256(self.dump()).hexdigest()
+        """The state in 64 characters: equal for equal states, bit for bit, in any log; the token
+        and the epochs are no part of it.
+        """
+        return hashlib.sha256(pack(self._state())).hexdigest()
 
     def copy(self) -> Model:
         """Another one that is the same."""
@@ -351,6 +390,10 @@ class Model:
         return self._loaded(
             self.number, token, self.dump(), lambda first, _: self.ring.group(first)
         )
+
+
+def _agent_token(number: int) -> str:
+    return f"model-{number}"
 
 
 def _joined(runs: Iterable[tuple[bool, Sequence[Decision]]]) -> Iterator[Sequence[Decision]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import secrets
 import time
 import warnings
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from fairwolfe.service.config import Config, Setup, setup
 from fairwolfe.service.events import (
     Closed,
     Decided,
+    Epoch,
     Event,
     ItemsAdded,
     ObjectiveReplaced,
@@ -151,23 +153,25 @@ def _folded(
 def begin(
     store: Store, config: Config, existing: dict[int, Model], clock: float
 ) -> dict[str, Model]:
-    """The models of the configuration by name; new ones begin, changed ones raise an error."""
+    """The models of the configuration by name: new ones begin, changed ones raise an error.
+
+    One row begins the new models and a new epoch of every model.
+    """
     by_name = {model.name: model for model in existing.values()}
     models: dict[str, Model] = {}
+    new: list[int] = []
+    events: list[Event] = []
     for name in config.models:
         wanted = setup(config, name)
         model = by_name.get(name)
         if model is None:
-            number = max((m.number for m in (*existing.values(), *models.values())), default=-1) + 1
-            model = Model(number, store.token, wanted)
-            events: list[Any] = [Started(number, msgspec.json.encode(wanted).decode())]
+            model = Model(max(existing, default=-1) + 1 + len(new), store.token, wanted)
+            new.append(model.number)
+            events.append(Started(model.number, msgspec.json.encode(wanted).decode()))
             first = _first_items(config, name, model)
             if first is not None:
                 model.copy().apply(first, 0, clock)  # raises before it is written
                 events.append(first)
-            seq = store.append(clock, encode(events, time.time()), starts=(number,))
-            for event in events[1:]:
-                model.apply(event, seq, clock)
         elif model.setup != wanted:
             raise IncompatibleState(_difference(name, model.setup, wanted))
         elif config.models[name].items is not None:
@@ -176,6 +180,14 @@ def begin(
         model.tolerance = config.models[name].tolerance
         model.out_of_range = config.models[name].out_of_range
         models[name] = model
+    epoch = secrets.token_hex(6)
+    events += [Epoch(model.number, epoch) for model in models.values()]
+    seq = store.append(clock, encode(events, time.time()), starts=new)
+    numbered = {model.number: model for model in models.values()}
+    for event in events:
+        model = numbered[event.model]
+        if not isinstance(event, Started) and not model.stopped:
+            model.apply(event, seq, clock)
     return models
 
 

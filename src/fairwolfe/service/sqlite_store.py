@@ -1,8 +1,9 @@
 """`SQLiteStore`: the log in one SQLite file, synced before `append` returns.
 
 One connection, exclusive. A row of the log has its own check sum, which covers its number and
-its clock; numbers have no holes. What SQLite itself finds torn at the end of its journal was never
-acknowledged, and is dropped by it; any other damage raises an error.
+its clock; numbers have no holes. SQLite drops what is torn at the end of its journal. A mark beside
+the log names the last acknowledged row, so a log that lost more than that is refused; any other
+damage raises an error too.
 """
 
 from __future__ import annotations
@@ -20,15 +21,28 @@ from zlib import crc32
 
 import apsw
 
+from fairwolfe.core.folders import sync_folder
 from fairwolfe.core.packing import pack, unpack
 from fairwolfe.errors import IncompatibleState, InvalidInput
-from fairwolfe.service.store import Base, Outcomes, Row, Span, StoreFailed
+from fairwolfe.service.mark import MARK, Mark, read_mark, write_mark
+from fairwolfe.service.store import Base, Outcomes, Row, Span, StoreFailed, SyncFailed
 
-__all__ = ["FILE", "LOCK", "SQLiteStore"]
+__all__ = [
+    "FILE",
+    "LOCK",
+    "SQLiteStore",
+    "finish_restore",
+    "lock_folder",
+    "make_folder",
+    "restored_file",
+]
 
 _APPLICATION = 0x66776C67  # "fwlg"
-_FORMAT = 1
+_FORMAT = 2
 FILE, LOCK = "log.sqlite", "lock"
+_NEW = "new.sqlite"  # a log that is being created
+_RESTORED, _REPLACED = "restored-", "replaced-"  # see `finish_restore`
+_CHECKPOINT = 250  # pages of the journal
 _KEPT_SNAPSHOTS = 2
 _MOST_POINTS = 4096  # of the history of a model
 _HEAD, _KEY = struct.Struct("<qd"), struct.Struct("<qqq")
@@ -39,7 +53,7 @@ _SETTINGS = {
     "locking_mode": "exclusive",
     "journal_mode": "wal",
     "synchronous": 2,  # FULL: every commit is synced before it returns
-    "wal_autocheckpoint": 250,
+    "wal_autocheckpoint": 0,  # `_checkpoint` instead, since SQLite's own hides a failed sync
     "journal_size_limit": 64 << 20,
     "trusted_schema": 0,
     "cell_size_check": 1,
@@ -59,6 +73,7 @@ CREATE TABLE history(model INTEGER, clock REAL, point BLOB NOT NULL,
     PRIMARY KEY(model, clock)) WITHOUT ROWID;
 """
 
+_UNSYNCED = (apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC)
 _UNWRITTEN = (
     apsw.FullError,
     apsw.IOError,
@@ -74,12 +89,7 @@ class SQLiteStore:
     """A log in its own folder, for one process at a time."""
 
     def __init__(self, folder: Path) -> None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        except OSError as error:
-            raise InvalidInput(
-                f"the state folder {folder} cannot be made: {error.strerror}"
-            ) from error
+        make_folder(folder)
         self._begin(folder / FILE)
 
     def _begin(self, path: Path) -> None:
@@ -91,62 +101,109 @@ class SQLiteStore:
         self._base: Any = None
         self._last: tuple[int, float] = (0, 0.0)
         self._starts: dict[int, int] = {}  # model -> the row that it begins with
+        self._mark: int | None = None  # the open file of the mark
+        self._journal = 0  # its pages
         self._lock = self._locked()
         try:
             self._open()
+        except (apsw.FullError, OSError) as error:
+            self.close()
+            raise StoreFailed(f"{self.folder} cannot be written: {error}") from error
         except apsw.Error as error:
             self.close()
+            if _is_sync(error):
+                raise _failed(error) from error
             self._refuse(error)
         except BaseException:
             self.close()
             raise
 
     def _locked(self) -> int | None:
-        """The lock of the folder, held until the process ends, however it ends."""
-        path = self.folder / LOCK
-        try:
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise InvalidInput(f"{path} cannot be written: {error.strerror}") from error
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            holder = os.read(handle, 20).decode("ascii", "replace").strip() or "unknown"
-            os.close(handle)
-            raise InvalidInput(
-                f"the state folder {self.folder} is in use by another server (process {holder}); "
-                "end that one, or give this one another folder"
-            ) from error
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
-        return handle
+        return lock_folder(self.folder)
 
     def _open(self) -> None:
-        path = self.path
+        finish_restore(self.folder)
         for left in self.folder.glob("backup-*.sqlite*"):  # by a server that was killed
             left.unlink(missing_ok=True)
-        new = not path.exists() or path.stat().st_size == 0
-        self._base = apsw.Connection(str(path))
-        path.chmod(0o600)
+        if self._is_new():
+            self._create()
+        self._base = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
+        self._base.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # nothing changes if refused
         self._base.set_busy_timeout(0)
-        if new:
-            self._base.execute("PRAGMA page_size = 16384")
-        else:
-            self._check_head()
+        self._base.execute("PRAGMA locking_mode = exclusive")
+        self._check_head()
         for name, value in _SETTINGS.items():
             self._base.execute(f"PRAGMA {name} = {value}")
         self._assert_settings()
-        if new:
-            self._create()
         self._read_head()
+        lost = self.lost()
+        if lost:
+            raise IncompatibleState(lost)
+        self._base.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+        # Rows that a crash left in the journal are synced again: the last sync may have failed.
+        self._base.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        self._base.set_wal_hook(self._note_journal)
+        self._mark = os.open(self.folder / MARK, os.O_WRONLY | os.O_CLOEXEC)
+        self._move_mark(self._last[0], self._crc_of(self._last[0]) or 0)
+
+    def _is_new(self) -> bool:
+        """Whether there is no log yet: no file, or one that is empty, and no acknowledged row."""
+        mark = read_mark(self.folder)
+        if mark is not None and mark.seq > 0:
+            if self.path.exists():
+                return False
+            raise IncompatibleState(
+                f"{self.path} is missing, and {MARK} says that it had {mark.seq} rows; put a "
+                "backup in its place with `fairwolfe log restore`"
+            )
+        if not self.path.exists() or self.path.stat().st_size == 0:
+            return True
+        with suppress(apsw.Error):
+            base = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
+            base.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            try:
+                base.execute("PRAGMA locking_mode = exclusive")
+                return not any(
+                    base.execute(query).get
+                    for query in (
+                        "SELECT count(*) FROM sqlite_schema",
+                        "PRAGMA application_id",
+                        "PRAGMA user_version",
+                    )
+                )
+            finally:
+                base.close()
+        return False
+
+    def _create(self) -> None:
+        """A log without rows under another name, then its mark, then its own name: whenever this
+        is interrupted, the next start begins again.
+        """
+        spare = self.folder / _NEW
+        for name in (_NEW, FILE):
+            for tail in ("", "-wal", "-shm", "-journal"):
+                (self.folder / f"{name}{tail}").unlink(missing_ok=True)
+        token = secrets.token_hex(8)
+        base = apsw.Connection(str(spare))
+        try:
+            spare.chmod(0o600)
+            for setting in ("page_size = 16384", "locking_mode = exclusive", "journal_mode = wal"):
+                base.execute(f"PRAGMA {setting}")
+            base.execute("PRAGMA synchronous = 2")
+            base.execute("BEGIN IMMEDIATE")
+            base.execute(_SCHEMA)
+            base.execute("INSERT INTO meta VALUES ('head', ?)", (_head(token, {}),))
+            base.execute(f"PRAGMA application_id = {_APPLICATION}")
+            base.execute(f"PRAGMA user_version = {_FORMAT}")
+            base.execute("COMMIT")
+        finally:
+            base.close()  # which moves everything into the file
+        write_mark(self.folder, Mark(token))
+        os.replace(spare, self.path)
+        sync_folder(self.folder)
 
     def _check_head(self) -> None:
         application, form = self._one("PRAGMA application_id"), self._one("PRAGMA user_version")
-        if application == 0 and form == 0 and not self._one("SELECT count(*) FROM sqlite_schema"):
-            raise IncompatibleState(
-                f"{self.path} is empty; it was never a log, or it was cut: remove it to "
-                "begin a new one, or put the right file there"
-            )
         if application != _APPLICATION or form != _FORMAT:
             raise IncompatibleState(
                 f"{self.path} is not a log that this version reads (application "
@@ -163,15 +220,6 @@ class SQLiteStore:
                     "answer could be lost; use a local file system"
                 )
 
-    def _create(self) -> None:
-        self._base.execute("BEGIN IMMEDIATE")
-        self._base.execute(_SCHEMA)
-        self.token = secrets.token_hex(8)
-        self._write_head({})
-        self._base.execute(f"PRAGMA application_id = {_APPLICATION}")
-        self._base.execute(f"PRAGMA user_version = {_FORMAT}")
-        self._base.execute("COMMIT")
-
     def _one(self, query: str, values: tuple[Any, ...] = ()) -> Any:
         for row in self._base.execute(query, values):
             return row[0]
@@ -179,8 +227,9 @@ class SQLiteStore:
 
     def _refuse(self, error: apsw.Error) -> NoReturn:
         raise IncompatibleState(
-            f"{self.path} cannot be read: {error}; it is damaged, or in use by somebody "
-            "else. Nothing was changed: put a backup there, or give another state folder"
+            f"{self.path} cannot be read: {error}; it is damaged, or in use by somebody else. "
+            "Nothing was changed: put a backup in its place with `fairwolfe log restore`, or give "
+            "another state folder"
         ) from error
 
     # --- the log ------------------------------------------------------------------------------
@@ -213,14 +262,68 @@ class SQLiteStore:
             self._roll_back()
             if not isinstance(error, apsw.Error):
                 raise
-            if not self._holds(seq):
+            if _is_sync(error) or not self._holds(seq):
                 raise _failed(error) from error
         self._last, self._starts = (seq, clock), known
+        self._move_mark(seq, crc)
+        self._checkpoint()
         return seq
 
+    def _note_journal(self, base: Any, name: str, pages: int) -> int:
+        self._journal = pages
+        return apsw.SQLITE_OK
+
+    def _checkpoint(self) -> None:
+        """Move the journal into the file once it is long; without room for that, it grows."""
+        if self._journal < _CHECKPOINT:
+            return
+        try:
+            self._base.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except apsw.Error as error:
+            if _is_sync(error):
+                raise _failed(error) from error
+
+    # --- the mark -----------------------------------------------------------------------------
+
+    def _move_mark(self, seq: int, crc: int) -> None:
+        """Without a sync. The row is durable, so a mark that cannot be written is no error: an
+        older one only finds less.
+        """
+        assert self._mark is not None
+        with suppress(OSError):
+            os.pwrite(self._mark, Mark(self.token, seq, crc).to_bytes(), 0)
+
+    def _crc_of(self, seq: int) -> int | None:
+        """The check sum of a row; 0 for row 0, before the first, and None for one that is gone."""
+        crc = self._one("SELECT crc FROM log WHERE seq = ?", (seq,)) if seq else 0
+        return None if crc is None else int(crc)
+
+    def lost(self) -> str:
+        """A sentence if acknowledged rows are missing, or nothing tells; empty if not."""
+        mark, last = read_mark(self.folder), self._last[0]
+        advice = "put a backup in its place with `fairwolfe log restore`"
+        if mark is None:
+            return (
+                f"{MARK} is missing beside {self.path}, so nothing tells whether the log is "
+                f"complete; {advice}, or a copy of this log"
+            )
+        if mark.token != self.token:
+            return f"{MARK} belongs to another log than {self.path}; {advice}"
+        if mark.seq > last:
+            return (
+                f"{self.path} ends at row {last}, and rows up to {mark.seq} were acknowledged: "
+                f"rows are lost; {advice}"
+            )
+        if self._crc_of(mark.seq) != mark.crc:
+            return (
+                f"row {mark.seq} of {self.path} is not the one that was acknowledged: the file "
+                f"was replaced or changed; {advice}"
+            )
+        return ""
+
     def _write_head(self, starts: dict[int, int]) -> None:
-        """Whose log it is, and where its models begin, with a check sum."""
-        head = pack((self.token, tuple(starts.items())))
+        """Where the models begin."""
+        head = _head(self.token, starts)
         self._base.execute("INSERT OR REPLACE INTO meta VALUES ('head', ?)", (head,))
 
     def _read_head(self) -> None:
@@ -328,9 +431,14 @@ class SQLiteStore:
                 (model, model, _KEPT_SNAPSHOTS, None if base is None else base.seq),
             )
             self._base.execute("COMMIT")
+            if self._mark is not None:
+                os.fsync(self._mark)
         except apsw.Error as error:
             self._roll_back()
             raise _failed(error) from error
+        except OSError as error:
+            raise SyncFailed(f"{MARK} could not be synced: {error}") from error
+        self._checkpoint()
 
     def snapshots(self, model: int) -> list[tuple[int, bytes | None]]:
         """(seq, state) of a model, newest first; None for one that is damaged."""
@@ -408,9 +516,83 @@ class SQLiteStore:
         if self._base is not None:
             with suppress(apsw.Error):
                 self._base.close()
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        for handle in (self._mark, self._lock):
+            if handle is not None:
+                os.close(handle)
+        self._mark = self._lock = None
+
+
+def make_folder(folder: Path) -> None:
+    """A state folder, for its owner only."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise InvalidInput(f"the state folder {folder} cannot be made: {error.strerror}") from error
+
+
+def lock_folder(folder: Path) -> int:
+    """The lock of a state folder, held until it is closed or the process ends, however it ends."""
+    path = folder / LOCK
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be written: {error.strerror}") from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        holder = os.read(handle, 20).decode("ascii", "replace").strip() or "unknown"
+        os.close(handle)
+        raise InvalidInput(
+            f"the state folder {folder} is in use by another server (process {holder}); "
+            "end that one, or give this one another folder"
+        ) from error
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+    return handle
+
+
+def restored_file(folder: Path, stamp: str) -> Path:
+    """Where a restored log waits until it takes its place; stamp: names the replaced one."""
+    return folder / f"{_RESTORED}{stamp}.sqlite"
+
+
+def finish_restore(folder: Path) -> None:
+    """Put a restored log in place of the one that is there, which is kept in a folder of its own.
+
+    A restore is decided once a complete file restored-STAMP.sqlite is there. The steps from then on
+    can be repeated, so whoever locks the folder next completes one that was interrupted.
+    """
+    for restored in folder.glob(f"{_RESTORED}*.sqlite"):
+        stamp = restored.stem.removeprefix(_RESTORED)
+        aside = folder / f"{_REPLACED}{stamp}"
+        aside.mkdir(mode=0o700, exist_ok=True)
+        for name in (f"{FILE}-wal", f"{FILE}-shm", FILE, MARK):
+            if (folder / name).exists() and not (aside / name).exists():
+                os.rename(folder / name, aside / name)
+        sync_folder(aside)
+        sync_folder(folder)
+        write_mark(folder, _mark_of(restored))
+        os.replace(restored, folder / FILE)
+        sync_folder(folder)
+
+
+def _mark_of(path: Path) -> Mark:
+    """The mark of a complete log without a journal."""
+    base = apsw.Connection(
+        f"{path.absolute().as_uri()}?immutable=1",
+        flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
+    )
+    try:
+        token, _ = unpack(base.execute("SELECT value FROM meta WHERE key = 'head'").get)
+        newest = base.execute("SELECT seq, crc FROM log ORDER BY seq DESC LIMIT 1").get
+        return Mark(str(token), *(newest or (0, 0)))
+    finally:
+        base.close()
+
+
+def _head(token: str, starts: dict[int, int]) -> bytes:
+    """Whose log it is, and where its models begin, with a check sum."""
+    return pack((token, tuple(starts.items())))
 
 
 def _crc(seq: int, clock: float, payload: bytes) -> int:
@@ -429,7 +611,13 @@ def _sound(row: tuple[Any, ...]) -> Row:
 
 
 def _failed(error: apsw.Error) -> Exception:
-    """What a failed write comes to: one that may work again later, or damage."""
+    """What a failed write comes to: a failed sync, one that may work again later, or damage."""
+    if _is_sync(error):
+        return SyncFailed(f"the log could not be synced: {error}")
     if isinstance(error, _UNWRITTEN):
         return StoreFailed(f"the log could not be written: {error}")
     return IncompatibleState(f"the log cannot be written: {error}")
+
+
+def _is_sync(error: apsw.Error) -> bool:
+    return getattr(error, "extendedresult", 0) in _UNSYNCED

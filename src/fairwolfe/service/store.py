@@ -7,11 +7,20 @@ from typing import NamedTuple, Protocol
 
 from fairwolfe.errors import FairwolfeError
 
-__all__ = ["Base", "Outcomes", "Row", "Span", "Store", "StoreFailed"]
+__all__ = ["DISK_FAILED", "Base", "Outcomes", "Row", "Span", "Store", "StoreFailed", "SyncFailed"]
+
+
+DISK_FAILED = 74  # exit code (EX_IOERR): unlike 2, a supervisor may start the service again
 
 
 class StoreFailed(FairwolfeError):
     """Nothing was written: the disk is full, read-only or broken. It may work again later."""
+
+
+class SyncFailed(StoreFailed):
+    """A sync failed. Whether the row will be there after a crash is unknown, and the system may
+    report the next sync as done although it was not: the process has to end.
+    """
 
 
 class Row(NamedTuple):

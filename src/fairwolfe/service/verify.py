@@ -59,6 +59,7 @@ def verify(log: LogFile, fold: bool, tick: Tick) -> Verified:
         examined.wrong += [
             f"SQLite finds the file damaged: {one}; {_BACKUP}" for one in log.complaints()
         ]
+        examined.mark()
         examined.rows_of_the_log(tick)
         examined.snapshots()
         examined.places()
@@ -90,6 +91,14 @@ class _Examined:
         self.groups: dict[int, list[tuple[int, int]]] = defaultdict(list)  # (row, how many)
         self.closed: dict[int, list[tuple[int, int]]] = defaultdict(list)  # (first, stop)
         self.models: set[int] = set()
+
+    def mark(self) -> None:
+        """Whether every acknowledged row is there."""
+        try:
+            lost = "" if self.log.is_backup else self.log.lost()
+        except IncompatibleState as error:  # the mark itself is damaged
+            lost = str(error)
+        self.wrong += [lost] if lost else []
 
     # --- rows ---------------------------------------------------------------------------------
 

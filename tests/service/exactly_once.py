@@ -1,0 +1,272 @@
+"""P1 played and checked: clients, troubles, and what must be true of what clients were told.
+
+The checks use histories of clients, HTTP reads after the last restart, and plain SQL on numbers of
+rows and decisions. Nothing of the log is decoded.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests.service.crowd import Crowd, Event
+from tests.service.servers import ARMS, RANKING, ROOT, Server, wait_for
+from tests.service.test_p06_full_disk import fill
+
+WINDOW = 3.0
+SLACK = 0.2  # seconds by which the clocks of clients and of a life of the service may differ
+NEAR = 1e-9
+NUMBERS = {"router": 0, "front": 1, "quick": 2}  # of the models in the log
+QUICK = ARMS.replace("models.router]", 'models.quick]\napply = "arrival"')
+CONFIG = 'state = "state"\nlisten = "127.0.0.1:0"\n' + (ARMS + RANKING + QUICK).format(
+    window=f"{WINDOW:g} s", missing="zero"
+)
+ITEMS = [{"key": f"item {i}", "features": [0.1 * i, 0.2, -0.1 * i, 0.3]} for i in range(7)]
+
+
+class Play:
+    """A service with three models, its clients, and the troubles that it goes through."""
+
+    def __init__(self, folder: Path, *module: str, clients: int = 4, seed: int = 0) -> None:
+        self.server = Server(folder, CONFIG, *module)
+        self.rng = random.Random(seed)
+        self.crowd = Crowd(self.server, clients, seed, tuple(NUMBERS))
+        self.up: list[tuple[float, float]] = []  # when feedback could be received and stored
+        self.since = 0.0
+        self.lost: set[str] = set()  # decisions that a restore has undone
+        self.forgotten: list[tuple[float, float]] = []  # when feedback came that it has undone
+        self.kills = 0
+
+    def run(self, troubles: list[str]) -> list[str]:
+        """What is wrong after some troubles."""
+        with self.server:
+            for _ in range(troubles.count("first")):  # before there is anything
+                self.server.spawn()
+                time.sleep(self.rng.uniform(0.2, 2.0))
+                self._kill()
+            self._start()
+            self.server.post("/v1/models/front/items", {"items": ITEMS})
+            self.crowd.start()
+            for trouble in troubles:
+                if trouble != "first":
+                    time.sleep(self.rng.uniform(0.1, 0.7))
+                    getattr(self, trouble)()
+            time.sleep(0.5)
+            self.crowd.stop(120.0)
+            for name in NUMBERS:
+                path = f"/v1/models/{name}"
+                wait_for(lambda path=path: self.server.get(path)["open"] == 0, 20.0 * WINDOW)
+            self._interrupt()
+            finals = {name: self.server.get(f"/v1/models/{name}") for name in NUMBERS}
+            views = dict(self._views())
+            self.server.kill()
+            counts = counted(self.server.state)
+        return [*self._answers(views), *_totals(finals, views, counts)]
+
+    # --- troubles -----------------------------------------------------------------------------
+
+    def kill(self) -> None:
+        """kill -9, and a start."""
+        self._kill()
+        self._start()
+
+    def startup(self) -> None:
+        """kill -9, also of the start that follows, before it is ready."""
+        self._kill()
+        self.server.spawn()
+        time.sleep(self.rng.uniform(0.1, 2.0))
+        self._kill()
+        self._start()
+
+    def stall(self) -> None:
+        """The process stands still for longer than a window."""
+        self._interrupt()
+        os.kill(self.server.pid, signal.SIGSTOP)
+        time.sleep(WINDOW + 1.0)
+        os.kill(self.server.pid, signal.SIGCONT)
+        self.since = time.monotonic()
+
+    def full(self) -> None:
+        """The disk is full for longer than a window."""
+        filler = self.server.folder / "filler"
+        fill(filler)
+        wait_for(lambda: self.server.request("GET", "/readyz").status == 503)
+        self._interrupt()
+        time.sleep(WINDOW + 1.0)
+        self.since = time.monotonic()
+        filler.unlink()
+        wait_for(lambda: self.server.request("GET", "/readyz").status == 200)
+
+    def restore(self) -> None:
+        """A backup takes the place of the log; what came after it is lost, as announced."""
+        copy = self.server.folder / "copy.sqlite"
+        began = time.monotonic()
+        copy.write_bytes(self.server.get("/v1/admin/backup"))
+        time.sleep(1.0)
+        self._kill()
+        with closing(sqlite3.connect(f"file:{copy}?immutable=1", uri=True)) as base:
+            kept = dict(base.execute("SELECT model, max(stop) FROM span GROUP BY model"))
+        command = [sys.executable, "-m", "fairwolfe", "log", "restore", str(copy)]
+        subprocess.run([*command, str(self.server.path)], check=True, cwd=ROOT, timeout=120)
+        self.forgotten.append((began, time.monotonic()))
+        for event in self.crowd.history:
+            if event.kind == "decide" and event.answer is not None:
+                number = int(event.answer["id"].rpartition("-")[2])
+                if event.ended > began and number >= kept.get(NUMBERS[event.model], 0):
+                    self.lost.add(event.answer["id"])
+        copy.unlink()
+        self._start()
+
+    def _start(self) -> None:
+        self.server.start()
+        self.since = time.monotonic()
+
+    def _kill(self) -> None:
+        self._interrupt()
+        self.server.kill()
+        self.kills += 1
+
+    def _interrupt(self) -> None:
+        """From now on nothing can be received or stored."""
+        if self.since:
+            self.up.append((self.since, time.monotonic()))
+        self.since = 0.0
+
+    # --- checks -------------------------------------------------------------------------------
+
+    def _views(self) -> Iterator[tuple[str, Any]]:
+        """Every decision that a client knows, as the service has it now; None if unknown."""
+        parts = urlsplit(self.server.url)
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 0, timeout=30)
+        for event in self.crowd.history:
+            if event.kind == "decide" and event.answer is not None:
+                id = event.answer["id"]
+                connection.request("GET", f"/v1/models/{event.model}/decisions/{id}")
+                response = connection.getresponse()
+                body = json.loads(response.read())
+                yield id, body if response.status == 200 else None
+        connection.close()
+
+    def _answers(self, views: dict[str, Any]) -> Iterator[str]:
+        """Whether every answer was true, and deserved."""
+        sent: dict[str, list[Any]] = defaultdict(list)
+        decided: dict[str, Event] = {}
+        for event in self.crowd.history:
+            if event.kind == "decide" and event.answer is not None:
+                id, view = event.answer["id"], views[event.answer["id"]]
+                if id in decided:
+                    yield f"decision {id} was given to two questions"
+                decided[id] = event
+                if id in self.lost:
+                    if view is not None:
+                        yield f"decision {id} was undone by a restore, and is known"
+                elif view is None:
+                    yield f"decision {id} was acknowledged and is lost"
+                elif any(view.get(name) != event.answer.get(name) for name in ("arm", "items")):
+                    yield f"decision {id} was {event.answer}, and is now {view}"
+        for event in self.crowd.history:
+            if event.kind == "feedback":
+                for place, entry in enumerate(event.sent):
+                    sent[entry["id"]] += cells_of(entry)
+                    if event.answer is not None:
+                        outcome = event.answer[place]["outcome"]
+                        yield from self._outcome(event, entry, outcome, decided, views)
+        for id, view in views.items():
+            strange = set(cells_of(view or {})) - set(sent[id])
+            if strange:
+                yield f"{strange} is counted for decision {id}, and nobody reported it"
+
+    def _outcome(
+        self,
+        event: Event,
+        entry: dict[str, Any],
+        outcome: str,
+        decided: dict[str, Event],
+        views: dict[str, Any],
+    ) -> Iterator[str]:
+        id = entry["id"]
+        undone = any(a <= event.ended <= b for a, b in self.forgotten)
+        if outcome in ("joined", "known"):
+            missing = set(cells_of(entry)) - set(cells_of(views[id] or {}))
+            if missing and not undone:
+                yield f"{missing} of decision {id} was acknowledged as {outcome} and is lost"
+        elif outcome == "late":
+            up = self._up(decided[id].began, event.ended)
+            if up < WINDOW - SLACK:
+                yield f"{id} was late after {up:.2f} s in which it could have been reported"
+        elif outcome == "unknown":
+            if id not in self.lost:
+                yield f"{id} was unknown, and no restore has undone it"
+        else:
+            yield f"{id} was a {outcome}"
+
+    def _up(self, start: float, stop: float) -> float:
+        """For how long feedback could be received and stored between two moments."""
+        return sum(max(0.0, min(stop, b) - max(start, a)) for a, b in self.up)
+
+
+def cells_of(said: dict[str, Any]) -> list[Any]:
+    """What an entry of feedback, or the view of a decision, says, one by one."""
+    cells: list[Any] = [("exposed", key) for key in said.get("exposed") or ()]
+    for key in said.get("clicked") or ():
+        cells += [("exposed", key), ("clicks", key, 1.0)]
+    for name, value in (said.get("rewards") or {}).items():
+        if isinstance(value, dict):
+            cells += [(name, key, float(number)) for key, number in value.items()]
+        else:
+            cells.append((name, float(value)))
+    return cells
+
+
+def counted(state: Path) -> dict[int, int]:
+    """How many decisions of each model the log has, without holes, by SQL on a copy of it."""
+    copy = state.with_name("examined")
+    shutil.copytree(state, copy)
+    with closing(sqlite3.connect(copy / "log.sqlite")) as base:
+        rows = [seq for (seq,) in base.execute("SELECT seq FROM log ORDER BY seq")]
+        assert rows == list(range(1, len(rows) + 1))
+        clocks = [clock for (clock,) in base.execute("SELECT clock FROM log ORDER BY seq")]
+        assert clocks == sorted(clocks)
+        counts: dict[int, int] = {}
+        for model in NUMBERS.values():
+            query = "SELECT first, stop FROM span WHERE model = ? ORDER BY first"
+            spans = base.execute(query, (model,)).fetchall()
+            assert all(one[1] == other[0] for one, other in pairwise([(0, 0), *spans]))
+            counts[model] = spans[-1][1] if spans else 0
+    return counts
+
+
+def _totals(finals: dict[str, Any], views: dict[str, Any], counts: dict[int, int]) -> Iterator[str]:
+    """Whether what a model has learnt is the sum of what its decisions say."""
+    for name, number in NUMBERS.items():
+        final, own = finals[name], [v for id, v in views.items() if v and f"-{number}-" in id]
+        states = Counter(view["state"] for view in own)
+        total = counts[number]
+        told = {"decisions": total, "t": total, "open": 0}
+        told |= {"joined": states["joined"], "expired": total - states["joined"]}
+        for what, count in told.items():
+            if final[what] != count:
+                yield f"{what} of {name} is {final[what]}, and clients and rows say {count}"
+        sums: Counter[str] = Counter()
+        for view in own:
+            for cell in cells_of(view):
+                if cell[0] != "exposed":
+                    sums[cell[0]] += cell[-1]
+        for reward, average in final["average"].items():
+            if abs(average - sums[reward] / max(total, 1)) > NEAR:
+                yield f"average {reward} of {name} is {average}, and not {sums[reward]} / {total}"
