@@ -4,8 +4,8 @@ poor, and how often a warning says so.
     python -m benchmarks.bench_coverage --runs 400 --jobs 2
 
 No constant of the intervals or of the warnings was chosen on these families. A family passes if it
-is covered in 92 % of the runs, or if 95 % of the runs that miss have a warning. `plain` and
-`tied minima` are well-behaved: hardly any of their runs may have one.
+is covered in 92 % of the runs, or if 95 % of the runs that miss have a warning. Hardly any run of
+`plain` may have one.
 """
 
 from __future__ import annotations
