@@ -43,7 +43,7 @@ def one(family: str, place: str, n: int, estimator: str, runs: int, bootstrap: b
         log, target = world.log(n, rng, estimator)
         name = estimator.split("-", maxsplit=1)[0]
         rows = log._rows(target, name)
-        part, bound = sampled(rows), log._bound(world.f)
+        part, bound = sampled(rows, log.problem), log._bound(world.f)
         found = log._estimate(bound, part, rows, name, 0.95)
         delta, boot = rivals(bound, rows, part, rng, bootstrap)
         for i, (low, high) in enumerate(((found.low, found.high), delta, boot)):

@@ -19,6 +19,8 @@ STATED = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["option
 JOBS: dict[str, list[str] | str] = {
     "plot": ["demo"],
     "data": "from fairwolfe.environments import Listening; Listening('plays.csv').problem()",
+    "parquet": "import fairwolfe.offpolicy as o; open('x.parquet', 'wb').write(b'PAR1')\n"
+    "o.Log.of('x.parquet')",
     "tradeoff": ["tradeoff", "plays.csv"],
     "evaluate": ["evaluate", "log.parquet"],
     "lab": ["run", "spec.toml"],

@@ -28,6 +28,7 @@ __all__ = [
 EXTRAS: dict[str, tuple[str, ...]] = {
     "plot": ("matplotlib", "pandas"),
     "data": ("implicit", "openpyxl", "pooch", "pyarrow"),
+    "parquet": ("pyarrow",),
     "tradeoff": ("implicit", "jinja2", "matplotlib", "openpyxl", "pandas", "pyarrow"),
     "evaluate": ("matplotlib", "narwhals", "pyarrow"),
     "lab": ("implicit", "jinja2", "matplotlib", "pandas", "pyarrow"),

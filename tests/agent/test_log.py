@@ -333,3 +333,20 @@ def test_a_table_that_fails_leaves_what_stood_there(tmp_path: Path, end: str) ->
     assert path.read_text() == "before"
     with pytest.raises(InvalidInput, match=r"\.parquet or \.jsonl"):
         Writer(tmp_path / "log.txt", Header(PROBLEM))
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [("", "cannot be opened"), ("no/folder/log.jsonl", "cannot be opened"), (3, "is 3; give a")],
+)
+def test_a_path_that_cannot_be_a_log(
+    path: Any, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    agent = arms_agent()
+    agent.log("log.jsonl")
+    with pytest.raises(InvalidInput, match=words):
+        agent.log(path)
+    agent.update(agent.act(np.eye(2)), [1.0, 0.0])  # the log that it had goes on
+    agent.log(None)
+    assert len(rows(tmp_path / "log.jsonl")) == 1

@@ -291,11 +291,15 @@ def test_the_command_evaluates_policies_of_a_file(tmp_path: Path) -> None:
     ("spec", "options", "words"),
     [
         ("[policies.x]\narm = 9\n", (), "the policy chooses 9"),
-        ("[policies.x]\narm = 0\nlearn = true\n", (), "policies.x says arm, learn"),
+        ("[policies.x]\narm = 0\nlearn = true\n", (), "policies.x has arm, learn"),
         ("[policy.x]\narm = 0\n", (), "policy is unknown; did you mean 'policies'"),
         ("policies = 3\n", (), "has no policies"),
         ("[policies.x\n", (), "cannot be read as TOML"),
         ('[policies.x]\nname = "squarecb"\n', (), "give uniform or fixed"),
+        ('[policies.x]\nname = "uniform"\narm = 1\n', (), "leave out arm"),
+        ('[policies.x]\nname = "fixed"\n', (), "add arm"),
+        ("[policies.x]\nlearn = false\n", (), "give true"),
+        ("[policies.x]\nlearnt = true\n", (), "did you mean 'learn'"),
         ('[policies.x]\nagent = "no.fw"\n', (), "no.fw"),
         ("[policies.x]\narm = 0\n", ("--objective", "minimun"), "cannot be rebuilt"),
         ("[policies.x]\narm = 0\n", ("--objective", "import os"), "cannot be rebuilt"),
@@ -325,3 +329,27 @@ def test_a_log_without_f_asks_for_one(tmp_path: Path) -> None:
     ran = CliRunner().invoke(commands, ["evaluate", str(log)])
     assert ran.exit_code == 2
     assert "give --objective" in ran.stderr
+
+
+@pytest.mark.needs("matplotlib")
+def test_the_policies_of_the_help_are_accepted(tmp_path: Path) -> None:
+    """The file that `fairwolfe evaluate --help` shows, as it is shown."""
+    import re
+    import tomllib
+
+    shown = CliRunner().invoke(commands, ["evaluate", "--help"]).output
+    spec = "\n".join(re.findall(r"^ +(\[policies\..*|\w+ = .*)$", shown, re.MULTILINE)[:9])
+    tables = tomllib.loads(spec)["policies"]
+    assert tables["second"] == {"name": "fixed", "arm": 1}
+    assert len(tables) == 5
+    with Writer(tmp_path / "log.jsonl", Header(PROBLEM)) as writer:
+        writer.columns(columns(200))
+    (tmp_path / "policies.toml").write_text(spec)
+    arguments = ["evaluate", "log.jsonl", "--policy", "policies.toml", "--objective", "minimum"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        ran = CliRunner().invoke(commands, [*arguments, "--out", "out", "--json"])
+    assert ran.exit_code == 0, ran.output
+    rows = {row["policy"]: row for row in json.loads(ran.output)["policies"]}
+    assert rows["second"]["value"] != rows["third"]["value"]
+    assert len(rows) == 6

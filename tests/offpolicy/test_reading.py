@@ -371,3 +371,104 @@ def test_a_log_that_learnt_while_it_logged_is_recognised() -> None:
     table = {"action": np.zeros(n, dtype=int), "probability": p, "reward.a": np.ones(n)}
     problem = fw.Problem.arms(1, {"a": (0, 1)}, n_arms=2)
     assert "stabilised=True" in str(Log.of(table, problem).check())
+
+
+# --- memory that cannot be written, names, and columns that are misspelt --------------------
+
+
+@pytest.mark.needs("pyarrow")
+def test_an_agent_is_evaluated_on_parquet_as_on_lines(tmp_path: Path) -> None:
+    """Arrow's memory is read-only."""
+    agent = fw.Agent(fw.FrankWolfe(Minimum(), EpsilonGreedy(0.3)), PROBLEM)
+    found = []
+    for end in ("jsonl", "parquet"):
+        with Writer(tmp_path / f"log.{end}", Header(PROBLEM)) as writer:
+            writer.columns(columns(120))
+        found.append(Log.of(tmp_path / f"log.{end}").evaluate(agent, Minimum()))
+    assert np.array_equal(found[0].average, found[1].average)
+
+
+def test_contexts_in_memory_that_cannot_be_written() -> None:
+    table = columns(60)
+    agent = fw.Agent(fw.FrankWolfe(Minimum(), EpsilonGreedy(0.3)), PROBLEM)
+    want = Log.of(table, PROBLEM).evaluate(agent, Minimum())
+    table["context"].flags.writeable = False
+    assert Log.of(table, PROBLEM).evaluate(agent, Minimum()).value == want.value
+
+
+@pytest.mark.needs("pyarrow")
+@pytest.mark.parametrize("empty", [None, float("nan")])
+def test_a_column_of_probabilities_may_be_empty(empty: Any, tmp_path: Path) -> None:
+    import pandas as pd
+
+    rows: dict[str, Any] = {
+        "action": [0, 1, 1, 0],
+        "probability": [0.5] * 4,
+        "probabilities": [empty] * 4,
+        "reward.clicks": [0.0, 1.0, 1.0, 0.0],
+    }
+    assert len(Log.of(rows)) == 4
+    frame = pd.DataFrame(rows)
+    frame.to_parquet(tmp_path / "log.parquet")
+    for source in (frame, tmp_path / "log.parquet"):
+        assert Log.of(source).evaluate(1, CLICKS, "snips").value == 1.0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("probabilty", "probability"),
+        ("Probabilities", "probabilities"),
+        ("candidate", "candidates"),
+        ("reward_minutes", "reward.<name>"),
+        ("feature_age", "feature.<name>"),
+        ("contexts", "context"),
+    ],
+)
+def test_a_misspelt_column_is_refused(wrong: str, right: str) -> None:
+    table: dict[str, Any] = {
+        "action": [0, 1],
+        "reward.clicks": [0.0, 1.0],
+        wrong: [0.5, 0.5],
+        "shop": ["a", "b"],
+    }
+    with pytest.raises(InvalidInput, match=rf"column '{wrong}'.* did you mean '{right}'\?"):
+        Log.of(table)
+    del table[wrong]
+    assert len(Log.of(table)) == 2  # other columns are not read
+
+
+def test_actions_by_name() -> None:
+    names = ["red", "blue", "green", "blue"] * 50
+    table: dict[str, Any] = {
+        "action": names,
+        "probability": [1 / 3] * 200,
+        "reward.clicks": [float(name == "blue") for name in names],
+    }
+    log = Log.of(table)
+    assert log.arms == ("blue", "green", "red")
+    assert "arms: 0 blue, 1 green, 2 red" in str(log.check())
+    assert log.problem.n_arms == 3
+    assert log.evaluate("blue", CLICKS, "snips").value == 1.0
+    assert log.evaluate("red", CLICKS, "snips").value == 0.0
+    assert log.evaluate(["blue"] * 200, CLICKS, "snips").value == 1.0
+    one, two = log.split()
+    assert one.arms == two.arms == log.arms
+    with pytest.raises(InvalidInput, match="no arm 'bleu'; did you mean 'blue'"):
+        log.evaluate("bleu", CLICKS, "snips")
+    with pytest.raises(InvalidInput, match=r"row 3: action is 4.*all of them as texts"):
+        Log.of(table | {"action": ["red", "blue", 4, "blue"] * 50})
+    with pytest.raises(InvalidInput, match=r"3 different actions .* n_arms=3"):
+        Log.of(table, fw.Problem.arms(1, {"clicks": (0, 1)}, n_arms=2))
+    with pytest.raises(InvalidInput, match="probabilities by the number of the arm; add a column"):
+        Log.of(table | {"probabilities": [[1 / 3] * 3] * 200})
+
+
+def test_actions_by_the_names_of_each_context() -> None:
+    table = columns(40)
+    names = [[f"{(i + a) % ARMS}" for a in range(ARMS)] for i in range(40)]
+    chosen = [names[i][a] for i, a in enumerate(table["action"])]
+    named = Log.of(table | {"names": names, "action": chosen}, PROBLEM)
+    assert same(named, Log.of(table, PROBLEM))
+    with pytest.raises(InvalidInput, match="row 1: action is 'x'"):
+        Log.of(table | {"names": names, "action": ["x"] * 40}, PROBLEM)

@@ -63,8 +63,16 @@ class DecisionLog:
         self.unlogged = 0  # answered, but made before the log began, or elsewhere
         self._met: dict[int, Met] = {}
         self._staged: dict[int, dict[str, Any]] = {}
+        if not isinstance(path, (str, os.PathLike)):
+            raise InvalidInput(f"the path of a log is {path!r:.60}; give a text, such as log.jsonl")
         _prepare(path, header)
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise InvalidInput(
+                f"the log {os.fspath(path)!r} cannot be opened ({error.strerror}); name a file in "
+                "a folder that exists and can be written"
+            ) from error
         if os.fstat(self._file).st_size == 0:
             self._write(line_of(header.to_dict()))
 

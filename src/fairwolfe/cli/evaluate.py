@@ -53,13 +53,27 @@ def evaluate(
     out: Path,
     as_json: bool,
 ) -> None:
-    """Say what other policies would have earned in place of those that made LOG.
+    r"""Say what other policies would have earned in place of those that made LOG.
 
     LOG is what agent.log or `fairwolfe log export` wrote, a table (CSV, Parquet) or Vowpal
-    Wabbit's dsjson. A policy of the file is one of: name = "uniform" (or "fixed"), arm = 2,
-    agent = "saved.fw", file = "mixture.npz", learn = true, or base = { name = "squarecb", ... },
-    which learns from half of the log. Where one of them learns, all are evaluated on the other
-    half. A table, sentences, and the files evaluate.png, evaluate.svg and evaluate.json come out.
+    Wabbit's dsjson. The command prints a table and sentences, and writes evaluate.png,
+    evaluate.svg and evaluate.json. Where a policy learns, it learns from half of the log, and all
+    policies are evaluated on the other half. A file of policies:
+
+    \b
+        [policies.any]
+        name = "uniform"
+        [policies.second]
+        name = "fixed"
+        arm = 1              # by number, or by name where the log has names
+        [policies.third]
+        arm = 2              # the same in short
+        [policies.learnt]
+        learn = true
+        [policies.new]
+        base = { name = "squarecb", gamma0 = 100.0 }
+
+    agent = "saved.fw" is an agent that was saved, and file = "mixture.npz" what Mixture.save wrote.
     """
     import json
 
@@ -140,13 +154,34 @@ def _tables(path: Path | None) -> dict[str, Any]:
     if not isinstance(policies, dict) or not policies:
         raise InvalidInput(f"{path} has no policies; give [policies.NAME] tables")
     for name, table in policies.items():
-        ways = [key for key in table if key in _WAYS] if isinstance(table, dict) else []
-        if len(ways) != 1:
+        keys = tuple(table) if isinstance(table, dict) else ()
+        if len(keys) != 1 and set(keys) != {"name", "arm"}:
             raise InvalidInput(
-                f"{path}: policies.{name} says {', '.join(ways) or 'nothing'}; give one of "
+                f"{path}: policies.{name} has {', '.join(keys) or 'no keys'}; give one of "
                 f"{', '.join(_WAYS)}"
             )
+        for key in keys:
+            if key not in _WAYS:
+                raise InvalidInput(
+                    f"{path}: policies.{name}.{key} is unknown; {did_you_mean(key, _WAYS)}"
+                )
+        if "learn" in keys and table["learn"] is not True:
+            raise InvalidInput(f"{path}: policies.{name}.learn is {table['learn']!r}; give true")
+        if "name" in keys:
+            _check_name(f"{path}: policies.{name}", table)
     return content
+
+
+def _check_name(where: str, table: dict[str, Any]) -> None:
+    known = {"uniform": {"name"}, "fixed": {"name", "arm"}}
+    if table["name"] not in known:
+        raise InvalidInput(
+            f"{where}.name is {table['name']!r:.40}; give uniform or fixed, or a bandit as base, "
+            "which learns from half of the log"
+        )
+    if set(table) != known[table["name"]]:
+        more = "add arm, such as arm = 1" if table["name"] == "fixed" else "leave out arm"
+        raise InvalidInput(f"{where}: name is {table['name']!r}; {more}")
 
 
 def _objective(given: str | None, tables: dict[str, Any], log: Path) -> Any:
@@ -179,7 +214,7 @@ def _logged_objective(log: Path) -> str:
 
 def _policy(name: str, table: dict[str, Any], train: Any, f: Any, spec: Path | None) -> Any:
     from fairwolfe.agent import Agent
-    from fairwolfe.core.registry import load
+    from fairwolfe.bandits import Uniform
     from fairwolfe.lab.build import build_policy
     from fairwolfe.offpolicy import Mixture, RankingMixture
 
@@ -202,13 +237,7 @@ def _policy(name: str, table: dict[str, Any], train: Any, f: Any, spec: Path | N
             base = {"name": "frank-wolfe", "base": base}
         policy = build_policy(base, f"{where}.base", objective=f)
         return train.agent(f, policy.base if train.problem.kind == "arms" else policy)
-    if table.get("name") not in ("uniform", "fixed"):
-        raise InvalidInput(
-            f"{where}.name is {table.get('name')!r}; give uniform or fixed, or a bandit as base, "
-            "which learns from half of the log"
-        )
-    options = {key: value for key, value in table.items() if key != "name"}
-    return load("bandits", str(table["name"]))(**options)
+    return Uniform()
 
 
 def _row(name: str, one: Any) -> dict[str, Any]:

@@ -400,12 +400,7 @@ def _by_column(rows: Sequence[Mapping[str, Any]]) -> Columns:
 
 
 def _pyarrow() -> Any:
-    require_extra(
-        "evaluate",
-        "Parquet",
-        "pyarrow",
-        instead="or use JSON Lines (.jsonl), which needs nothing",
-    )
+    require_extra("parquet", "Parquet", instead="or use JSON Lines (.jsonl), which needs nothing")
     import pyarrow
 
     return pyarrow

@@ -48,6 +48,9 @@ def check_choices(data: Choices) -> Check:
     """Of arms."""
     problems, usable = _probabilities(data.probability)
     facts = [f"{data.n:,} decisions, rewards {', '.join(data.problem.rewards)}"]
+    if data.arms is not None:
+        listed = ", ".join(f"{i} {name}" for i, name in enumerate(data.arms[:10]))
+        facts.append(f"arms: {listed}{', ...' if len(data.arms) > 10 else ''}")
     problems += _ranges(data.problem, data.rewards)
     known = [one for one in data.distribution if one is not None]
     if usable:

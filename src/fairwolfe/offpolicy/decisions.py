@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fairwolfe.core.arrays import Cube, IntMatrix, IntVector, Matrix, Vector
 from fairwolfe.core.problem import Problem
-from fairwolfe.errors import InvalidInput
+from fairwolfe.errors import InvalidInput, did_you_mean
 
 __all__ = ["CHUNK", "COLUMNS", "Choices", "Part", "Rankings", "padded"]
 
@@ -35,6 +35,10 @@ class Part:
     features: Cube | None
     mask: Mask | None = None
     per_arm: bool = False
+
+    def __post_init__(self) -> None:
+        if self.features is not None:  # Arrow's memory is read-only, and kernels refuse it
+            object.__setattr__(self, "features", np.require(self.features, np.float64, "CW"))
 
     def rows(self, places: IntVector) -> Part:
         """Some of them."""
@@ -71,7 +75,8 @@ class Choices:
 
     actions (n,), probability (n,) with NaN where it is not known, rewards (n, D), numbers (n,)
     with -1 where they are not known, agents (n,): which agent made it, by number; distribution:
-    for each part (rows, K) the probabilities of all arms, or None.
+    for each part (rows, K) the probabilities of all arms, or None; arms: their names by number,
+    where they have any.
     """
 
     problem: Problem
@@ -82,11 +87,20 @@ class Choices:
     numbers: IntVector
     agents: IntVector
     distribution: tuple[Matrix | None, ...]
+    arms: tuple[str, ...] | None = None
 
     @property
     def n(self) -> int:
         """How many."""
         return len(self.actions)
+
+    def number(self, name: str) -> int:
+        """The number of an arm, by its name."""
+        if name not in (self.arms or ()):
+            raise InvalidInput(
+                f"the log has no arm {name!r:.40}; {did_you_mean(name, self.arms or ())}"
+            )
+        return (self.arms or ()).index(name)
 
     @property
     def has_contexts(self) -> bool:
@@ -125,6 +139,7 @@ class Choices:
             self.numbers[places],
             self.agents[places],
             tuple(distribution),
+            self.arms,
         )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fairwolfe.core.arrays import Vector
+from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.brief import Brief, Summary, few
 from fairwolfe.core.frames import table_of
 from fairwolfe.objectives.bounds import Bounds
@@ -22,6 +23,8 @@ _FEW = 100.0  # effective decisions below which normal approximations are doubtf
 _LARGEST = 0.1  # of the sum of weights: one decision that decides everything
 _OFF = 3.0  # standard errors that a mean weight may be from 1
 _HUGE = 1e4
+_DRIFT = 1.2  # factor by which probabilities may change over the log
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -148,14 +151,19 @@ def _number(x: float) -> str:
     return f"{x:.4g}" if math.isfinite(x) else ("infinity" if x > 0 else "minus infinity")
 
 
+def _limits(f: Concave, n: int) -> Iterator[tuple[Bounds, Matrix]]:
+    """The hard constraints of f, each with the rows that it limits."""
+    for scale, leaf, matrix in f.split(n):
+        if scale and isinstance(leaf, Bounds):
+            yield leaf, np.asarray(matrix.toarray())
+
+
 def levels(f: Concave, sampled: Sampled, quantile: float) -> tuple[Level, ...]:
     """The hard constraints of a bound f at an estimate."""
     constraints: list[Level] = []
-    for scale, leaf, matrix in f.split(sampled.z.size):
-        if not scale or not isinstance(leaf, Bounds):
-            continue
+    for leaf, matrix in _limits(f, sampled.z.size):
         x = np.asarray(matrix @ sampled.z)
-        errors = quantile * sampled.error(np.asarray(matrix.toarray()))
+        errors = quantile * sampled.error(matrix)
         whole = float(x[-1]) if leaf.shares else 1.0
         for i in range(leaf.limited):
             for bound, side in ((leaf.low[i], "at least"), (leaf.high[i], "at most")):
@@ -173,7 +181,9 @@ def levels(f: Concave, sampled: Sampled, quantile: float) -> tuple[Level, ...]:
     return tuple(constraints)
 
 
-def described(interval: Interval, weights: Weights, labels: tuple[str, ...]) -> tuple[str, ...]:
+def described(
+    f: Concave, interval: Interval, sampled: Sampled, weights: Weights, labels: tuple[str, ...]
+) -> tuple[str, ...]:
     """What makes an estimate doubtful, in sentences."""
     sentences = []
     if weights.ess < _FEW:
@@ -191,11 +201,26 @@ def described(interval: Interval, weights: Weights, labels: tuple[str, ...]) -> 
         sentences.append(
             f"the largest weight is {weights.largest:,.0f}: are the probabilities right?"
         )
-    if weights.error > 0.0 and abs(weights.mean - 1.0) > _OFF * weights.error:
+    if abs(weights.mean - 1.0) > _OFF * weights.error + _ROUNDING:
         sentences.append(
-            f"the mean weight is {weights.mean:.3f}, {abs(weights.mean - 1.0) / weights.error:.1f} "
-            "standard errors from 1: the logged probabilities are wrong, or the policy does what "
-            "the log never did"
+            f"the mean weight is {weights.mean:.3f}, more than three standard errors from 1: the "
+            "logged probabilities are wrong, or the policy does what the log never did"
+        )
+    if not 1.0 / _DRIFT < weights.drift < _DRIFT:
+        sentences.append(
+            f"the logged probabilities of what the policy does changed by a factor of "
+            f"{weights.drift:.2g} over the log, so the policy that logged was learning: the "
+            "interval may be too narrow; use stabilised=True"
+        )
+    few = set(interval.rare)
+    for leaf, matrix in _limits(f, sampled.z.size):
+        few.update(sampled.rare(matrix[: leaf.limited]))
+    if rare := sorted(few):
+        names = ", ".join(labels[i] for i in rare[:3]) + (", ..." if len(rare) > 3 else "")
+        sentences.append(
+            f"too few weighted decisions differ in {names}, or a few are far larger than the rest: "
+            "the interval allows for what was not seen, but may still be too narrow if the values "
+            "are skewed; log more, or choose a policy nearer to the one that logged"
         )
     if interval.edge:
         names = ", ".join(labels[i] for i in interval.edge[:3])

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from fairwolfe.core.arrays import Cube, Matrix, Vector
+from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput
 from fairwolfe.offpolicy.decisions import CHUNK, Choices, Part, Rankings
 from fairwolfe.offpolicy.interval import Sampled
@@ -27,6 +28,7 @@ __all__ = [
     "Rows",
     "Weights",
     "arm_rows",
+    "different",
     "joint",
     "logged_rows",
     "sampled",
@@ -36,6 +38,9 @@ __all__ = [
 ESTIMATORS = ("ips", "snips", "dr")
 
 _LEAST = 0.1  # of the mean square of weights under uniform choices
+_RARE = 10.0  # decisions that differ, below which the size of an event is not known
+_TREND, _SURE = 40, 4.0  # decisions of a trend, and standard errors that it must have
+_ROUNDING = 1e-12  # relative, of numbers that are equal
 _FIRST, _GROWTH = 50, 1.25  # decisions of the first block, and how blocks of equal weight grow
 
 
@@ -49,16 +54,23 @@ class Weights:
     error: float
     largest: float
     share: float  # of the largest in the sum
+    drift: float = 1.0  # the factor by which the probabilities of what counts changed over the log
+
+    @property
+    def typical(self) -> float:
+        """The mean of w under the policy that is evaluated: sum w^2/sum w."""
+        return self.n * self.mean / self.ess if self.ess > 0.0 else 0.0
 
     @classmethod
-    def of(cls, w: Vector) -> Weights:
+    def of(cls, w: Vector, drift: float = 1.0) -> Weights:
         total, square = float(w.sum()), float(w @ w)
         mean = total / w.size
         spread = max(square / w.size - mean * mean, 0.0)
         ess = total * total / square if square > 0.0 else 0.0
         largest = float(w.max())
         error = float(np.sqrt(spread / w.size))
-        return cls(w.size, ess, mean, error, largest, largest / total if total > 0.0 else 0.0)
+        share = largest / total if total > 0.0 else 0.0
+        return cls(w.size, ess, mean, error, largest, share, drift)
 
 
 @dataclass(frozen=True)
@@ -66,13 +78,14 @@ class Rows:
     """Rows in chunks, and what is made of their mean.
 
     chunks: a function that goes through them; finish: mean (q,) -> estimate (D,); jacobian: at a
-    mean, (D, q)
+    mean, (D, q); different: how many decisions have an unusual reward, (D,)
     """
 
     chunks: Callable[[], Iterator[Matrix]]
     finish: Callable[[Vector], Vector]
     jacobian: Callable[[Vector], Matrix]
     weights: Weights
+    different: Vector
     steady: Vector | None = None  # stabilising weights (n,)
 
 
@@ -94,8 +107,9 @@ def arm_rows(
             "overlap, and nothing is known about it"
         )
     n = choices.problem.n_objectives
-    weights = Weights.of(w)
+    weights = Weights.of(w, _drift(choices.probability[w > 0.0]) if steady is None else 1.0)
     h = None if steady is None else steady(w)
+    seen = different(w, choices.rewards)
     if estimator == "dr":
         if predict is None:
             raise InvalidInput("dr needs a model of the rewards")
@@ -108,7 +122,7 @@ def arm_rows(
                 expected = np.einsum("nk,nkd->nd", pi, q)
                 yield expected + w[span, None] * (choices.rewards[span] - there)
 
-        return Rows(doubly, lambda mean: mean, lambda mean: np.eye(n), weights, h)
+        return Rows(doubly, lambda mean: mean, lambda mean: np.eye(n), weights, seen, h)
 
     def weighted() -> Iterator[Matrix]:
         for span, _ in choices.spans():
@@ -117,7 +131,7 @@ def arm_rows(
             yield columns if estimator == "ips" else np.hstack([columns, own])
 
     if estimator == "ips":
-        return Rows(weighted, lambda mean: mean, lambda mean: np.eye(n), weights, h)
+        return Rows(weighted, lambda mean: mean, lambda mean: np.eye(n), weights, seen, h)
 
     def ratio(mean: Vector) -> Vector:
         return np.asarray(mean[:n] / mean[n])
@@ -125,7 +139,7 @@ def arm_rows(
     def slopes(mean: Vector) -> Matrix:
         return np.asarray(np.hstack([np.eye(n), -ratio(mean)[:, None]]) / mean[n])
 
-    return Rows(weighted, ratio, slopes, weights, h)
+    return Rows(weighted, ratio, slopes, weights, seen, h)
 
 
 def logged_rows(data: Choices | Rankings) -> Rows:
@@ -140,15 +154,31 @@ def logged_rows(data: Choices | Rankings) -> Rows:
             yield totals[start : start + size]
             start += size
 
-    return Rows(rows, lambda mean: mean, lambda mean: np.eye(n), Weights.of(np.ones(data.n)))
+    ones, m = np.ones(data.n), data.problem.n_items or 0
+    seen = different(ones, totals[:, m:], m)
+    return Rows(rows, lambda mean: mean, lambda mean: np.eye(n), Weights.of(ones), seen)
 
 
-def sampled(rows: Rows) -> Sampled:
-    """The estimate."""
-    return _sampled(rows, moments(_with_weights(rows)))
+def _drift(p: Vector) -> float:
+    """By which factor logged probabilities changed from the first third to the last; 1.0 where no
+    trend is certain.
+    """
+    logs, time = np.log(p), np.arange(p.size) - 0.5 * (p.size - 1)
+    spread = float(logs.std() * time.std())
+    if p.size < _TREND or spread <= 1e-9:
+        return 1.0
+    if abs(float(logs @ time)) <= _SURE * np.sqrt(p.size) * spread:
+        return 1.0
+    third = p.size // 3
+    return float(np.exp(logs[-third:].mean() - logs[:third].mean()))
 
 
-def joint(first: Rows, second: Rows) -> tuple[Sampled, Sampled, Matrix]:
+def sampled(rows: Rows, problem: Problem) -> Sampled:
+    """The estimate; the problem declares the ranges of the rewards."""
+    return _sampled(rows, moments(_with_weights(rows)), problem)
+
+
+def joint(first: Rows, second: Rows, problem: Problem) -> tuple[Sampled, Sampled, Matrix]:
     """Two estimates on the same decisions, and their covariance (2 D, 2 D)."""
 
     def both() -> Iterator[tuple[Matrix, Vector | None]]:
@@ -165,14 +195,10 @@ def joint(first: Rows, second: Rows) -> tuple[Sampled, Sampled, Matrix]:
     zeros = [np.zeros((len(maps[0]), maps[1].shape[1])), np.zeros((len(maps[1]), cut))]
     slope = np.block([[maps[0], zeros[0]], [zeros[1], maps[1]]])
     parts = [
-        _sampled(rows, Moments(stats.n, stats.mean[own], stats.halves[:, own], _block(stats, own)))
+        _sampled(rows, stats.block(own), problem)
         for rows, own in ((first, slice(0, cut)), (second, slice(cut, None)))
     ]
     return parts[0], parts[1], slope @ stats.covariance @ slope.T
-
-
-def _block(stats: Moments, own: slice) -> Matrix:
-    return stats.covariance[own, own]
 
 
 def _with_weights(rows: Rows) -> Iterator[tuple[Matrix, Vector | None]]:
@@ -183,12 +209,45 @@ def _with_weights(rows: Rows) -> Iterator[tuple[Matrix, Vector | None]]:
         start = stop
 
 
-def _sampled(rows: Rows, stats: Moments) -> Sampled:
+def _sampled(rows: Rows, stats: Moments, problem: Problem) -> Sampled:
     slope, z = rows.jacobian(stats.mean), rows.finish(stats.mean)
     with np.errstate(divide="ignore", invalid="ignore"):
         halves = np.array([rows.finish(half) for half in stats.halves])
     halves = np.where(np.isfinite(halves).all(axis=1, keepdims=True), halves, z)  # of no weight
-    return Sampled(z, slope @ stats.covariance @ slope.T, halves, stats.n)
+    sizes = _sizes(rows, stats.mean, slope, problem)
+    return Sampled(z, slope @ stats.covariance @ slope.T, halves, stats.n, sizes)
+
+
+def _sizes(rows: Rows, mean: Vector, slope: Matrix, problem: Problem) -> Vector:
+    """The size (D,) of an event: |sum u^3|/sum u^2, u the influence of a row on the estimate. Where
+    few rewards differ it is not known, and is at least what a whole range changes.
+    """
+    squares, cubes = np.zeros(len(slope)), np.zeros(len(slope))
+    scale = 1.0 if rows.steady is None else 1.0 / float(rows.steady.mean())
+    for chunk, h in _with_weights(rows):
+        u = (chunk - mean) @ slope.T
+        if h is not None:
+            u *= scale * h[:, None]
+        square = u * u
+        squares += square.sum(axis=0)
+        cubes += (square * u).sum(axis=0)
+    sizes = np.divide(np.abs(cubes), squares, out=np.zeros(len(slope)), where=squares > 0.0)
+    most = rows.weights.typical * (problem.high - problem.low)
+    return np.where(rows.different < _RARE, np.maximum(sizes, most), sizes)
+
+
+def different(w: Vector, rewards: Matrix, n_items: int = 0) -> Vector:
+    """The effective number (D,) of decisions, with weights w (n,), whose reward is not the usual
+    one (the median): for a reward that is 0 or 1, how often it was the rarer of the two.
+
+    Infinity for the exposures of items, which come first: which items a policy shows is known.
+    """
+    numbers = [np.inf] * n_items
+    for reward in rewards[w > 0.0].T:
+        median = float(np.median(reward))
+        own = w[w > 0.0][np.abs(reward - median) > _ROUNDING * abs(median)]
+        numbers.append(float(own.sum()) ** 2 / float(own @ own) if own.size else 0.0)
+    return np.array(numbers)
 
 
 def stabilising(choices: Choices, target: Callable[[slice, Part], Matrix]) -> Any:

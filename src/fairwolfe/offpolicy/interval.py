@@ -12,12 +12,19 @@ inequality of concave functions, f(y) <= f(p) + <g, y - p> for g in df(p):
 
 Both need the central limit theorem for one number only, whatever the dimension. Where f is smooth
 both ends are those of the delta method up to terms of order 1/n.
+
+The central limit theorem is poor for rare and for skewed rewards, and silent for a reward that was
+never seen: its sample variance is 0. `Sampled.covariance` therefore replaces each standard error e
+by c/n + sqrt(e^2 + (c/n)^2), c the size of an event, as the interval of Wilson (1927) for a
+proportion does. For k events the upper end at 95 % is then k + 1.96 (1 + sqrt(k + 1)): 3.9 for
+k = 0 and 11.8 for k = 5, where the exact limits of Poisson's distribution are 3.7 and 11.7.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import NormalDist
 from typing import Any
 
@@ -37,16 +44,34 @@ _EDGE = (
     4.0  # standard errors from the edge of the domain within which nothing is certain from below
 )
 _SEED = 20_260_101  # of the points: an interval is a function of the data
+_ROUNDING = 1e-9
+_WIDER = 1.15  # widening from which an interval is doubtful; there are 50 events then
 
 
 @dataclass(frozen=True)
 class Sampled:
-    """An estimate z^ (D,) of a mean, of n rows of covariance (D, D), and its two halves (2, D)."""
+    """An estimate z^ (D,) of a mean, of n rows of covariance `plain` (D, D), its two halves (2, D),
+    and the sizes (D,) of an event.
+    """
 
     z: Vector
-    covariance: Matrix
+    plain: Matrix
     halves: Matrix
     n: int
+    sizes: Vector
+
+    @cached_property
+    def covariance(self) -> Matrix:
+        """The covariance with standard errors that allow for events that were not seen.
+        Correlations stay as they are.
+        """
+        old = np.sqrt(np.maximum(np.diag(self.plain), 0.0))
+        more = self.sizes / math.sqrt(self.n)
+        new = more + np.hypot(old, more)
+        seen = old > _ROUNDING * new
+        ratio = np.divide(new, old, out=np.zeros_like(old), where=seen)
+        unseen = np.diag(np.where(seen, 0.0, new**2))
+        return np.asarray(self.plain * np.outer(ratio, ratio) + unseen)
 
     def errors(self) -> Vector:
         """The standard error of each coordinate."""
@@ -54,8 +79,13 @@ class Sampled:
 
     def error(self, slopes: Matrix) -> Vector:
         """The standard error of <g, z^>, for slopes g (any, D)."""
-        square = np.einsum("gi,ij,gj->g", slopes, self.covariance, slopes, optimize=True)
-        return np.asarray(np.sqrt(np.maximum(square, 0.0) / self.n))
+        return np.asarray(np.sqrt(_variances(slopes, self.covariance) / self.n))
+
+    def rare(self, slopes: Matrix) -> tuple[int, ...]:
+        """The coordinates that have too few events for <g, z^>, for any of the slopes (any, D)."""
+        wide = _variances(slopes, self.covariance) > _WIDER**2 * _variances(slopes, self.plain)
+        parts = slopes[wide] ** 2 * np.diag(self.covariance - self.plain)
+        return tuple(np.flatnonzero((parts > 0.5 * parts.max(axis=1, keepdims=True)).any(axis=0)))
 
     def around(self) -> Matrix:
         """Points of N(0, covariance/n), (points, D), always the same ones."""
@@ -73,6 +103,7 @@ class Interval:
     spread: the standard deviation of f(z^), about
     edge: the coordinates of leaves whose domain ends within four standard errors, by number of the
         reward; low is -inf then
+    rare: the coordinates that have too few events for the central limit theorem
     """
 
     value: float
@@ -82,6 +113,7 @@ class Interval:
     bias: float
     spread: float
     edge: tuple[int, ...] = ()
+    rare: tuple[int, ...] = ()
 
 
 def interval(f: Concave, sampled: Sampled, level: float) -> Interval:
@@ -92,20 +124,22 @@ def interval(f: Concave, sampled: Sampled, level: float) -> Interval:
     error = float(sampled.error(down.slopes).max())
     low = -math.inf if down.edge else down.value - quantile * error
     high = max(up.value + quantile * float(sampled.error(up.slopes).max()), down.value)
-    return Interval(down.value, low, high, error, down.bias, down.spread, down.edge)
+    rare = sampled.rare(np.vstack([down.slopes, up.slopes]))
+    return Interval(down.value, low, high, error, down.bias, down.spread, down.edge, rare)
 
 
 def difference(
     f: Concave, first: Sampled, second: Sampled, joint: Matrix, level: float
 ) -> Interval:
     """The interval of f(z_1) - f(z_2), estimated on the same rows; joint (2 D, 2 D): their
-    covariance.
+    plain covariance.
     """
     leaves = Leaves(f, first.z.size)
     downs = [_below(f, leaves, part) for part in (first, second)]
     ups = [_above(leaves, part) for part in (first, second)]
     quantile = NormalDist().inv_cdf(0.5 + 0.5 * level)
-    together = Sampled(np.zeros(len(joint)), joint, np.zeros((2, len(joint))), first.n)
+    sizes = np.concatenate([first.sizes, second.sizes])
+    together = Sampled(np.zeros(sizes.size), joint, np.zeros((2, sizes.size)), first.n, sizes)
     low_error = _pairs(together, downs[0].slopes, ups[1].slopes)
     high_error = _pairs(together, ups[0].slopes, downs[1].slopes)
     low = downs[0].value - ups[1].value - quantile * low_error
@@ -200,7 +234,7 @@ def _widths(leaves: Leaves, sampled: Sampled, y: Vector) -> list[float]:
         matrix = leaves.matrix[block]
         spread = float(np.trace(matrix @ sampled.covariance @ matrix.T)) / (0.5 * sampled.n)
         size, smooth = block.stop - block.start, leaf.smooth or leaf.curved
-        inside = leaf.everywhere or leaf.value(y[block]) > -math.inf
+        inside = leaf.everywhere or _has_slope(leaf, y[block])
         slope = scale * leaf.lipschitz(size)
         if not leaf.has_prox or (smooth and inside) or spread == 0.0:
             widths.append(0.0)
@@ -209,6 +243,18 @@ def _widths(leaves: Leaves, sampled: Sampled, y: Vector) -> list[float]:
         else:  # a logarithm outside its domain, where a proximal point moves by the root
             widths.append(spread)
     return widths
+
+
+def _has_slope(leaf: Concave, x: Vector) -> bool:
+    """Whether a leaf has a finite gradient: the root has none at 0, where its domain ends."""
+    program = leaf.program(x.size)
+    return bool(np.isfinite(program.gradient(x, 0.0, program.work())).all())
+
+
+def _variances(slopes: Matrix, covariance: Matrix) -> Vector:
+    """g' C g for slopes g (any, D)."""
+    squares = np.einsum("gi,ij,gj->g", slopes, covariance, slopes, optimize=True)
+    return np.asarray(np.maximum(squares, 0.0))
 
 
 def _root(covariance: Matrix) -> Any:

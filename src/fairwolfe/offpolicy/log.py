@@ -121,6 +121,11 @@ class Log:
         return self._data.problem
 
     @property
+    def arms(self) -> tuple[str, ...] | None:
+        """The names of the arms by number, where actions were logged by name."""
+        return self._data.arms if isinstance(self._data, Choices) else None
+
+    @property
     def average(self) -> Any:
         """What was earned, on average, by whatever logged."""
         data = self._data
@@ -168,8 +173,9 @@ class Log:
 
         Parameters
         ----------
-        policy: probabilities (decisions, arms); actions (decisions,), whole numbers; one arm; a
-            function of a context that returns probabilities or an arm; an Agent as it is now, over
+        policy: probabilities (decisions, arms); actions (decisions,), whole numbers or names; one
+            arm, by number or name; a function of a context that returns probabilities or an arm; an
+            Agent as it is now, over
             a bandit that knows its probabilities; `Uniform()` or `Fixed(arm)` of fw.bandits; what
             `learn` returned; "logged" is whatever logged, without weights. For rankings see
             `docs/offpolicy.md`
@@ -184,7 +190,7 @@ class Log:
         """
         bound, estimator = self._bound(f), self._named(estimator)
         rows = self._rows(policy, estimator, model, folds, stabilised)
-        return self._estimate(bound, sampled(rows), rows, estimator, _level(level))
+        return self._estimate(bound, sampled(rows, self.problem), rows, estimator, _level(level))
 
     def compare(
         self,
@@ -202,7 +208,7 @@ class Log:
         """
         bound, sure, estimator = self._bound(f), _level(level), self._named(estimator)
         rows = [self._rows(one, estimator, model, folds) for one in (first, second)]
-        one, two, covariance = joint(*rows)
+        one, two, covariance = joint(rows[0], rows[1], self.problem)
         gap = difference(bound.relaxed(), one, two, covariance, sure)
         each = [
             self._estimate(bound, part, own, estimator, sure)
@@ -235,9 +241,7 @@ class Log:
         stabilised: bool = False,
     ) -> Rows:
         data = self._data
-        if isinstance(policy, str):
-            if policy != "logged":
-                raise InvalidInput(f"the policy is {policy!r:.40}; the only text is 'logged'")
+        if isinstance(policy, str) and policy == "logged":
             return logged_rows(data)
         if isinstance(data, Rankings):
             if stabilised or model is not None:
@@ -281,7 +285,7 @@ class Log:
             level,
             labels,
             levels(bound, part, quantile),
-            described(ends, rows.weights, labels),
+            described(bound, ends, part, rows.weights, labels),
         )
 
     # --- learning ------------------------------------------------------------------------------

@@ -25,6 +25,10 @@ class Moments:
     halves: Matrix
     covariance: Matrix
 
+    def block(self, own: slice) -> Moments:
+        """Those of some columns."""
+        return Moments(self.n, self.mean[own], self.halves[:, own], self.covariance[own, own])
+
 
 def moments(chunks: Iterable[tuple[Matrix, Vector | None]]) -> Moments:
     """Of chunks of rows (rows, q) with weights (rows,); None: all 1."""

@@ -26,7 +26,7 @@ from fairwolfe.core.batch import Batch
 from fairwolfe.core.protocols import DistributesItems, Randomizes, Reduces
 from fairwolfe.errors import InvalidInput
 from fairwolfe.offpolicy.decisions import CHUNK, Rankings
-from fairwolfe.offpolicy.estimators import Rows, Weights
+from fairwolfe.offpolicy.estimators import Rows, Weights, different
 
 __all__ = ["RANKING_ESTIMATORS", "ranking_rows"]
 
@@ -193,6 +193,10 @@ def _identity(n: int) -> tuple[Callable[[Vector], Vector], Callable[[Vector], Ma
     return lambda mean: mean, lambda mean: np.eye(n)
 
 
+def _different(data: Rankings, w: Vector) -> Vector:
+    return different(w, data.rewards.sum(axis=1), data.problem.n_items or 0)
+
+
 def _whole(data: Rankings, chance: Vector, estimator: str) -> Rows:
     w = chance / data.probability
     if not w.any():
@@ -212,7 +216,7 @@ def _whole(data: Rankings, chance: Vector, estimator: str) -> Rows:
             else:
                 yield z + own * (totals[span] - z) / w.mean()
 
-    return Rows(rows, *_identity(n), Weights.of(w))
+    return Rows(rows, *_identity(n), Weights.of(w), _different(data, w))
 
 
 def _at_shown(values: Cube, rankings: IntMatrix) -> Matrix:
@@ -244,7 +248,9 @@ def _position(data: Rankings, target: AtRank) -> Rows:
             out[:, m:] = (own[:, :, None] * data.rewards[span]).sum(axis=1)
             yield out
 
-    return Rows(rows, *_identity(data.problem.n_objectives), Weights.of(w.mean(axis=1)))
+    mean = w.mean(axis=1)
+    identity = _identity(data.problem.n_objectives)
+    return Rows(rows, *identity, Weights.of(mean), _different(data, mean))
 
 
 class _Ratios:
@@ -313,4 +319,4 @@ def _exposure(data: Rankings, target: AtRank) -> Rows:
             yield ratios.z + ratios.influence(span) + (data.exposed[span] - b) @ slopes.T
 
     w = np.concatenate([ratios.parts(span)[2].sum(axis=1) for span in _spans(data)]) / b.sum()
-    return Rows(rows, *_identity(ratios.z.size), Weights.of(w))
+    return Rows(rows, *_identity(ratios.z.size), Weights.of(w), _different(data, w))

@@ -9,6 +9,7 @@ import warnings
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import Any
 
 import msgspec
@@ -28,6 +29,8 @@ __all__ = ["assembled", "csv_columns", "json_lines", "parquet_columns", "read_ro
 
 _REWARD = "reward."
 _FEATURE = "feature."
+_BY_NUMBER = ("context", "arms", "candidates", "probabilities")  # columns of arms by number
+_LISTS = (*_BY_NUMBER, "names", "user", "features", "items", "pinned", "ranking", "exposed")
 Columns = dict[str, Any]
 Data = Choices | Rankings
 
@@ -42,8 +45,61 @@ def read_table(table: Any, problem: Problem | None, source: str = "the table") -
         raise InvalidInput(
             f"{source} has columns of the lengths {sorted(lengths)}; give equal ones"
         )
+    columns = {name: _without_nan(name, column) for name, column in columns.items()}
+    arms = _named_actions(columns, source)
     stated = _guessed(columns, source) if problem is None else problem
-    return assembled(stated, [columns], None, source)
+    if arms is not None and stated.n_arms is not None and len(arms) > stated.n_arms:
+        raise InvalidInput(
+            f"{source} has {len(arms)} different actions ({', '.join(arms):.80}), and the problem "
+            f"{stated.n_arms} arms; give a problem with n_arms={len(arms)}"
+        )
+    data = assembled(stated, [columns], None, source)
+    return replace(data, arms=arms) if isinstance(data, Choices) else data
+
+
+def _without_nan(name: str, column: Any) -> Any:
+    """A column of lists, with None where pandas has NaN for a missing one."""
+    if name not in _LISTS or isinstance(column, np.ndarray):
+        return column
+    return [None if isinstance(one, float) and math.isnan(one) else one for one in column]
+
+
+def _named_actions(columns: Columns, source: str) -> tuple[str, ...] | None:
+    """Replace actions that are texts by numbers, in place: by the place in the row's `names`, or
+    else in the order of the alphabet. The names by number; None where there are none.
+    """
+    actions = list(columns.get("action", ()))
+    if not any(isinstance(one, str) for one in actions):
+        return None
+    for i, one in enumerate(actions):
+        if not isinstance(one, str):
+            raise InvalidInput(
+                f"{source}, row {i + 1}: action is {one!r:.40}, and other actions are texts; give "
+                "all of them as texts, or all as numbers"
+            )
+    if _has(columns, "names"):
+        columns["action"] = [
+            _place(one, names, f"{source}, row {i + 1}")
+            for i, (one, names) in enumerate(zip(actions, columns["names"], strict=True))
+        ]
+        return None
+    by_number = [name for name in _BY_NUMBER if _has(columns, name)]
+    if by_number:
+        raise InvalidInput(
+            f"{source} has actions as texts, and {by_number[0]} by the number of the arm; add a "
+            "column names with the names of the arms of each row, or give actions as numbers"
+        )
+    arms = tuple(sorted(set(actions)))
+    numbers = {name: i for i, name in enumerate(arms)}
+    columns["action"] = np.array([numbers[one] for one in actions])
+    return arms
+
+
+def _place(name: str, names: Any, where: str) -> int:
+    listed = [] if names is None else list(names)
+    if name not in listed:
+        raise InvalidInput(f"{where}: action is {name!r:.40}; {did_you_mean(name, listed)}")
+    return listed.index(name)
 
 
 def _narwhals(table: Any) -> Columns:
@@ -57,7 +113,7 @@ def _narwhals(table: Any) -> Columns:
 
 
 def parquet_columns(path: str) -> Columns:
-    require_extra("evaluate", "a log in Parquet", "pyarrow")
+    require_extra("parquet", "a log in Parquet")
     import pyarrow
     from pyarrow import parquet
 
@@ -129,11 +185,11 @@ def _guessed(columns: Columns, source: str) -> Problem:
         ranges[name] = (min(low, 0.0), max(high, 1.0))
     if "action" not in columns:
         raise InvalidInput(f"{source} has no column action; {did_you_mean('action', columns)}")
+    arms = 1 + int(np.max(_whole(columns["action"], "action", source)))
+    if _has(columns, "probabilities"):
+        arms = max(arms, *(len(row) for row in columns["probabilities"] if row is not None))
     shared = [name for name in columns if name.startswith(_FEATURE)]
     if shared or "features" in columns:
-        arms = 1 + int(np.max(_whole(columns["action"], "action", source)))
-        if columns.get("probabilities") is not None:
-            arms = max(arms, *(len(row) for row in columns["probabilities"] if row is not None))
         width = len(shared) or len(_first(columns["features"]))
         return Problem.arms(width, ranges, n_arms=arms)
     if "context" in columns:
@@ -141,9 +197,6 @@ def _guessed(columns: Columns, source: str) -> Problem:
     if "arms" in columns and "user" in columns:
         pair = (len(_first(columns["user"])), len(_first(_first(columns["arms"]))))
         return Problem.arms(pair, ranges)
-    arms = 1 + int(np.max(_whole(columns["action"], "action", source)))
-    if columns.get("probabilities") is not None:
-        arms = max(len(row) for row in columns["probabilities"] if row is not None)
     return Problem.arms(1, ranges, n_arms=arms)
 
 
@@ -160,6 +213,7 @@ def assembled(
     chunks: list[Data] = []
     start = 0
     for columns in parts:
+        _refuse_misspelt(columns, Header(problem).column_names(), source)
         count = len(next(iter(columns.values())))
         for first in range(0, count, CHUNK):
             own = {name: column[first : first + CHUNK] for name, column in columns.items()}
@@ -167,12 +221,29 @@ def assembled(
             if problem.kind == "ranking":
                 chunks.append(_rankings(problem, own, header, where))
             else:
-                chunks.append(_choices(problem, own, where))
+                chunks.append(_choices(problem, own, header, where))
             start += len(next(iter(own.values())))
     if not chunks:
         raise InvalidInput(f"{source} has no decisions; give at least one")
     joined: Data = _joined(chunks)
     return _as_wide(joined) if isinstance(joined, Choices) else joined
+
+
+def _refuse_misspelt(columns: Columns, known: Sequence[str], source: str) -> None:
+    """A column with nearly the name of another is a mistake; all other extra ones are not read."""
+    for name in columns:
+        if name in known or name.startswith((_REWARD, _FEATURE)):
+            continue
+        like = name.lower().strip()
+        near = get_close_matches(like, [one for one in known if one not in columns], 1, 0.8)
+        for prefix in (_REWARD, _FEATURE):
+            if like.startswith((prefix[:-1], prefix[:-1] + "s")) and like != prefix[:-1] + "s":
+                near = [f"{prefix}<name>"]
+        if near:
+            raise InvalidInput(
+                f"{source} has a column {name!r:.40}, which is not read; did you mean {near[0]!r}? "
+                "Rename it, or leave it out"
+            )
 
 
 def _as_wide(choices: Choices) -> Choices:
@@ -217,7 +288,7 @@ def _joined(chunks: Sequence[Any]) -> Any:
     columns: Any = [np.concatenate([getattr(one, name) for one in chunks]) for name in names]
     columns.append(tuple(one for each in chunks for one in each.distribution))
     parts = tuple(part for one in chunks for part in one.parts)
-    return Choices(head.problem, parts, *columns)
+    return Choices(head.problem, parts, *columns, head.arms)
 
 
 def _numbers(column: Any, name: str, source: Any) -> Vector:
@@ -253,7 +324,7 @@ def _has(columns: Columns, name: str) -> bool:
     return isinstance(column, np.ndarray) or any(one is not None for one in column)
 
 
-def _choices(problem: Problem, columns: Columns, where: _Where) -> Choices:
+def _choices(problem: Problem, columns: Columns, header: Header | None, where: _Where) -> Choices:
     rewards = _rewards(problem, columns, where)
     count = len(rewards)
     if not _has(columns, "action"):
@@ -277,7 +348,8 @@ def _choices(problem: Problem, columns: Columns, where: _Where) -> Choices:
         )
     numbers, agents = _places(columns, count, where)
     chance = _chances(columns, count, where)
-    return Choices(problem, (part,), actions, chance, rewards, numbers, agents, (known,))
+    arms = None if header is None else header.arms
+    return Choices(problem, (part,), actions, chance, rewards, numbers, agents, (known,), arms)
 
 
 def _rewards(problem: Problem, columns: Columns, where: _Where) -> Matrix:
@@ -335,12 +407,14 @@ def _part(
         known = np.full((count, n_arms), math.nan)
         for i, row in enumerate(rows):
             if row is not None:
-                if len(row) > n_arms:
+                given = real_array(f"{where.row(i)}: probabilities", row)
+                if given.ndim != 1 or given.size > n_arms:
                     raise InvalidInput(
-                        f"{where.row(i)}: there are {len(row)} probabilities for {n_arms} arms"
+                        f"{where.row(i)}: probabilities have shape {given.shape}; give one for "
+                        f"each of {n_arms} arms"
                     )
-                known[i, : len(row)] = row
-                known[i, len(row) :] = 0.0
+                known[i, : given.size] = given
+                known[i, given.size :] = 0.0
     return Part(count, n_arms, features, mask, per_arm), known
 
 

@@ -179,10 +179,12 @@ def _target(policy: Any, choices: Choices) -> Target:
         return policy.rows
     if isinstance(policy, Distributes):
         return lambda span, part: policy.distribution(part)
+    if isinstance(policy, str):
+        return _actions(np.full(choices.n, choices.number(policy)))
     if isinstance(policy, (int, np.integer)) and not isinstance(policy, bool):
         return _actions(np.full(choices.n, int(policy)))
     if callable(policy):
-        return _function(policy)
+        return _function(policy, choices)
     return _array(policy, choices)
 
 
@@ -196,6 +198,9 @@ def _array(given: Any, choices: Choices) -> Target:
             f"{choices.n} actions: one for each logged decision"
         )
     if values.ndim == 1:
+        if values.dtype.kind == "U":
+            names, places = np.unique(values, return_inverse=True)
+            return _actions(np.array([choices.number(str(name)) for name in names])[places])
         if values.dtype.kind not in "iu":
             raise InvalidInput(
                 "the policy is one number for each decision, and not whole: give actions as whole "
@@ -215,7 +220,7 @@ def _as_array(given: Any) -> Any:
         )
     try:
         values = np.array(given)
-        return values if values.dtype.kind in "fiu" else None
+        return values if values.dtype.kind in "fiuU" else None
     except ValueError:  # rows of different lengths
         return None
 
@@ -262,11 +267,13 @@ def _actions(actions: IntVector) -> Target:
     return certain
 
 
-def _function(policy: Callable[[Any], Any]) -> Target:
+def _function(policy: Callable[[Any], Any], choices: Choices) -> Target:
     def answers(span: slice, part: Part) -> Matrix:
         out = np.zeros((part.n, part.n_arms))
         for i in range(part.n):
             answer = policy(part.context(i))
+            if isinstance(answer, str):
+                answer = choices.number(answer)
             if isinstance(answer, (int, np.integer)) and not isinstance(answer, bool):
                 if not 0 <= answer < part.n_arms:
                     raise InvalidInput(
