@@ -206,7 +206,7 @@ def test_reading_changes_nothing(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "running")
     play(Inside(AUDITED, store), 8)
     (tmp_path / "state").mkdir()
-    for name in ("log.sqlite", "log.sqlite-wal", "lock"):
+    for name in ("log.sqlite", "log.sqlite-wal", "log.mark", "lock"):
         data = (tmp_path / "running" / name).read_bytes()
         (tmp_path / "state" / name).write_bytes(data)
     last = store.last()[0]
@@ -480,10 +480,12 @@ def test_a_pruned_log_survives_a_kill(tmp_path: Path) -> None:
     with Server(tmp_path, config("1 s", both=False)) as server:
         arms = [[0.1, 0.2, 0.0, 0.1, 0.0], [0.0] * 5]
 
+        ids = []
+
         def some(many: int) -> None:
             for _ in range(many):
-                made = server.post("/v1/models/router/decide", {"arms": arms})
-                entry = {"id": made["id"], "rewards": {"clicks": 1}}
+                ids.append(server.post("/v1/models/router/decide", {"arms": arms})["id"])
+                entry = {"id": ids[-1], "rewards": {"clicks": 1}}
                 server.post("/v1/models/router/feedback", entry)
 
         for _ in range(2):
@@ -500,9 +502,7 @@ def test_a_pruned_log_survives_a_kill(tmp_path: Path) -> None:
         server.start()
         after = server.get("/v1/models/router")
         assert after["decisions"] == seen["decisions"] == 21
-        made = server.post("/v1/models/router/decide", {"arms": arms})
-        first = f"{made['id'].rpartition('-')[0]}-0"
-        lost = server.request("GET", f"/v1/models/router/decisions/{first}")
+        lost = server.request("GET", f"/v1/models/router/decisions/{ids[0]}")
         assert (lost.status, lost.body["error"]) == (404, "exported")
         assert server.stop() == 0
 
