@@ -270,7 +270,9 @@ def test_items_come_go_and_come_again() -> None:
     one.retire(["song-0", 2])
     assert "song-0" not in one.keys
     assert "song-2" not in one.keys
-    with pytest.raises(InvalidInput, match=r"ids holds 'song-0', an item that was retired; agent"):
+    with pytest.raises(
+        InvalidInput, match=r"ids holds 'song-0', an item that was retired; give keys"
+    ):
         one.retire(["song-0"])
     with pytest.raises(InvalidInput, match=r"candidates holds 'song-2', an item that was retired"):
         one.act(WHO, candidates=["song-2", "song-1", "song-3", "song-4"])
@@ -377,7 +379,10 @@ def test_bad_items_change_nothing(given: Any, sentence: str) -> None:
 
 BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "unknown": ({"candidates": ["x", *KEYS[:3]]}, r"candidates holds 'x', which is not a key of"),
-    "blocked": ({"blocked": ["x"]}, r"blocked holds 'x', which is not a key .*; agent\.keys"),
+    "blocked": (
+        {"blocked": ["x"]},
+        r"blocked holds 'x', which is not a key .*; give keys of items",
+    ),
     "twice": ({"candidates": ["song-1", 1, 2, 3]}, r"candidate 'song-1' is given 2 times"),
     "text": ({"candidates": "song-1"}, r"candidates is 'song-1'; give a list of keys or ids"),
     "number": ({"blocked": 7}, r"blocked is 7; give a list of keys or ids"),
@@ -450,7 +455,7 @@ def test_keys_that_look_like_numbers_are_texts() -> None:
 def test_names_are_saved_and_loaded(tmp_path: Path) -> None:
     one = keyed()
     open_ = one.act(WHO)
-    one.add_items({KEYS[items(open_)[0]]: ITEMS[0][::-1], "ü\n漢": ITEMS[1][::-1]})
+    one.add_items({KEYS[items(open_)[0]]: ITEMS[0][::-1], "ü 漢": ITEMS[1][::-1]})
     one.retire(["song-7"] if 7 not in items(open_) else [KEYS[items(open_)[1]]])
     one.save(tmp_path / "agent.fw")
     dumped, follows = one.dump(), one.act(WHO).names

@@ -313,10 +313,16 @@ def test_a_bad_question_does_not_spoil_those_beside_it() -> None:
     from tests.service.inside import Inside
 
     service = Inside(config(both=False))
+    for bad in ({"arms": [[0.1] * 6]}, {"arms": [GOOD], "candidates": [3]}):
+        with pytest.raises(Refused) as caught:  # before it is in a group
+            service.question("router", **bad)
+        assert caught.value.status == 422
+    # Items may be retired after a question was read, so what is in a group is checked again.
+    ask = service.question("router", arms=[GOOD])
     answers = service.together(
         service.ask("router", arms=[GOOD, GOOD]),
-        service.ask("router", arms=[[0.1] * 6]),
-        service.ask("router", arms=[GOOD], candidates=[3]),
+        service.core.decide("router", [ask._replace(context=np.zeros((1, 6)))]),
+        service.core.decide("router", [ask._replace(options={"candidates": [3]})]),
         service.ask("router", arms=[GOOD], request_id="a"),
         service.ask("router", arms=[GOOD], request_id="a"),
         service.ask("router", arms=[GOOD, GOOD], request_id="a"),
