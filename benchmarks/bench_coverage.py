@@ -3,9 +3,10 @@ poor, and how often a warning says so.
 
     python -m benchmarks.bench_coverage --runs 400 --jobs 2
 
-No constant of the intervals or of the warnings was chosen on these families. A family passes if it
-is covered in 92 % of the runs, or if 95 % of the runs that miss have a warning. Hardly any run of
-`plain` may have one.
+No constant of the intervals or of the warnings was chosen on these families, but for one: the
+warning of a few large weights was added after `an arm tried twice` had failed. A family passes if
+it is covered in 92 % of the runs, or if 95 % of the runs that miss have a warning. Hardly any run
+of `plain` may have one.
 """
 
 from __future__ import annotations
@@ -139,6 +140,13 @@ FAMILIES = {
     "an arm tried 20 times, a fifth": Family(
         1000, column(0.3, 0.45, 0.6), np.array([0.5, 0.3, 0.2]), binary, SELDOM
     ),
+    "an arm tried 5 times, a twentieth": Family(
+        1000,
+        column(0.3, 0.45, 0.7),
+        np.array([0.5, 0.45, 0.05]),
+        binary,
+        np.array([0.6, 0.395, 0.005]),
+    ),
     "an arm tried twice, a tenth": Family(
         500,
         column(0.3, 0.45, 0.9),
@@ -173,13 +181,13 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--families", nargs="*", choices=list(FAMILIES), default=list(FAMILIES))
     given = parser.parse_args()
-    print(f"{'family':32} {'n':>5} {'estimator':13} covered  warned  of misses", flush=True)
+    print(f"{'family':33} {'n':>5} {'estimator':13} covered  warned  of misses", flush=True)
     with ProcessPoolExecutor(given.jobs) as pool:
         for rows in pool.map(measure, given.families, [given.runs] * len(given.families)):
             for name, n, way, held, warned, missed in rows:
                 passes = held >= 0.92 or missed >= 0.95
                 print(
-                    f"{name:32} {n:5} {way:13} {held:7.3f} {warned:7.2f} {missed:10.2f}"
+                    f"{name:33} {n:5} {way:13} {held:7.3f} {warned:7.2f} {missed:10.2f}"
                     f"{'' if passes else '  below'}",
                     flush=True,
                 )

@@ -38,7 +38,7 @@ class Part:
 
     def __post_init__(self) -> None:
         if self.features is not None:  # Arrow's memory is read-only, and kernels refuse it
-            object.__setattr__(self, "features", np.require(self.features, np.float64, "CW"))
+            object.__setattr__(self, "features", np.require(self.features, np.float64, ["C", "W"]))
 
     def rows(self, places: IntVector) -> Part:
         """Some of them."""

@@ -21,6 +21,7 @@ __all__ = ["Difference", "Estimate", "Level", "described", "levels"]
 
 _FEW = 100.0  # effective decisions below which normal approximations are doubtful
 _LARGEST = 0.1  # of the sum of weights: one decision that decides everything
+_HEAVY, _EVEN = 10.0, 0.9  # decisions with large weights, and the share of ess where they matter
 _OFF = 3.0  # standard errors that a mean weight may be from 1
 _HUGE = 1e4
 _DRIFT = 1.2  # factor by which probabilities may change over the log
@@ -196,6 +197,12 @@ def described(
         sentences.append(
             f"one decision has {weights.share:.0%} of all weight (a weight of "
             f"{weights.largest:,.0f}): the policy often does what the log hardly ever did"
+        )
+    elif weights.heavy < _HEAVY and weights.ess < _EVEN * weights.n:
+        sentences.append(
+            f"about {weights.heavy:.0f} decisions have far larger weights than the rest (up to "
+            f"{weights.largest:,.0f}): the log hardly ever did what the policy does there, and the "
+            "interval may be too narrow; log more of it"
         )
     elif weights.largest > _HUGE:
         sentences.append(

@@ -54,6 +54,7 @@ class Weights:
     error: float
     largest: float
     share: float  # of the largest in the sum
+    heavy: float  # the effective number of decisions that the variance of the weights rests on
     drift: float = 1.0  # the factor by which the probabilities of what counts changed over the log
 
     @property
@@ -70,7 +71,10 @@ class Weights:
         largest = float(w.max())
         error = float(np.sqrt(spread / w.size))
         share = largest / total if total > 0.0 else 0.0
-        return cls(w.size, ess, mean, error, largest, share, drift)
+        gap = np.abs(w - mean)
+        cubes = float((gap**3).sum())
+        heavy = float(gap @ gap) ** 3 / cubes**2 if cubes > 0.0 else float(w.size)
+        return cls(w.size, ess, mean, error, largest, share, heavy, drift)
 
 
 @dataclass(frozen=True)

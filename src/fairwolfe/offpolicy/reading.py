@@ -288,7 +288,7 @@ def _joined(chunks: Sequence[Any]) -> Any:
     columns: Any = [np.concatenate([getattr(one, name) for one in chunks]) for name in names]
     columns.append(tuple(one for each in chunks for one in each.distribution))
     parts = tuple(part for one in chunks for part in one.parts)
-    return Choices(head.problem, parts, *columns, head.arms)
+    return Choices(head.problem, parts, *columns, arms=head.arms)
 
 
 def _numbers(column: Any, name: str, source: Any) -> Vector:
@@ -348,8 +348,8 @@ def _choices(problem: Problem, columns: Columns, header: Header | None, where: _
         )
     numbers, agents = _places(columns, count, where)
     chance = _chances(columns, count, where)
-    arms = None if header is None else header.arms
-    return Choices(problem, (part,), actions, chance, rewards, numbers, agents, (known,), arms)
+    names = None if header is None else header.arms
+    return Choices(problem, (part,), actions, chance, rewards, numbers, agents, (known,), names)
 
 
 def _rewards(problem: Problem, columns: Columns, where: _Where) -> Matrix:
