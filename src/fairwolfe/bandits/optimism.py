@@ -139,7 +139,7 @@ def add_pointwise_bonus(
     n = direction.size
     noise, low, high = params[2 : 2 + n], params[2 + 2 * n : 2 + 3 * n], params[2 + 3 * n :]
     estimates = np.empty(n)
-    wide = pointwise_radius(theta.shape[0] * theta.shape[2], counters[UPDATES])
+    wide = pointwise_radius(-params[0], counters[UPDATES])
     widths(inverse, features, per_arm, width)
     for a in range(out.size):
         predict(theta, features, per_arm, a, low, high, estimates)

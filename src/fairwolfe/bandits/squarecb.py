@@ -147,9 +147,10 @@ class SquareCB(LinearBandit):
 
     Parameters
     ----------
-    gamma0: gamma_t = gamma0 sqrt(t), larger explores less (the paper: 10^3, 10^4). None is the
-        theorem's gamma_t, which needs the Lipschitz constant of f (FrankWolfe passes it), the
-        problem's ranges and parameter_norm, and an oracle with a regret bound.
+    gamma0: gamma_t = gamma0 sqrt(t), t - 1 the answered decisions; larger explores less (the paper:
+        10^3, 10^4). None is the theorem's gamma_t, which needs the Lipschitz constant of f
+        (FrankWolfe passes it), the problem's ranges and parameter_norm, and an oracle with a regret
+        bound.
     oracle: `Ridge()` unless given; any oracle
     horizon: with gamma0=None, the fixed gamma for a known number of rounds, explores less
     delta: the confidence level delta' of the theorem
