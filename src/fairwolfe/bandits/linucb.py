@@ -21,7 +21,7 @@ from fairwolfe.bandits.optimism import (
     shared_doubt,
 )
 from fairwolfe.core.arrays import Cube, Matrix, Vector
-from fairwolfe.core.problem import Problem
+from fairwolfe.core.problem import Problem, level, one_of
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
 from fairwolfe.kernels.compile import Kernel, kernel
 from fairwolfe.kernels.linalg import LOG_DET, UPDATES, predict, scores
@@ -156,10 +156,8 @@ class LinUCB(LinearBandit):
 
     def __post_init__(self) -> None:
         exploration_number(self.exploration)
-        if not 0.0 < self.delta < 1.0:
-            raise InvalidInput(f"delta is {self.delta!r}; give a number between 0 and 1")
-        if self.model not in ("shared", "extended"):
-            raise InvalidInput(f"model is {self.model!r}; give 'shared' or 'extended'")
+        level("delta", self.delta)
+        one_of("model", self.model, ("shared", "extended"))
         Ridge(self.ridge)
 
     @property

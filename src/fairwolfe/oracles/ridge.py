@@ -8,9 +8,8 @@ from typing import Self
 import numpy as np
 
 from fairwolfe.core.arrays import Cube, Matrix, Vector, aligned
-from fairwolfe.core.problem import Problem
+from fairwolfe.core.problem import Problem, positive
 from fairwolfe.core.restoring import need
-from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import kernel, layer
 from fairwolfe.kernels.linalg import REFRESH_EVERY, SINCE_REFRESH, STATUS, absorb, refresh
 from fairwolfe.oracles.linear_state import LEARN, LinearState, RegretBound, parameter_norms
@@ -103,10 +102,7 @@ class Ridge:
     learn = ridge_learn
 
     def __post_init__(self) -> None:
-        ridge = float(self.ridge)
-        if not (np.isfinite(ridge) and ridge > 0.0):
-            raise InvalidInput(f"ridge is {self.ridge!r}; give a positive number")
-        object.__setattr__(self, "ridge", ridge)
+        object.__setattr__(self, "ridge", positive("ridge", self.ridge))
 
     def init(self, problem: Problem) -> LinearState:
         """V = ridge I, no observation yet."""
