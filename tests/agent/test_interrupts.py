@@ -7,9 +7,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import pytest
+
+import fairwolfe as fw
+from fairwolfe.bandits import LinUCB
+from fairwolfe.objectives import Minimum
 
 PLAYER = '''
 import collections, json, os, signal, sys, threading, time
@@ -187,3 +193,72 @@ def test_what_is_open_is_what_is_counted(kind: str) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     result = json.loads(done.stdout)
     assert result == {"wrong": 0, "open": 0, "counted": 0, "left": 0, "sums": 0.0}
+
+
+# --- a decision that nobody received -----------------------------------------------------------
+
+
+class Interrupted:
+    """The lock of an agent, where Ctrl-C comes right after it is released."""
+
+    def __init__(self, lock: Any) -> None:
+        self.lock, self.armed = lock, True
+
+    def __enter__(self) -> None:
+        self.lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self.lock.release()
+        if self.armed and error[0] is None:
+            self.armed = False
+            raise KeyboardInterrupt
+
+
+def small(expires: int | None = None) -> tuple[fw.Agent, Any]:
+    problem = fw.Problem.arms(3, {"a": (0, 1), "b": (0, 1)})
+    agent = fw.Agent(fw.FrankWolfe(Minimum(), LinUCB()), problem, expires=expires)
+    agent.warm()
+    return agent, np.random.default_rng(0).random((5, 3)) / 2
+
+
+@pytest.mark.parametrize("expires", [None, 4])
+@pytest.mark.parametrize("many", [False, True])
+def test_an_interrupt_at_the_end_leaves_nothing_open(many: bool, expires: int | None) -> None:
+    agent, context = small(expires)
+    held = agent.act(context)
+    agent._lock = Interrupted(agent._lock)  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        agent.act_many([context] * 7) if many else agent.act(context)
+    left = 0 if many and expires else 1  # seven decisions later it has expired
+    assert (agent.open, agent._state.open) == (left, left)
+    if left:
+        agent.update(held, [1.0, 0.0])
+        assert agent.open == agent._state.open == 0
+
+
+def test_an_interrupt_at_any_line_of_act_leaves_nothing_open() -> None:
+    line = interrupts = 0
+    while interrupts == line:
+        agent, context = small(expires=3)
+        line += 1
+        seen = 0
+
+        def trace(frame: Any, event: str, _: Any, stop: int = line) -> Any:
+            nonlocal seen, interrupts
+            if frame.f_code is not fw.Agent.act.__code__:
+                return None
+            seen += event == "line"
+            if seen == stop:
+                seen, interrupts = stop + 1, interrupts + 1
+                raise KeyboardInterrupt
+            return trace
+
+        outer = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            with suppress(KeyboardInterrupt):
+                agent.expire(agent.act(context))
+        finally:
+            sys.settrace(outer)
+        assert (agent.open, agent._state.open) == (0, 0), line
+    assert interrupts > 15

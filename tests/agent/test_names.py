@@ -16,7 +16,7 @@ from fairwolfe.bandits import LinUCB, SquareCB
 from fairwolfe.core.packing import pack
 from fairwolfe.core.streams import stream
 from fairwolfe.errors import IncompatibleState, InvalidInput
-from fairwolfe.objectives import GeneralizedGini, GiniWelfare, TwoSided
+from fairwolfe.objectives import GeneralizedGini, GiniWelfare, Minimum, TwoSided
 from fairwolfe.ranking import FWLinUCBRank
 from tests.agent.ranking_agents import ITEMS, POLICY, PROBLEM, K, M, P, Q, bits, user
 from tests.kinds.test_arm_candidates import contents, state
@@ -551,3 +551,15 @@ def test_an_interrupt_leaves_the_keys_of_the_items_that_are_there(
     assert one.add_items({"y": ITEMS[2]}).tolist() == [M]
     assert one.keys == dict(zip([*KEYS, "y"], range(M + 1), strict=True))
     assert fw.Agent.restore(one.dump()).keys == one.keys
+
+
+def test_averages_by_name() -> None:
+    problem = fw.Problem.arms(2, {"clicks": (0, 1), "minutes": (0, 9)})
+    agent = fw.Agent(fw.FrankWolfe(Minimum(), LinUCB()), problem)
+    assert agent.averages == {"clicks": 0.0, "minutes": 0.0}
+    for reward in ([1.0, 3.0], [0.0, 6.0]):
+        agent.update(agent.act([[0.5, 0.5]]), reward)
+    assert agent.averages == {"clicks": 0.5, "minutes": 4.5}
+    ranked = fw.Agent(FWLinUCBRank(TwoSided(GiniWelfare())), fw.Problem.ranking(4, 2, 1))
+    ranked.update(ranked.act(np.full((4, 1), 0.5)), exposed=[0, 1], clicked=[0])
+    assert ranked.averages == {"clicks": 1.0}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fairwolfe import Agent
+from fairwolfe import Agent, Problem
 from fairwolfe.core.arrays import Matrix
 from fairwolfe.core.decision import Decision
 from fairwolfe.core.streams import stream
@@ -244,3 +245,28 @@ def test_another_objective_keeps_the_items(tmp_path: Path) -> None:
     played(one, stream(1, "replace"), 10)
     one.save(tmp_path / "agent.fw")
     assert Agent.load(tmp_path / "agent.fw").value == one.value
+
+
+@pytest.mark.xfail(strict=True, reason="amortised growth of items, issue 40")
+def test_adding_an_item_does_not_copy_all_items() -> None:
+    """Peak memory of 64 additions, each of one item, to 2,000 and to 20,000 items."""
+
+    def allocated(n: int) -> int:
+        rng = np.random.default_rng(0)
+        policy = FWLinUCBRank(TwoSided(GiniWelfare()))
+        agent = Agent(policy, Problem.ranking(n, 2, (2, 2)), items=rng.random((n, 2)) / 2)
+        total = 0
+        tracemalloc.start()
+        try:
+            for _ in range(64):
+                tracemalloc.reset_peak()
+                before = tracemalloc.get_traced_memory()[0]
+                agent.add_items(rng.random((1, 2)) / 2)
+                total += tracemalloc.get_traced_memory()[1] - before
+        finally:
+            tracemalloc.stop()
+        return total
+
+    few, many = allocated(2_000), allocated(20_000)
+    # One doubling is allowed: it is a copy of all items, amortised over 64 additions.
+    assert many < 3 * few + 20_000 * 1_000

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -522,3 +524,54 @@ def test_thompson_refuses_a_design_that_is_no_longer_positive_definite() -> None
     state.oracle.inverse[0] = [[1.0, 2.0], [2.0, 1.0]]
     with pytest.raises(NumericalFailure, match="no longer usable"):
         base.act(state, np.eye(2), np.ones(1), stream(0, "broken"))
+
+
+# --- long directions --------------------------------------------------------------------------
+
+
+def exact_inverse(rows: list[Vector], ridge: float) -> Matrix:
+    """(ridge I + sum x x')^-1 in rational arithmetic, by Gauss and Jordan."""
+    d = rows[0].size
+    table = [[Fraction(ridge * (i == j)) for j in range(d)] for i in range(d)]
+    for x in (list(map(Fraction, row.tolist())) for row in rows):
+        for i, j in itertools.product(range(d), range(d)):
+            table[i][j] += x[i] * x[j]
+    for i in range(d):
+        table[i] += [Fraction(i == j) for j in range(d)]
+    for i in range(d):
+        table[i] = [value / table[i][i] for value in table[i]]
+        for k in range(d):
+            if k != i:
+                table[k] = [a - table[k][i] * b for a, b in zip(table[k], table[i], strict=True)]
+    return np.array([[float(value) for value in row[d:]] for row in table])
+
+
+@pytest.mark.parametrize(
+    ("unit", "form"),
+    [(1e-6, "plain"), (1e-6, "a reward not in f"), (1e-3, "dependent features")],
+)
+def test_widths_of_an_extended_model_are_accurate_where_directions_are_long(
+    unit: float, form: str
+) -> None:
+    """Rewards in units of 1e-6 have gradients 10^6 long: a million million times the ridge."""
+    names = "abc" if form == "a reward not in f" else "ab"
+    problem = Problem.arms(3, dict.fromkeys(names, (0.0, unit)), feature_norm=2.0, noise=1.0)
+    base = LinUCB(model="extended", exploration=0.1, ridge=0.1)
+    rng, worst, longest = stream(7, "long"), 0.0, 0.0
+    policy = FrankWolfe(Nash().on("a", "b"), base)
+    state, rows = policy.init(problem), list[Vector]()
+    for t in range(40):
+        contexts = rng.random((4, 3))
+        if form == "dependent features":
+            contexts[:, 0], contexts[:, 2] = 1.0, 1.0 - contexts[:, 1]
+        g = policy.direction(state, rng)
+        if t in (8, 12, 20, 39):
+            kept, exact = state.base.oracle.inverse[0], exact_inverse(rows, 0.1)
+            for w in (np.outer(g, x).ravel() for x in contexts):
+                worst = max(worst, abs(w @ kept @ w / (w @ exact @ w) - 1.0))
+                longest = max(longest, float(np.linalg.norm(w)))
+        decision = policy.act(state, contexts, rng)
+        rows.append(np.outer(g, contexts[int(decision.action)]).ravel())
+        state = policy.update(state, decision, unit * (0.1 + 0.5 * rng.random(len(names))))
+    assert longest > 1.0 / unit
+    assert worst < 1e-6  # before the inverse was recomputed as it shrank: 1e-2 at 1e-6

@@ -17,6 +17,7 @@ from fairwolfe.cli import commands
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.expressions import read
 from fairwolfe.core.feedback import Shown
+from fairwolfe.core.kinds import kind_of
 from fairwolfe.environments import FactorModel, Mehrotra, dcg
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
 from fairwolfe.objectives import GiniEquality, Minimum, TwoSided
@@ -81,6 +82,38 @@ def test_the_bonus_of_arms_by_hand(seed: int, noise: float | None) -> None:
         reward = rng.uniform(problem.low - 0.5, problem.high + 0.5)
         x = context[choice.action]
         design, moment = design + np.outer(x, x), moment + np.outer(reward, x)
+        state = base.update(state, choice, g, reward)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_bonus_counts_the_parameters_of_all_arms_whatever_the_candidates(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    problem = fw.Problem.arms(4, RANGES, n_arms=5)
+    base = LinUCB(ridge=0.5, **POINTWISE)
+    kind, state = kind_of(problem), base.init(problem)
+    designs, moments = [0.5 * np.eye(4) for _ in range(5)], [np.zeros((2, 4)) for _ in range(5)]
+    for t in range(40):
+        x, g = rng.normal(size=4) * 0.7, rng.normal(size=2)
+        few = sorted(rng.permutation(5)[: 1 + t % 4].tolist())
+        given = kind.read(fw.PerArm(x), candidates=few)
+        choice = base.act(state, given, g, rng, estimate=True)
+        scores, better, values = {}, {}, {}
+        for a in few:
+            inverse = np.linalg.inv(designs[a])
+            width, means = math.sqrt(x @ inverse @ x), moments[a] @ inverse @ x
+            parts = zip(means, RANGES.values(), (0.5, 2.0), strict=True)
+            bonus = np.array([bonus_of(*part, width, (20, t)) for part in parts])
+            values[a], scores[a] = g @ means, g @ means + abs(g) @ bonus
+            low, high = problem.low, problem.high
+            better[a] = np.clip(np.clip(means, low, high) + np.sign(g) * bonus, low, high)
+        arm = max(few, key=scores.__getitem__)
+        assert few[int(choice.action)] == arm
+        np.testing.assert_allclose(choice.info.estimate, better[arm], rtol=1e-9)
+        (reasons,) = choice.info.reasons.rows()
+        assert reasons["exploration"] == pytest.approx(scores[arm] - values[arm], rel=1e-9)
+        reward = rng.uniform(problem.low, problem.high)
+        designs[arm] += np.outer(x, x)
+        moments[arm] += np.outer(reward, x)
         state = base.update(state, choice, g, reward)
 
 

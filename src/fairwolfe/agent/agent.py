@@ -10,7 +10,7 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from copy import deepcopy
 from importlib.metadata import version
@@ -273,41 +273,58 @@ class Agent:
             options["candidates"] = candidates
         if not (isinstance(blocked, tuple) and not blocked):
             options["blocked"] = blocked
-        if pinned:
+        if pinned is not None and not _empty(pinned):
             options["pinned"] = pinned
-        with self._lock:
-            called = self._called
-            if called is not None or type(context) is not np.ndarray:
-                context, options, called = self._plain(context, options)
-            given = self._given(context, options)
-            if self._unfinished():
-                self._recover()
-            ledger = self._ledger
-            if ledger.answered >= self._check_at:
-                self._warn_of_drift()
-            number = self._draws.number = ledger.issued
-            decision, choices = self._decided(given)
-            if ledger.issued != number:  # a function of the user has asked the agent meanwhile
-                self._draws.number = ledger.issued
+        made: list[Sequence[Decision]] = []
+        try:
+            with self._lock:
+                called = self._called
+                if called is not None or type(context) is not np.ndarray:
+                    context, options, called = self._plain(context, options)
+                given = self._given(context, options)
+                if self._unfinished():
+                    self._recover()
+                ledger = self._ledger
+                if ledger.answered >= self._check_at:
+                    self._warn_of_drift()
+                number = self._draws.number = ledger.issued
                 decision, choices = self._decided(given)
-                number = ledger.issued
-            if options or called is not None:
-                decision = self._labelled(decision, given, called)
-            if self._awaits:
-                self._issuing = (decision,)
-                if choices is None:
-                    self._state = self._policy.expect(self._state, decision)
-                else:
-                    self._policy.expect_made(self._state, decision, choices)
-            if self._expires is not None:
-                self._young[number] = decision
-            if self._log is not None:
-                self._meet(number, context, given, called)
-            ledger.issued = number + 1
-            self._issuing = None
-            if self._expires is not None:
-                self._expire_old()
-            return decision
+                if ledger.issued != number:  # a function of the user has asked the agent meanwhile
+                    self._draws.number = ledger.issued
+                    decision, choices = self._decided(given)
+                    number = ledger.issued
+                if options or called is not None:
+                    decision = self._labelled(decision, given, called)
+                if self._awaits:
+                    self._issuing = (decision,)
+                    if choices is None:
+                        self._state = self._policy.expect(self._state, decision)
+                    else:
+                        self._policy.expect_made(self._state, decision, choices)
+                if self._expires is not None:
+                    self._young[number] = decision
+                if self._log is not None:
+                    self._meet(number, context, given, called)
+                made, ledger.issued = [(decision,)], number + 1
+                self._issuing = None
+                if self._expires is not None:
+                    self._expire_old()
+                return decision
+        except BaseException:
+            self._abandon(made)
+            raise
+
+    def _abandon(self, made: list[Sequence[Decision]]) -> None:
+        """Decisions that were issued, and that an interrupt kept from the caller, expire: nobody
+        holds them, so nobody could answer them.
+        """
+        if not made:
+            return
+        with self.held():
+            for decision in (one for some in made for one in some):
+                if self._ledger.waits(decision.number):
+                    self._leave((decision.number, None), decision)
+                self._young.pop(decision.number, None)
 
     def _plain(
         self, context: Any, options: dict[str, Any]
@@ -401,17 +418,22 @@ class Agent:
         given, options = self._asked(contexts, advance, candidates, blocked, pinned)
         if len(given) == 0:
             return []
-        with self._lock:
-            stack, called = self._stacked(given, options, note=True)
-            self._recover()
-            counted = self._batches and self._policy.anticipate and advance is not False
-            if not self._batches or (counted and self._expires_within(stack.rows)):
-                return self._each(stack, given, called)
-            decisions = self._made(stack, called, advance)
-            if self._log is not None:
-                self._meet_many(stack, given, called)
-            self._issue(decisions)
-            return decisions
+        made: list[Sequence[Decision]] = []
+        try:
+            with self._lock:
+                stack, called = self._stacked(given, options, note=True)
+                self._recover()
+                counted = self._batches and self._policy.anticipate and advance is not False
+                if not self._batches or (counted and self._expires_within(stack.rows)):
+                    return self._each(stack, given, called, made)
+                decisions = self._made(stack, called, advance)
+                if self._log is not None:
+                    self._meet_many(stack, given, called)
+                self._issue(decisions, made)
+                return decisions
+        except BaseException:
+            self._abandon(made)
+            raise
 
     def propose(
         self,
@@ -467,7 +489,11 @@ class Agent:
         with self._lock:
             self._recover()
             ledger, called = self._ledger, self._called
-            decisions = decisions if isinstance(decisions, Batch) else list(decisions)
+            if not isinstance(decisions, Batch):
+                decisions = list(_many("decisions", decisions))
+                for one in decisions:
+                    if not isinstance(one, Decision):
+                        raise InvalidInput(f"a decision is {one!r:.80}; give those of propose")
             if len(decisions) == 0:
                 return
             batch = decisions if isinstance(decisions, Batch) else None
@@ -482,7 +508,7 @@ class Agent:
                 )
             if batch is not None and batch.names is None and called is not None:
                 batch.names = [called.all] * len(batch)
-            self._issue(decisions)
+            self._issue(decisions, [])
 
     def _asked(
         self, contexts: Any, advance: Any, candidates: Any, blocked: Any, pinned: Any
@@ -543,8 +569,10 @@ class Agent:
             decided.append(self._labelled(numbered, given, called and called[i]))
         return decided
 
-    def _issue(self, decisions: Sequence[Decision]) -> None:
-        """Decisions made together are open from now on; whole or not at all."""
+    def _issue(self, decisions: Sequence[Decision], made: list[Sequence[Decision]]) -> None:
+        """Decisions made together are open from now on, and listed in `made`; whole or not at
+        all.
+        """
         first = self._ledger.issued
         self._issuing = decisions
         if self._batches:
@@ -556,6 +584,7 @@ class Agent:
             for i in range(len(decisions)):
                 self._young[first + i] = decisions if isinstance(decisions, Batch) else decisions[i]
         self._ledger.issued = first + len(decisions)
+        made.append(decisions)
         self._issuing = None
         if self._expires is not None:
             self._expire_old()
@@ -583,7 +612,13 @@ class Agent:
             names.append(by)
         return plain, converted if any(converted) else [], names
 
-    def _each(self, stack: Stack, contexts: Any, called: Sequence[Any] | None) -> list[Decision]:
+    def _each(
+        self,
+        stack: Stack,
+        contexts: Any,
+        called: Sequence[Any] | None,
+        made: list[Sequence[Decision]],
+    ) -> list[Decision]:
         """One by one: for policies without batches, and where decisions expire on the way."""
         decided = []
         for i in range(stack.rows):
@@ -599,6 +634,7 @@ class Agent:
             if self._log is not None:
                 self._meet(number, contexts[i], given, called and called[i])
             self._ledger.issued = number + 1
+            made.append((decision,))
             self._issuing = None
             if self._expires is not None:
                 self._expire_old()
@@ -763,10 +799,13 @@ class Agent:
         """
         if not isinstance(self._policy, Studies):
             raise InvalidInput(f"{self._policy!r:.80} cannot learn from decisions of others")
+        if not is_list(decisions):
+            raise InvalidInput(f"the decisions are {decisions!r:.80}; give a list of pairs")
         with self.held():
             self._before = self._copied()
             try:
-                for choice, observation in decisions:
+                for pair in decisions:
+                    choice, observation = _studied(pair)
                     self._state = self._policy.study(self._state, choice, observation)
                 self._before = None
             except BaseException:
@@ -1228,6 +1267,12 @@ class Agent:
             return self._average()
 
     @property
+    def averages(self) -> dict[str, float]:
+        """`average` by name: every reward of the problem, without the exposures of a ranking."""
+        average, names = self.average.tolist(), tuple(self.problem.rewards)
+        return dict(zip(names, average[-len(names) :], strict=True))
+
+    @property
     def value(self) -> float:
         """f of `average`: what the agent maximises, as far as it has been seen. Hard constraints
         are not part of it: see `constraints`.
@@ -1416,6 +1461,8 @@ class Agent:
         did since the dump has to be done again (`issue`, `update_many`), and nobody else may
         continue from the same bytes.
         """
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise InvalidInput(f"the data is {data!r:.80}; give the bytes that Agent.dump returned")
         content = agent_file.read_from(io.BytesIO(data), "the data")
         return cls._of("the data", content, policy, seed, token)
 
@@ -1561,10 +1608,25 @@ def _options(rows: int, **given: Any) -> list[dict[str, Any]]:
         if values is None:
             continue
         for i, value in enumerate(_by_row(name, values, rows)):
-            empty = is_list(value) and len(value) == 0
-            if value is not None and (name == "candidates" or not empty):
+            if value is not None and (name == "candidates" or not _empty(value)):
                 options[i][name] = value
     return options if any(options) else []
+
+
+def _studied(pair: Any) -> tuple[Any, Any]:
+    """A choice and what was observed after it."""
+    whole = isinstance(pair, tuple | list) and len(pair) == 2
+    if not whole or not isinstance(pair[0], Choice | Decision):
+        raise InvalidInput(
+            f"a decision to study is {pair!r:.80}; give a pair of a Choice and what was observed "
+            "after it"
+        )
+    return pair[0], pair[1]
+
+
+def _empty(given: Any) -> bool:
+    """Whether it is a list or a mapping without anything in it."""
+    return is_list(given) and isinstance(given, Sized) and len(given) == 0
 
 
 def _by_row(name: str, values: Any, rows: int) -> list[Any]:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairwolfe.core import expressions
-from fairwolfe.core.folders import whole_file
+from fairwolfe.core.folders import file_path, whole_file
 from fairwolfe.core.problem import Problem, all_finite
 from fairwolfe.core.protocols import Policy, Restored, Stored
 from fairwolfe.core.restoring import need, require, room
@@ -181,6 +181,7 @@ def write(
     path: str | os.PathLike[str], text: Mapping[str, Any], arrays: Mapping[str, Array]
 ) -> None:
     """Write the file whole, or not at all."""
+    path = file_path(path)
     try:
         with whole_file(path) as file:
             write_to(file, text, arrays)
@@ -210,6 +211,7 @@ def write_to(file: BinaryIO, text: Mapping[str, Any], arrays: Mapping[str, Array
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]]:
     """The text and the arrays of a file that `write` wrote, every check sum verified."""
+    path = file_path(path)
     with open(path, "rb") as file:
         return read_from(file, path)
 

@@ -22,6 +22,7 @@ from fairwolfe.core.catalogue import Candidates
 from fairwolfe.core.contexts import Arms, Bilinear
 from fairwolfe.core.decision import Decision
 from fairwolfe.core.feedback import Shown
+from fairwolfe.core.folders import file_path
 from fairwolfe.core.interrupts import uninterrupted
 from fairwolfe.core.kinds import Kind, Stack
 from fairwolfe.data.decisions import Header, is_decisions, line_of, read
@@ -58,6 +59,7 @@ class DecisionLog:
             raise InvalidInput(
                 f"decisions of kind {kind.name!r} have no table; log is for arms and rankings"
             )
+        path = file_path(path)
         self.path, self.mark, self.header = path, mark, header
         self.logged = 0
         self.unlogged = 0  # answered, but made before the log began, or elsewhere

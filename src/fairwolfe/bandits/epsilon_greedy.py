@@ -10,8 +10,7 @@ import numpy as np
 
 from fairwolfe.bandits.choosing import CHOOSE, LinearBandit
 from fairwolfe.core.arrays import Cube, Matrix, Vector
-from fairwolfe.core.problem import Problem
-from fairwolfe.errors import InvalidInput
+from fairwolfe.core.problem import Problem, number_where
 from fairwolfe.kernels.compile import kernel
 from fairwolfe.kernels.linalg import predict, scores
 from fairwolfe.kernels.selection import argmax, draw
@@ -73,8 +72,7 @@ class EpsilonGreedy(LinearBandit):
     uniforms = 1
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.epsilon <= 1.0:
-            raise InvalidInput(f"epsilon is {self.epsilon!r}; give a number from 0 to 1")
+        number_where("epsilon", self.epsilon, lambda x: 0.0 <= x <= 1.0, "a number from 0 to 1")
 
     @cached_property
     def regression(self) -> Regression:

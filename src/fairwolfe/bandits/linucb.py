@@ -21,7 +21,7 @@ from fairwolfe.bandits.optimism import (
     shared_doubt,
 )
 from fairwolfe.core.arrays import Cube, Matrix, Vector
-from fairwolfe.core.problem import Problem
+from fairwolfe.core.problem import Problem, level, one_of
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
 from fairwolfe.kernels.compile import Kernel, kernel
 from fairwolfe.kernels.linalg import LOG_DET, UPDATES, predict, scores
@@ -45,7 +45,8 @@ def linucb(
     out: Vector,
     report: Vector,
 ) -> int:
-    """params: exploration or -1 (pointwise), 2 ln(1/delta_1); R_i; sqrt(ridge) D_theta_i; ranges.
+    """params: exploration, or minus the parameters of a reward (pointwise), 2 ln(1/delta_1); R_i;
+    sqrt(ridge) D_theta_i; ranges.
 
     direction (rewards,), theta (blocks, rewards, features), inverse (blocks, features, features),
     counters (5,), features (arms or 1, features), draws (0,), out (arms,),
@@ -69,7 +70,7 @@ def linucb(
         predict(theta, features, per_arm, arm, low, high, report[1:])
         for i in range(n):
             if pointwise:
-                wide = pointwise_radius(theta.shape[0] * theta.shape[2], counters[UPDATES])
+                wide = pointwise_radius(-params[0], counters[UPDATES])
                 bonus = pointwise_bonus(report[1 + i], low[i], high[i], noise[i], width[arm], wide)
             else:
                 bonus = params[0] * radius(noise[i], prior[i], params[1], counters[LOG_DET])
@@ -155,10 +156,8 @@ class LinUCB(LinearBandit):
 
     def __post_init__(self) -> None:
         exploration_number(self.exploration)
-        if not 0.0 < self.delta < 1.0:
-            raise InvalidInput(f"delta is {self.delta!r}; give a number between 0 and 1")
-        if self.model not in ("shared", "extended"):
-            raise InvalidInput(f"model is {self.model!r}; give 'shared' or 'extended'")
+        level("delta", self.delta)
+        one_of("model", self.model, ("shared", "extended"))
         Ridge(self.ridge)
 
     @property
@@ -195,7 +194,11 @@ class LinUCB(LinearBandit):
         return BanditState(problem, self.rule_params(problem), ridge.allocate(1, 1, size))
 
     def rule_params(self, problem: Problem) -> Vector:
-        params = self._params(problem, exploration_number(self.exploration))
+        exploration = exploration_number(self.exploration)
+        if exploration < 0.0 and not self.extended:
+            # Those of all arms, also where only some of them may be chosen.
+            exploration *= (problem.n_arms or 1) * problem.dimension
+        params = self._params(problem, exploration)
         return np.concatenate([params, problem.low, problem.high])
 
     def doubt(self, problem: Problem) -> Vector:

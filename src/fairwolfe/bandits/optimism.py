@@ -8,8 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fairwolfe.core.arrays import Cube, Matrix, Vector
-from fairwolfe.core.problem import Problem
-from fairwolfe.errors import InvalidInput
+from fairwolfe.core.problem import Problem, number_where
 from fairwolfe.kernels.compile import fma, function_at, kernel
 from fairwolfe.kernels.linalg import LOG_DET, UPDATES, combine_rows, predict, scores, widths
 from fairwolfe.kernels.selection import argmax
@@ -41,15 +40,8 @@ def exploration_number(exploration: Any) -> float:
     """What params have for an exploration: itself, or -1 for "pointwise"."""
     if isinstance(exploration, str) and exploration == "pointwise":
         return _POINTWISE
-    try:
-        number = float("nan" if isinstance(exploration, str) else exploration)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not (math.isfinite(number) and number >= 0.0):
-        raise InvalidInput(
-            f"exploration is {exploration!r:.80}; give a number of at least 0, or 'pointwise'"
-        )
-    return number
+    allowed = "a number of at least 0, or 'pointwise'"
+    return number_where("exploration", exploration, lambda number: number >= 0.0, allowed)
 
 
 def shared_doubt(problem: Problem, ridge: float, delta: float, exploration: float = 1.0) -> Vector:
@@ -139,7 +131,7 @@ def add_pointwise_bonus(
     n = direction.size
     noise, low, high = params[2 : 2 + n], params[2 + 2 * n : 2 + 3 * n], params[2 + 3 * n :]
     estimates = np.empty(n)
-    wide = pointwise_radius(theta.shape[0] * theta.shape[2], counters[UPDATES])
+    wide = pointwise_radius(-params[0], counters[UPDATES])
     widths(inverse, features, per_arm, width)
     for a in range(out.size):
         predict(theta, features, per_arm, a, low, high, estimates)

@@ -11,8 +11,8 @@ import numpy as np
 
 from fairwolfe.bandits.choosing import CHOOSE, LinearBandit
 from fairwolfe.core.arrays import Cube, Matrix, Vector
-from fairwolfe.core.problem import Problem
-from fairwolfe.errors import InvalidInput, OutsideAssumptions
+from fairwolfe.core.problem import Problem, level, number_where, whole_number
+from fairwolfe.errors import OutsideAssumptions
 from fairwolfe.kernels.compile import Kernel, kernel, part
 from fairwolfe.kernels.linalg import UPDATES, predict, predictions, scores
 from fairwolfe.kernels.selection import argmax, draw
@@ -147,9 +147,10 @@ class SquareCB(LinearBandit):
 
     Parameters
     ----------
-    gamma0: gamma_t = gamma0 sqrt(t), larger explores less (the paper: 10^3, 10^4). None is the
-        theorem's gamma_t, which needs the Lipschitz constant of f (FrankWolfe passes it), the
-        problem's ranges and parameter_norm, and an oracle with a regret bound.
+    gamma0: gamma_t = gamma0 sqrt(t), t - 1 the answered decisions; larger explores less (the paper:
+        10^3, 10^4). None is the theorem's gamma_t, which needs the Lipschitz constant of f
+        (FrankWolfe passes it), the problem's ranges and parameter_norm, and an oracle with a regret
+        bound.
     oracle: `Ridge()` unless given; any oracle
     horizon: with gamma0=None, the fixed gamma for a known number of rounds, explores less
     delta: the confidence level delta' of the theorem
@@ -178,14 +179,12 @@ class SquareCB(LinearBandit):
         return squarecb_theorem if self.gamma0 is None else squarecb
 
     def __post_init__(self) -> None:
-        if self.gamma0 is not None and not (math.isfinite(self.gamma0) and self.gamma0 > 0.0):
-            raise InvalidInput(
-                f"gamma0 is {self.gamma0!r}; give a positive number, or None for the theorem's"
-            )
-        if self.horizon is not None and self.horizon < 1:
-            raise InvalidInput(f"horizon is {self.horizon!r}; give a whole number of at least 1")
-        if not 0.0 < self.delta < 1.0:
-            raise InvalidInput(f"delta is {self.delta!r}; give a number between 0 and 1")
+        if self.gamma0 is not None:
+            allowed = "a positive number, or None for the theorem's"
+            number_where("gamma0", self.gamma0, lambda gamma: gamma > 0.0, allowed)
+        if self.horizon is not None:
+            whole_number("horizon", self.horizon)
+        level("delta", self.delta)
 
     @cached_property
     def regression(self) -> Regression:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -11,8 +10,7 @@ import numpy as np
 
 from fairwolfe.bandits.choosing import CHOOSE, LinearBandit
 from fairwolfe.core.arrays import Cube, Matrix, Vector
-from fairwolfe.core.problem import Problem
-from fairwolfe.errors import InvalidInput
+from fairwolfe.core.problem import Problem, number_where
 from fairwolfe.kernels.compile import fma, kernel
 from fairwolfe.kernels.linalg import cholesky, combine_rows, predict, row_products
 from fairwolfe.kernels.selection import argmax
@@ -93,8 +91,7 @@ class Thompson(LinearBandit):
     choose = thompson
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.scale) and self.scale >= 0.0):
-            raise InvalidInput(f"scale is {self.scale!r}; give a number of at least 0")
+        number_where("scale", self.scale, lambda scale: scale >= 0.0, "a number of at least 0")
         Ridge(self.ridge)
 
     @cached_property

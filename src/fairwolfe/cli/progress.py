@@ -13,7 +13,6 @@ from fairwolfe.cli.printing import console, progress_bar
 __all__ = ["bars"]
 
 _LINE = 60.0  # seconds between two lines where there is no terminal
-_SOME = 0.005  # of the work, before the time left is worth a word
 
 
 @contextmanager
@@ -34,19 +33,25 @@ def bars(work: Mapping[str, float]) -> Iterator[Callable[[str, float], None]]:
 
 
 class _Lines:
-    """For a log: a line a minute."""
+    """For a log: a line a minute, with the time left at the rate since the line before.
+
+    The first line has no time: kernels are compiled in the first minutes, so the rate since the
+    start is far too low.
+    """
 
     def __init__(self, total: float) -> None:
         self.total, self.done = total, 0.0
-        self.began = self.printed = time.monotonic()
+        self.printed, self.done_then = time.monotonic(), -1.0
 
     def __call__(self, name: str, done: float) -> None:
         self.done += done
         now = time.monotonic()
-        share = self.done / self.total
-        # At the very beginning kernels are compiled, which does not show the time that is left.
-        if now - self.printed < _LINE or share < _SOME:
+        seconds = now - self.printed
+        if seconds < _LINE:
             return
-        self.printed = now
-        left = (now - self.began) * (1.0 - share) / share
-        click.echo(f"{name}: {share:.0%} of all, about {left / 60:.0f} minutes left", err=True)
+        line = f"{name}: {self.done / self.total:.0%} of all"
+        if 0.0 <= self.done_then < self.done:
+            left = (self.total - self.done) * seconds / (self.done - self.done_then)
+            line += f", about {left / 60:.0f} minutes left"
+        self.printed, self.done_then = now, self.done
+        click.echo(line, err=True)

@@ -12,9 +12,11 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-__all__ = ["cache_folder", "sync_folder", "whole_file"]
+from fairwolfe.errors import InvalidInput
+
+__all__ = ["cache_folder", "file_path", "sync_folder", "whole_file"]
 
 _LEFTOVER = re.compile(r"(?:([0-9a-f]{8})-(\d{1,9})-)?[0-9a-f]{8}\.part")
 _DAY = 86_400.0  # seconds after which no process can still be writing
@@ -32,6 +34,19 @@ def cache_folder() -> Path:
     from platformdirs import user_cache_path  # here: it takes 6 ms, and few need it
 
     return user_cache_path("fairwolfe", appauthor=False, opinion=False)
+
+
+def file_path(given: Any) -> str:
+    """The path of a file, or an error that shows it: `open` takes a number for an open file, and
+    would close it.
+
+    >>> file_path(Path("agent.fw"))
+    'agent.fw'
+    """
+    path = os.fspath(given) if isinstance(given, str | os.PathLike) else None
+    if not isinstance(path, str) or not path or "\0" in path:
+        raise InvalidInput(f"the path is {given!r:.80}; give a text or a pathlib.Path")
+    return path
 
 
 @contextmanager

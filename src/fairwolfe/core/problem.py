@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from decimal import Decimal
 from functools import cached_property
@@ -23,6 +23,9 @@ __all__ = [
     "all_finite",
     "is_list",
     "is_real",
+    "level",
+    "number_where",
+    "one_of",
     "positive",
     "real_array",
     "real_number",
@@ -32,6 +35,7 @@ __all__ = [
 V = TypeVar("V")
 
 _OWN = ("", "arms", "ranking")  # kinds that a problem has by default: its items decide which
+_LARGEST = 2**63 - 1  # of whole numbers, as kernels and files hold them
 _FEW = 16  # numbers that Python has checked before NumPy has begun
 
 
@@ -165,12 +169,12 @@ class Problem:
             if not isinstance(name, str) or not name:
                 raise InvalidInput(f"a reward is named {name!r}; names are non-empty strings")
             try:
-                low, high = (float(b) for b in bounds)
+                low, high = (real_number(name, bound) for bound in bounds)
             except (TypeError, ValueError):
                 low = high = math.nan
             if not (math.isfinite(low) and math.isfinite(high) and low < high):
                 raise InvalidInput(
-                    f"the range of reward {name!r} is {bounds!r}; give (low, high), two finite "
+                    f"the range of reward {name!r} is {bounds!r:.80}; give (low, high), two finite "
                     "numbers with low < high"
                 )
             checked[name] = (low, high)
@@ -276,10 +280,7 @@ class Problem:
             raise InvalidInput(f"a problem cannot be read from {text[:40]!r}: it has no n_features")
         if isinstance(values.get("n_features"), list):
             values["n_features"] = tuple(values["n_features"])
-        try:
-            return cls(**values)
-        except OverflowError as error:  # of whole numbers that no float can hold
-            raise InvalidInput(f"a problem cannot be read from {text[:40]!r}: {error}") from error
+        return cls(**values)
 
 
 def all_finite(array: np.ndarray[Any, np.dtype[np.float64]]) -> bool:
@@ -291,17 +292,51 @@ def all_finite(array: np.ndarray[Any, np.dtype[np.float64]]) -> bool:
 
 
 def whole_number(name: str, value: object, least: int = 1) -> int:
-    """A whole number of at least 1 (or another), or an error that shows it."""
+    """A whole number of at least 1 (or another) that 64 bits hold, or an error that shows it."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise InvalidInput(f"{name} is {value!r}; give a whole number of at least {least}")
+        raise InvalidInput(f"{name} is {value!r:.80}; give a whole number of at least {least}")
+    if value > _LARGEST:
+        raise InvalidInput(f"{name} is {value!s:.80}; give a whole number below 2**63")
     return int(value)
 
 
 def real_number(name: str, value: Any) -> float:
     """A number (NaN and infinities are for the caller to judge), or an error that shows it."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise InvalidInput(f"{name} is {value!r}; give a number")
-    return float(value)
+        raise InvalidInput(f"{name} is {value!r:.80}; give a number")
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise InvalidInput(
+            f"{name} is {value!s:.40}...; give a number that a float can hold"
+        ) from error
+
+
+def number_where(name: str, value: Any, fits: Callable[[float], bool], allowed: str) -> float:
+    """A finite number that fits, or an error that shows it with what is allowed.
+
+    >>> number_where("delta", 0.05, lambda x: 0.0 < x < 1.0, "a number between 0 and 1")
+    0.05
+    """
+    try:
+        number = real_number(name, value)
+    except InvalidInput:
+        number = math.nan
+    if not (math.isfinite(number) and fits(number)):
+        raise InvalidInput(f"{name} is {value!r:.80}; give {allowed}")
+    return number
+
+
+def level(name: str, value: Any) -> float:
+    """A number between 0 and 1, or an error that shows it."""
+    return number_where(name, value, lambda x: 0.0 < x < 1.0, "a number between 0 and 1")
+
+
+def one_of(name: str, value: Any, allowed: Iterable[str]) -> None:
+    """Raise for a value that is not one of some texts."""
+    *most, last = (repr(text) for text in allowed)
+    if not isinstance(value, str) or repr(value) not in (*most, last):
+        raise InvalidInput(f"{name} is {value!r:.80}; give {', '.join(most)} or {last}")
 
 
 def is_real(value: object) -> bool:
@@ -367,7 +402,4 @@ _NESTED = (list, tuple, np.ma.MaskedArray)
 
 def positive(name: str, value: object) -> float:
     """A positive finite number, or an error that shows it."""
-    number = real_number(name, value)
-    if not (math.isfinite(number) and number > 0):
-        raise InvalidInput(f"{name} is {value!r}; give a positive finite number")
-    return number
+    return number_where(name, value, lambda number: number > 0.0, "a positive finite number")

@@ -53,7 +53,8 @@ class Numbered:
     @classmethod
     def of(cls, seed: int, *names: str | int) -> Self:
         """The draws called `names` of a seed."""
-        digest = hashlib.sha256(f"{int(seed)}\0".encode() + _digest(seed, names)).digest()
+        named = _digest(seed, names)
+        digest = hashlib.sha256(f"{int(seed)}\0".encode() + named).digest()
         return cls((int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:16], "little")))
 
     def apart(self, seed: int, *names: str | int) -> Self:
@@ -88,5 +89,5 @@ def _signed(word: int) -> int:
 
 def _digest(seed: int, names: tuple[str | int, ...]) -> bytes:
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise InvalidInput(f"seed is {seed!r}; give a whole number of at least 0")
+        raise InvalidInput(f"seed is {seed!r:.80}; give a whole number of at least 0")
     return hashlib.sha256("\0".join(map(str, names)).encode()).digest()

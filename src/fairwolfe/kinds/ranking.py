@@ -24,7 +24,7 @@ from fairwolfe.core.catalogue import (
 from fairwolfe.core.contexts import Bilinear
 from fairwolfe.core.feedback import Shown
 from fairwolfe.core.kinds import Answer, Answers, Kind, Stack
-from fairwolfe.core.problem import Problem, all_finite, real_array
+from fairwolfe.core.problem import Problem, all_finite, is_list, real_array
 from fairwolfe.core.protocols import CountsExposure
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import Kernel
@@ -488,7 +488,7 @@ class _Slots:
 
     def numbers(self, what: str, given: Any) -> list[int]:
         """Ids of items that are given by id or key: keys are those of the shown items."""
-        if not self._keys or isinstance(given, str) or not isinstance(given, Iterable):
+        if not self._keys or not is_list(given):
             return id_list(what, given)
         listed = given.tolist() if isinstance(given, np.ndarray) else list(given)
         for one in listed:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from fairwolfe.core.arrays import Matrix, Vector
-from fairwolfe.core.problem import is_real
+from fairwolfe.core.problem import is_list, is_real
 from fairwolfe.errors import InvalidInput, did_you_mean
 
 __all__ = ["Rewards", "finite_number", "random_rows"]
@@ -69,7 +69,7 @@ class Rewards(NamedTuple):
 
     def refuse_bad(self, given: Any) -> None:
         """Raise InvalidInput for the first reward that is not a finite number."""
-        values = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else []
+        values = list(given) if is_list(given) else []
         if len(values) == len(self.names):
             for name, value in zip(self.names, values, strict=True):
                 finite_number(f"the reward {name!r}", value)

@@ -506,7 +506,7 @@ def finite_vector(name: str, values: Any) -> Vector:
         vector = np.ascontiguousarray(values, dtype=np.float64)
     except InvalidInput:
         raise
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInput(f"{name} is not a vector of numbers: {error}") from error
     if vector.ndim != 1 or np.ndim(values) != 1:
         raise InvalidInput(f"{name} has shape {np.shape(values)}; give a vector, shape (n,)")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -12,6 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from fairwolfe.core.arrays import Vector
+from fairwolfe.core.problem import is_list
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import Kernel, kernel
 from fairwolfe.kernels.sparse import times, turned_times
@@ -162,7 +163,7 @@ class Mapped(_OfMap):
         require_objective("the objective of Mapped", self.objective)
         given: Any = self.matrix
         dense = given.toarray() if hasattr(given, "toarray") else given
-        if not isinstance(dense, Iterable) or not tuple(dense):
+        if not is_list(dense) or not tuple(dense):
             raise InvalidInput(
                 f"the matrix of Mapped is {given!r}; give rows of numbers, one for each input of "
                 "the objective"
@@ -223,10 +224,15 @@ class ByGroup(_OfMap):
     def __post_init__(self) -> None:
         require_objective("the objective of ByGroup", self.objective)
         given: Any = self.labels
+        if not is_list(given):
+            raise InvalidInput(f"labels is {given!r:.80}; give the group of each coordinate")
         labels = given.tolist() if isinstance(given, np.ndarray) else given
         object.__setattr__(self, "labels", tuple(labels))
         if not self.labels:
             raise InvalidInput("labels is empty; give the group of each coordinate")
+        for label in self.labels:
+            if not isinstance(label, Hashable):
+                raise InvalidInput(f"a label is {label!r:.80}; give texts or numbers")
         self.objective._check_size(len(self.groups))
 
     @property

@@ -7,10 +7,9 @@ from typing import Self
 
 import numpy as np
 
-from fairwolfe.core.arrays import Cube, Vector, aligned
-from fairwolfe.core.problem import Problem
+from fairwolfe.core.arrays import Cube, Matrix, Vector, aligned
+from fairwolfe.core.problem import Problem, positive
 from fairwolfe.core.restoring import need
-from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import kernel, layer
 from fairwolfe.kernels.linalg import REFRESH_EVERY, SINCE_REFRESH, STATUS, absorb, refresh
 from fairwolfe.oracles.linear_state import LEARN, LinearState, RegretBound, parameter_norms
@@ -30,9 +29,10 @@ def ridge_learn(
     params: Vector,
     counters: Vector,
 ) -> None:
-    """One observation; params: the penalty. Refreshed exactly from time to time, and where the kept
-    inverse cannot take it; if that fails too, a failure is reported and nothing has changed.
-    Where the block is -1 it is refreshed only.
+    """One observation; params: the penalty. The inverse is recomputed exactly from time to time,
+    when it has become much smaller (`_shrunk`), and where it cannot take the observation; if that
+    fails too, a failure is reported and nothing has changed. Where the block is -1 it is recomputed
+    only.
 
     x (features,), reward (rewards,), gram, inverse (blocks, features, features), theta,
     moment (blocks, rewards, features), params (1,), counters (5,).
@@ -41,6 +41,7 @@ def ridge_learn(
     if block < 0:
         refresh(gram, inverse, theta, moment, params[0], counters)
         return
+    steps = _shrunk(layer(inverse, block), params[0])
     for attempt in range(2):
         if absorb(
             x,
@@ -51,7 +52,8 @@ def ridge_learn(
             layer(moment, block),
             counters,
         ):
-            if counters[SINCE_REFRESH] >= REFRESH_EVERY:
+            due = counters[SINCE_REFRESH] >= REFRESH_EVERY
+            if due or _shrunk(layer(inverse, block), params[0]) > steps:
                 refresh(gram, inverse, theta, moment, params[0], counters)
             return
         if attempt == 0:
@@ -59,14 +61,31 @@ def ridge_learn(
     counters[STATUS] = 1.0
 
 
+@kernel
+def _shrunk(inverse: Matrix, ridge: float) -> int:
+    """How often the diagonal of the inverse, 1/ridge at first, has become 2^20 times smaller.
+
+    Rank-one updates leave an error of 2^-52 of what the inverse was when it was last recomputed.
+    Recomputed at every step of 2^20, it keeps 32 bits of what it is now. Features of norm 1 need
+    2^20 ridge observations for a step; the long directions of an extended model need a few.
+
+    inverse (features, features).
+    """
+    steps = 0
+    for i in range(inverse.shape[0]):
+        part = ridge * inverse[i, i]
+        steps += (part < 2.0**-20) + (part < 2.0**-40) + (part < 2.0**-60)
+    return steps
+
+
 @dataclass(frozen=True)
 class Ridge:
     """theta = argmin sum_s |theta x_s - r_s|^2 + ridge |theta|_F^2, for all D rewards at once.
 
     One design matrix V = ridge I + sum x x' serves every reward; its inverse is kept by rank-one
-    updates, exactly symmetric, and refreshed from V every 10,000 observations, when the drift is
-    measured and forgotten. An observation that would leave the range of floats raises an error.
-    PerArm contexts keep one block per arm.
+    updates, exactly symmetric, and refreshed from V every 10,000 observations, or when it has
+    become much smaller; the drift is then measured and forgotten. An observation that would leave
+    the range of floats raises an error. PerArm contexts keep one block per arm.
     Cost of an observation: d^2 + D d.
 
     Reference: the regression of Algorithms 3 and 5 of the paper; its experiments use ridge 0.1.
@@ -83,10 +102,7 @@ class Ridge:
     learn = ridge_learn
 
     def __post_init__(self) -> None:
-        ridge = float(self.ridge)
-        if not (np.isfinite(ridge) and ridge > 0.0):
-            raise InvalidInput(f"ridge is {self.ridge!r}; give a positive number")
-        object.__setattr__(self, "ridge", ridge)
+        object.__setattr__(self, "ridge", positive("ridge", self.ridge))
 
     def init(self, problem: Problem) -> LinearState:
         """V = ridge I, no observation yet."""

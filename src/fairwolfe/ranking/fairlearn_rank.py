@@ -9,7 +9,7 @@ import numpy as np
 
 from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.catalogue import Catalogue
-from fairwolfe.core.problem import Problem
+from fairwolfe.core.problem import Problem, number_where
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import kernel
 from fairwolfe.ranking.kernels import RANK
@@ -104,15 +104,10 @@ class FairLearnRank(Baseline):
     tolerance: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.minimum <= 1.0:
-            raise InvalidInput(
-                f"minimum is {self.minimum!r}; give the share of rankings that must show each "
-                "item, from 0 to n_slots/n_items"
-            )
-        if not 0.0 <= self.tolerance <= _MOST_TOLERANCE:
-            raise InvalidInput(
-                f"tolerance is {self.tolerance!r:.80}; give a number of at least 0, in rankings"
-            )
+        allowed = "the share of rankings that must show each item, from 0 to n_slots/n_items"
+        number_where("minimum", self.minimum, lambda share: 0.0 <= share <= 1.0, allowed)
+        allowed = "a number of at least 0, in rankings"
+        number_where("tolerance", self.tolerance, lambda x: 0.0 <= x <= _MOST_TOLERANCE, allowed)
         super().__post_init__()
 
     def ranker(self) -> Ranker:

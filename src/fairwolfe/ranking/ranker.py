@@ -23,7 +23,7 @@ from fairwolfe.core.catalogue import Candidates, Catalogue, fitting, sizes
 from fairwolfe.core.decision import Choice, Info, Learnt
 from fairwolfe.core.feedback import Shown
 from fairwolfe.core.kinds import require_kind
-from fairwolfe.core.problem import Problem, real_array
+from fairwolfe.core.problem import Problem, level, number_where, one_of, real_array
 from fairwolfe.core.restoring import require
 from fairwolfe.core.streams import Numbered
 from fairwolfe.errors import IncompatibleState, InvalidInput
@@ -259,15 +259,10 @@ class Settings:
 
     def __post_init__(self) -> None:
         exploration_number(self.exploration)
-        if not 0.0 < self.delta < 1.0:
-            raise InvalidInput(f"delta is {self.delta!r}; give a number between 0 and 1")
-        if self.exposure not in EXPOSURES:
-            raise InvalidInput(f"exposure is {self.exposure!r}; give one of {EXPOSURES}")
-        if not 0.0 <= self.randomize < 1.0:
-            raise InvalidInput(
-                f"randomize is {self.randomize!r}; give the chance of swapping two neighbouring "
-                "slots, at least 0 and below 1"
-            )
+        level("delta", self.delta)
+        one_of("exposure", self.exposure, EXPOSURES)
+        allowed = "the chance of swapping two neighbouring slots, at least 0 and below 1"
+        number_where("randomize", self.randomize, lambda chance: 0.0 <= chance < 1.0, allowed)
         Ridge(self.ridge)
         if self.position_weights is not None:
             weights = real_array("position_weights", self.position_weights)

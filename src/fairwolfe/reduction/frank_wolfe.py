@@ -21,7 +21,7 @@ from fairwolfe.core.brief import short
 from fairwolfe.core.catalogue import NONE
 from fairwolfe.core.decision import Choice, Decision, Learnt, decided
 from fairwolfe.core.kinds import Kind, Stack, kind_of, require_kind
-from fairwolfe.core.problem import Problem, all_finite
+from fairwolfe.core.problem import Problem, all_finite, number_where, one_of
 from fairwolfe.core.protocols import (
     Base,
     Compiled,
@@ -111,12 +111,10 @@ class FrankWolfe:
             raise InvalidInput(
                 f"{self.base!r} is a policy already; give a bandit for one reward, such as LinUCB()"
             )
-        if self.memory is not None and not (np.isfinite(self.memory) and self.memory > 0.0):
-            raise InvalidInput(f"memory is {self.memory!r}; give a half-life in decisions, or None")
-        if self.iterate not in ("observed", "optimistic", "expected"):
-            raise InvalidInput(
-                f"iterate is {self.iterate!r}; give 'observed', 'optimistic' or 'expected'"
-            )
+        if self.memory is not None:
+            allowed = "a half-life in decisions, or None"
+            number_where("memory", self.memory, lambda half_life: half_life > 0.0, allowed)
+        one_of("iterate", self.iterate, ("observed", "optimistic", "expected"))
         if not isinstance(self.anticipate, bool):
             raise InvalidInput(f"anticipate is {self.anticipate!r}; give True or False")
 

@@ -20,7 +20,7 @@ from fairwolfe.core.brief import short
 from fairwolfe.core.contexts import Arms
 from fairwolfe.core.decision import Decision, Info, Learnt
 from fairwolfe.core.kinds import Kind, kind_of, require_kind
-from fairwolfe.core.problem import Problem, all_finite, real_number
+from fairwolfe.core.problem import Problem, all_finite, level, number_where
 from fairwolfe.core.protocols import (
     Base,
     Compiled,
@@ -101,11 +101,8 @@ class Guarded:
         for name in ("policy", "baseline"):
             _require_policy(name, getattr(self, name))
         for name in ("share", "delta"):
-            number = real_number(name, getattr(self, name))
-            if not 0.0 < number < 1.0:
-                raise InvalidInput(f"{name} is {number:g}; give a number above 0 and below 1")
-        if not math.isfinite(real_number("floor", self.floor)):
-            raise InvalidInput(f"floor is {self.floor!r}; give a finite number")
+            level(name, getattr(self, name))
+        number_where("floor", self.floor, math.isfinite, "a finite number")
         if not isinstance(self.objective, Concave):
             raise InvalidInput(
                 f"{self.policy!r:.80} has no objective, and a share is of one; guard a policy with "

@@ -25,6 +25,7 @@ import numpy as np
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.brief import count
 from fairwolfe.core.kinds import Kind
+from fairwolfe.core.problem import level
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Concave
 from fairwolfe.objectives.leaves import Leaves
@@ -190,8 +191,7 @@ class Watch:
         self, windows: Windows, average: Vector, t: int, delta: float, trusted: bool
     ) -> Live:
         """The live numbers; `trusted`: whether all rewards were inside their ranges."""
-        if not 0.0 < delta < 1.0:
-            raise InvalidInput(f"delta is {delta!r}; give a number between 0 and 1")
+        level("delta", delta)
         value = float(self.objective._value(average))
         certifies = self.plan.certifies
         confidence = max(1.0 - delta - (self.plan.base.delta if certifies else 0.0), 0.0)

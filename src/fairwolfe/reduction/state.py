@@ -337,7 +337,7 @@ class State(NamedTuple):
 
     @property
     def ahead(self) -> int:
-        """The number of rewards averaged in or to come: t of the schedules."""
+        """The number of rewards averaged in or to come: t of the smoothing's width."""
         waiting = self.waiting
         return int(self.counters.item(0) + (waiting.item(OPEN) if waiting.size else 0.0))
 
