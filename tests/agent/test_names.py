@@ -381,7 +381,7 @@ BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "unknown": ({"candidates": ["x", *KEYS[:3]]}, r"candidates holds 'x', which is not a key of"),
     "blocked": (
         {"blocked": ["x"]},
-        r"blocked holds 'x', which is not a key .*; give keys of items",
+        r"blocked holds 'x', which is not a key .*; give keys",
     ),
     "twice": ({"candidates": ["song-1", 1, 2, 3]}, r"candidate 'song-1' is given 2 times"),
     "text": ({"candidates": "song-1"}, r"candidates is 'song-1'; give a list of keys or ids"),
