@@ -20,6 +20,10 @@ from tests.lab.lab_specs import SMALL
 MINE = '''
 from dataclasses import dataclass
 
+import numpy as np
+
+import fairwolfe as fw
+
 from fairwolfe.objectives import Minimum
 
 print("a module that talks")
@@ -52,6 +56,28 @@ class Neither:
     @classmethod
     def examples(cls):
         return (cls(),)
+
+
+class Nearly(Neither):
+    def problem(self):
+        return fw.Problem.arms(2, {"a": (0, 1)}, n_arms=2)
+
+    def init(self, rng):
+        return np.array([0.2, 0.4])
+
+    def context(self, world, t, rng):
+        return rng.random(2) / 2
+
+    def mean_reward(self, world, context, action):
+        return world[action : action + 1]
+
+    def feedback(self, world, context, action, rng):
+        return np.array([float(rng.random() < world[action])])
+
+
+class Whole(Nearly):
+    def best_action(self, world, context, direction):
+        return int(np.argmax(direction[0] * world))
 '''
 
 
@@ -216,6 +242,12 @@ def test_check_shows_what_fails(here: Path) -> None:
     assert all(outcome["message"] and outcome["example"] == "Best()" for outcome in broken)
 
 
+def test_check_names_the_bad_action_of_an_own_world(here: Path) -> None:
+    result = fairwolfe("check", "mine:Whole")
+    assert result.exit_code == 1
+    assert "feedback with action 2 does not raise fairwolfe.errors.InvalidInput" in result.stdout
+
+
 @pytest.mark.parametrize(
     ("subject", "sentence"),
     [
@@ -226,6 +258,7 @@ def test_check_shows_what_fails(here: Path) -> None:
         ("mine:Unshown", "Unshown has no examples()"),
         ("mine:Unready", "cannot be checked: KeyError: 'later'"),
         ("mine:Neither", "Neither keeps none of the contracts"),
+        ("mine:Nearly", "Nearly has no best_action; add it as in fw.protocols.Environment"),
         ("broken:Class", "cannot be checked: ZeroDivisionError"),
         ("unparsable:Class", "cannot be checked: SyntaxError"),
         ("[/red]:Class", "'[/red]' cannot be imported"),

@@ -124,6 +124,13 @@ def _contract(example: Any) -> Any:
     """The contract that an instance keeps by the names of its methods."""
     kept = [contract for contract in CONTRACTS if isinstance(example, contract)]
     if not kept:
+        missing = {one: _missing(example, one) for one in CONTRACTS}
+        nearest = min(CONTRACTS, key=lambda one: len(missing[one]) / len(_methods(one)))
+        if 2 * len(missing[nearest]) < len(_methods(nearest)):
+            raise InvalidInput(
+                f"{type(example).__name__} has no {', '.join(missing[nearest])}; add it as in "
+                f"fw.protocols.{nearest.__name__}"
+            )
         listed = ", ".join(contract.__name__ for contract in CONTRACTS)
         raise InvalidInput(
             f"{type(example).__name__} keeps none of the contracts {listed}; see "
@@ -131,3 +138,11 @@ def _contract(example: Any) -> Any:
         )
     # Two contracts may name the same methods and differ in the arguments.
     return next((contract for contract in kept if keeps(example, contract)), kept[0])
+
+
+def _methods(contract: Any) -> list[str]:
+    return [name for name in dir(contract) if not name.startswith("_")]
+
+
+def _missing(example: Any, contract: Any) -> list[str]:
+    return [name for name in _methods(contract) if not hasattr(example, name)]

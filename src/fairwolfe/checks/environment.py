@@ -272,7 +272,8 @@ def refuses_bad_actions(environment: Any, rng: np.random.Generator) -> None:
         refused = is_refused(
             lambda x=shown, a=action: environment.feedback(world, x, a, rng)  # type: ignore[misc]
         )
-        require(refused, f"action {action!r} of a context {np.shape(shown)} does not raise")
+        what = "a context with NaN" if action is good else f"action {action!r}"
+        require(refused, f"feedback with {what} does not raise fairwolfe.errors.InvalidInput")
 
 
 def _no_rankings(good: Any) -> list[Any]:

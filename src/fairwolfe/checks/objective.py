@@ -164,7 +164,7 @@ def refuses_bad_input(objective: Any, rng: np.random.Generator) -> None:
     for z in bad:
         for method in (objective.value, objective.gradient):
             refused = is_refused(lambda given=z, to=method: to(given))  # type: ignore[misc]
-            require(refused, f"{method.__name__}({z.tolist()}) does not raise")
+            require(refused, f"{method.__name__}({z.tolist()}) does not raise InvalidInput")
 
 
 def can_be_aimed(objective: Any, rng: np.random.Generator) -> None:

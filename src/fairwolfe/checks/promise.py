@@ -57,11 +57,11 @@ def examples_of(subject: Any) -> tuple[Any, ...]:
 
 
 def is_refused(attempt: Callable[[], Any]) -> bool:
-    """Whether the attempt raises InvalidInput."""
+    """Whether the attempt raises InvalidInput; other errors are no refusal."""
     try:
         attempt()
-    except InvalidInput:
-        return True
+    except Exception as error:
+        return isinstance(error, InvalidInput)
     return False
 
 
