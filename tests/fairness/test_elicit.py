@@ -159,7 +159,7 @@ def test_exact_answers_halve_what_is_known() -> None:
 
 
 def _width(questions: Elicitation) -> float:
-    low, high = questions.interval(0.998)
+    low, high = (questions._quantile(part) for part in (0.001, 0.999))
     return float(np.log(high / low))
 
 
@@ -188,6 +188,20 @@ def test_intervals_cover_what_they_say_and_not_with_a_tenth_of_the_noise() -> No
         covered[assumed] = np.mean(inside)
     assert 0.85 <= covered[noise] <= 0.95
     assert covered[0.1 * noise] < 0.6
+
+
+@pytest.mark.parametrize("noise", [0.0, None])
+def test_the_interval_of_an_owner_beyond_the_grid_is_open(noise: float | None) -> None:
+    low, high = curve().betas
+    for beta, end in ((10.0 * high, 1), (0.1 * low, 0)):
+        questions = Elicitation(curve(), noise=noise)
+        while not questions.done:
+            questions.answer("a" if better(questions.ask(), beta) > 0.0 else "b")
+        interval = questions.interval(0.9)
+        assert interval[0] <= beta <= interval[1]
+        assert interval[end] == (0.0, np.inf)[end]
+        assert 0.0 < interval[1 - end] < np.inf
+        assert ("above", "below")[1 - end] in questions.sentences()[0]
 
 
 def test_about_equal_leads_to_the_beta_of_the_question() -> None:
@@ -241,7 +255,7 @@ def test_what_answers_say() -> None:
     assert questions.sentences() == ["Nothing was answered, so nothing is known of beta."]
     questions.answer("a")
     (said,) = questions.sentences()
-    assert said.startswith(f"After 1 answer beta = {questions.beta:.3g}, with 90 % between ")
+    assert said.startswith(f"After 1 answer beta = {questions.beta:.3g}, with 90 % below ")
     assert repr(questions) == f"Elicitation: {said}"
 
 

@@ -106,6 +106,47 @@ def test_shares_are_of_the_sum() -> None:
     assert bound.violation(np.array([0.1, 0.0, 0.2, 0.2, 0.5])) == pytest.approx(0.1)
 
 
+def test_a_share_by_name_is_of_all_that_it_is_aimed_at() -> None:
+    problem = Problem.arms(2, {"returned": (0, 1), "kept": (0, 1), "views": (0, 1)})
+    f = AtLeast({"kept": 0.92}, share=True).on("returned", "kept").bind(problem)
+    assert f.violation(np.array([0.5, 0.5, 0.9])) == pytest.approx(0.42)
+    assert f.violation(np.array([0.02, 0.4, 0.9])) == 0.0
+    both = AtMost({"kept": 0.3, "views": 0.6}, share=True).bind(problem)
+    assert both.violation(np.array([0.1, 0.5, 0.4])) == pytest.approx(0.2)
+    assert both.violation(np.array([0.8, 0.1, 0.1])) == 0.0
+
+
+def test_an_agent_keeps_a_share_by_name() -> None:
+    problem = Problem.arms(2, {"returned": (0, 1), "kept": (0, 1)})
+    f = Linear({"returned": 1.0}) + AtLeast({"kept": 0.92}, share=True).on("returned", "kept")
+    agent = fw.Agent(FrankWolfe(f, LinUCB(exploration="pointwise")), problem, seed=0)
+    for _ in range(500):
+        decision = agent.act(np.eye(2))
+        agent.update(decision, np.eye(2)[decision.action])
+    assert agent.average[1] / agent.average.sum() > 0.9
+    assert agent.constraints[0].average == pytest.approx(agent.average[1])
+    assert agent.constraints[0].name == "kept"
+
+
+@pytest.mark.parametrize("multiplier", [0.0, 0.5])
+def test_the_shadow_price_is_that_of_the_level_with_its_margin(multiplier: float) -> None:
+    """f* grows by 6/7 for each unit of the ceiling, by two optima."""
+    means = np.array([[0.9, 0.8], [0.3, 0.1]])
+    world = Finite([np.eye(2).tolist()], (1.0,), theta=means.T.tolist())
+    values = [
+        fw.optimum(world, Linear((1.0, 0.0)) + AtMost(level).on(1), tolerance=1e-6).value
+        for level in (0.44, 0.46)
+    ]
+    price = (values[1] - values[0]) / 0.02
+    limit = AtMost(0.45, margin=0.5, multiplier=multiplier).on(1)
+    f = Linear((1.0, 0.0)) + limit
+    agent = fw.Agent(FrankWolfe(f, LinUCB(exploration=0.05)), world.problem(), seed=0)
+    for _ in range(4000):
+        decision = agent.act(np.eye(2))
+        agent.update(decision, means[decision.action])
+    assert agent.constraints[0].shadow_price == pytest.approx(price, rel=0.15)
+
+
 # --- bad input ------------------------------------------------------------------------------------
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
@@ -113,9 +154,21 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: AtMost({"cost": 0.2}).bind(SHOP),
         r"level of AtMost for cost is 0\.2, .* between -?0 and 0\.05",
     ),
-    "level below the range": (
-        lambda: AtLeast({"clicks": -0.5}).bind(SHOP),
-        r"level of AtLeast for clicks is -0\.5",
+    "floor above the range": (
+        lambda: AtLeast({"clicks": 1.5}).bind(SHOP),
+        r"level of AtLeast for clicks is 1\.5, .* between -?0 and 1",
+    ),
+    "ceiling below the range": (
+        lambda: AtMost({"clicks": -0.5}).bind(SHOP),
+        r"level of AtMost for clicks is -0\.5",
+    ),
+    "share of one reward": (
+        lambda: AtLeast({"clicks": 0.9}, share=True).on("clicks").bind(SHOP),
+        r"share of clicks alone, which is always the whole; aim it at everything",
+    ),
+    "share of one coordinate": (
+        lambda: AtMost(0.9, share=True).on("clicks").bind(SHOP),
+        r"share of clicks alone, which is always the whole",
     ),
     "within beyond": (
         lambda: Within(high={"minutes": 200.0}).bind(SHOP),

@@ -158,6 +158,7 @@ def test_the_outlook_is_what_the_estimates_and_widths_say(base: Any) -> None:
         assert base.tally(seen, np.zeros(2)) is seen
         if isinstance(base.regression, OnlineGradient):
             assert doubt.size == 0
+            assert seen[3] == 0.0
             continue
         inverse = state.oracle.inverse[0]
         rows = np.array([np.outer(slope, row).ravel() for row in x]) if base.extended else x
@@ -165,6 +166,28 @@ def test_the_outlook_is_what_the_estimates_and_widths_say(base: Any) -> None:
         alphas = self_made_radii(base, state)
         bonus = alphas[0] if base.extended else abs(slope) @ alphas
         assert seen[0] == pytest.approx((scores + bonus * widths).max(), rel=1e-9)
+        hopes = [
+            hope(slope, row @ theta.T, w, base.extended)
+            for row, w in zip(x, widths, strict=True)
+            if w * w > 0.01
+        ]
+        assert seen[3] == pytest.approx(max([0.0, *(h - scores.max() for h in hopes)]), abs=1e-12)
+
+
+def hope(slope: Vector, means: Vector, width: float, extended: bool) -> float:
+    """The largest <slope, r> that two standard errors and one more reward leave possible."""
+    low, high = PROBLEM.low, PROBLEM.high
+    if extended:  # of the scalar reward, in its range
+        means = np.array([slope @ means])
+        low, high = np.minimum(slope * low, slope * high), np.maximum(slope * low, slope * high)
+        low, high, slope = low.sum(keepdims=True), high.sum(keepdims=True), np.ones(1)
+    else:
+        means = np.clip(means, low, high)
+    more = width**2 / (1.0 + width**2)
+    share = np.clip((means - low) / (high - low), min(more, 0.5), 1.0 - min(more, 0.5))
+    up = (2.0 * width * np.sqrt(share * (1.0 - share)) + more) * (high - low)
+    ends = np.where(slope < 0.0, np.maximum(means - up, low), np.minimum(means + up, high))
+    return float(slope @ ends)
 
 
 def self_made_radii(base: Any, state: Any) -> Vector:
@@ -212,7 +235,7 @@ def test_windows_hold_what_a_list_of_all_decisions_says() -> None:
     kept: list[tuple[Vector, Vector, Vector]] = []  # seen, reward, slope
     found = []
     for t in range(64 + 128 + 256 + 90):
-        slope, seen = windows.now.slope.copy(), rng.random(3)
+        slope, seen = windows.now.slope.copy(), rng.random(4)
         seen[0] *= 4.0
         reward = rng.random(2)
         if count_tally(seen, reward, -1.0, *windows.now):
@@ -233,10 +256,13 @@ def test_windows_hold_what_a_list_of_all_decisions_says() -> None:
     spread = sum(squares) / (31 + 4)
     earned = rewards.mean(axis=0)
     gap = seen[:, 2].mean() + 0.25 + slope.mean(axis=0) @ earned - f.value(earned)
-    about, half = windows.estimate(f, 0.05)
+    about, half, untried = windows.estimate(f, 0.05)
     assert about == pytest.approx(y.mean() - gap / 2.0, rel=1e-9)
     t_quantile = 2.030107928250343  # of 35 degrees of freedom, at .975
-    assert half == pytest.approx(t_quantile * math.sqrt(spread / 346 + gap**2 / 12.0), rel=1e-9)
+    rare = math.log(20.0) * (slope @ (high - low)).mean() / 346
+    error = t_quantile**2 * (spread / 346 + gap**2 / 12.0) + rare**2
+    assert half == pytest.approx(math.sqrt(error), rel=1e-9)
+    assert untried == pytest.approx(seen[:, 3].mean(), rel=1e-9)
     # At most: f* is below the mean of a + min(top, cap), and Hoeffding's margin on top of it.
     tops = 0.25 + np.minimum(seen[:, 0], slope @ high)
     weights = 1.0 / (slope @ high)
@@ -293,7 +319,7 @@ def test_size_of_state_and_decision_is_constant() -> None:
         lengths.append(len(decision.to_bytes()) - len(decision.id))
     assert len(sizes) == 1
     assert max(lengths) - min(lengths) <= 2  # a larger t takes another byte
-    assert sum(len(a) for a in live_arrays(one).values()) < 380
+    assert sum(len(a) for a in live_arrays(one).values()) < 396
 
 
 # --- feedback that is late, shuffled, stored, missing ---------------------------------------------

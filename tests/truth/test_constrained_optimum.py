@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 
 from fairwolfe.core.arrays import Cube, Vector
 from fairwolfe.core.streams import stream
@@ -407,3 +408,38 @@ def test_a_direction_of_the_rows_bounds_every_violation(seed: int) -> None:
         return float((mixed[:50] @ g).max()), mixed[0]  # not all that can be reached
 
     assert rows.unavoidable(sought.proof, too_low)[0] > sought.unavoidable + 1e-3
+
+
+# --- degenerate linear programmes ---------------------------------------------------------------
+
+
+def test_a_tiny_linear_programme_is_solved_to_the_tolerance() -> None:
+    """An equation and a linear f: multipliers alone leave a gap of 1e-3 after 100 calls."""
+    rng = np.random.default_rng(0)
+    contexts, n_arms, n = (int(rng.integers(low, high)) for low, high in ((1, 5), (2, 6), (2, 5)))
+    means, p = rng.random((contexts, n_arms, n)), rng.dirichlet(np.ones(contexts))
+    slope = rng.normal(size=n)
+    world = Finite(rng.random((contexts, n_arms, 2)), tuple(p), means=means)
+    mixed = np.einsum("c,ca,can->n", p, rng.dirichlet(np.ones(n_arms), size=contexts), means)
+    i = int(rng.integers(n))
+    f = Linear(tuple(slope)) + Within(float(mixed[i]), float(mixed[i])).on(i)
+    best = optimum(world, f, tolerance=1e-8)
+    exact = linprog(
+        -np.einsum("c,can,n->ca", p, means, slope).ravel(),
+        A_eq=np.vstack(
+            [np.kron(np.eye(contexts), np.ones(n_arms)), (p[:, None] * means[:, :, i]).ravel()]
+        ),
+        b_eq=np.append(np.ones(contexts), mixed[i]),
+    )
+    assert exact.fun is not None
+    assert best.gap <= 1e-8
+    assert best.value - 1e-6 <= -exact.fun <= best.upper_bound + 1e-9
+
+
+def test_a_floor_below_the_range_changes_nothing() -> None:
+    free, floored = (
+        optimum(Finite.a2(), f, tolerance=1e-6)
+        for f in (Linear((1.0, 0.0)), Linear((1.0, 0.0)) + AtLeast(-0.5).on(1))
+    )
+    assert floored.value == pytest.approx(free.value, abs=1e-6)
+    assert floored.violation == 0.0

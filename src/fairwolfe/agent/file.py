@@ -46,7 +46,7 @@ __all__ = [
     "write_to",
 ]
 
-FORMAT, VERSION = "fairwolfe agent", 4
+FORMAT, VERSION = "fairwolfe agent", 5
 _TEXT = "agent.json"
 _REBUILT = frozenset({"plan", "problem", "params"})  # made by `init`; may hold addresses
 _MAGIC = b"PK\x03\x04"
@@ -230,8 +230,10 @@ def read_from(file: BinaryIO, path: object) -> tuple[dict[str, Any], dict[str, A
                 text, arrays = _from_version_1(text, arrays)
             if text["version"] < 3:
                 text = _from_version_2(text)
-            if text["version"] < VERSION:
+            if text["version"] < 4:
                 text, arrays = _from_version_3(text, arrays)
+            if text["version"] < VERSION:
+                arrays = _from_version_4(arrays)
             return text, arrays
     except FairwolfeError:
         raise
@@ -251,7 +253,7 @@ def _text(archive: zipfile.ZipFile, path: object) -> dict[str, Any]:
             text = json.loads(member.read(_LONGEST_TEXT))
     if not isinstance(text, dict) or text.get("format") != FORMAT:
         raise InvalidInput(f"{path} is not the file of an agent; give one that Agent.save wrote")
-    if text.get("version") not in (1, 2, 3, VERSION) or isinstance(text["version"], bool):
+    if text.get("version") not in (1, 2, 3, 4, VERSION) or isinstance(text["version"], bool):
         raise IncompatibleState(
             f"{path} has format version {text.get('version')!r:.80} (written by fairwolfe "
             f"{text.get('library')!s:.80}); this fairwolfe reads versions 1 to {VERSION}"
@@ -341,6 +343,15 @@ def _from_version_3(
         if old is not None and old.ndim == 1 and old.size >= place:
             arrays[f"state.live.{name}"] = np.insert(old, place, 0.0)
     return {**text, "lacks": [*text.get("lacks", ()), "state.prices"]}, arrays
+
+
+def _from_version_4(arrays: dict[str, Array]) -> dict[str, Array]:
+    """What version 5 has made of a file of version 4: windows of live numbers have one more sum."""
+    arrays = dict(arrays)
+    for name in ("state.live.now.numbers", "state.live.before.numbers"):
+        if name in arrays and arrays[name].ndim == 1:
+            arrays[name] = np.append(arrays[name], 0.0)
+    return arrays
 
 
 @contextmanager

@@ -56,7 +56,7 @@ from fairwolfe.kernels.frames import (
 from fairwolfe.kernels.limits import largest_square_norm, row_limit
 from fairwolfe.kernels.linalg import STATUS
 from fairwolfe.kernels.philox import uniforms, uniforms_by_number
-from fairwolfe.kernels.settling import REFUSED, UNSOUND, WILD, settle
+from fairwolfe.kernels.settling import REFUSED, TALLY, UNSOUND, WILD, settle
 from fairwolfe.kernels.waiting import (
     OPEN,
     age_weight,
@@ -108,9 +108,11 @@ def extended_lesson(
             wide[i * x.size + j] = direction[i] * x[j]
 
 
-_OUTLOOK = 3  # numbers of an outlook
-VALUE, SCORE, ARM, PROBABILITY = 3, 4, 5, 6  # places in the record of a choice, after the outlook
-REPORT = 7  # where its estimates begin, if there are any; then come its features and direction
+# Places in the record of a choice, after the outlook: its tally.
+VALUE, SCORE, ARM, PROBABILITY = TALLY, TALLY + 1, TALLY + 2, TALLY + 3
+REPORT = (
+    TALLY + 4
+)  # where its estimates begin, if there are any; then come its features and direction
 _STEEP = 1e6  # a slope that no smoothed objective has where features and rewards are scaled
 
 RULE, THETA, INVERSE, GRAM, MOMENT, LEARN_PARAMS, ORACLE_COUNTERS, PARAMS, DOUBT, LESSON = range(
@@ -243,10 +245,10 @@ def _choose_rows(
                 per_arm,
                 arm,
                 doubt,
-                part(record, 0, _OUTLOOK),
+                part(record, 0, TALLY),
             )
         else:
-            for i in range(_OUTLOOK):
+            for i in range(TALLY):
                 record[i] = 0.0
         block, place = (arm, 0) if per_arm else (0, arm)
         value = 0.0
@@ -370,14 +372,14 @@ def learn_rows(
     where a certificate is due before; negative where a decision could not be applied.
 
     blocks, places (rows,), rows (rows, d), rewards (rows, n); rhos, followed, expected (rows, n),
-    tallied (rows, 3), or without rows; number: of decision 0.
+    tallied (rows, TALLY), or without rows; number: of decision 0.
     """
     n, once = rewards.shape[1], address(vector(words, RULE), ONCE)
     nothing = vector_at(0, 0)
     for s in range(start, rows.shape[0]):
         rho = row(rhos, s, n) if rhos.shape[0] > 0 else nothing
         direction = row(followed, s, n) if followed.shape[0] > 0 else nothing
-        tally = row(tallied, s, _OUTLOOK) if tallied.shape[0] > 0 else nothing
+        tally = row(tallied, s, TALLY) if tallied.shape[0] > 0 else nothing
         estimate = row(expected, s, n) if expected.shape[0] > 0 else nothing
         due: int = call_learn_once(
             once,
@@ -446,7 +448,7 @@ class ArmRows(NamedTuple):
         row = records[i]
         arm, probability = int(row.item(ARM)), row.item(PROBABILITY)
         estimate = row[REPORT:x] if x > REPORT else None
-        outlook = row[:_OUTLOOK] if looked else None
+        outlook = row[:TALLY] if looked else None
         info = _new(Info, (_new(Reasons, (row,)), estimate, outlook, None))
         evidence = _new(Evidence, (arm if per_arm else 0, row[x:stop]))
         known = None if math.isnan(probability) else probability
@@ -479,7 +481,7 @@ class ArmRows(NamedTuple):
 
     def outlooks(self) -> Column | None:
         """By column, where there are any."""
-        return Column(np.ascontiguousarray(self.records[:, :_OUTLOOK])) if self.looked else None
+        return Column(np.ascontiguousarray(self.records[:, :TALLY])) if self.looked else None
 
     def expectations(self) -> Column | None:
         """The reward vectors to expect, by column, where they were estimated."""
@@ -550,18 +552,17 @@ class LinearBandit(ABC):
         require_kind("arms", problem, type(self).__name__)
         return BanditState(problem, self.rule_params(problem), self.regression.init(problem))
 
-    def look_rule(self, optimistic: bool) -> Kernel[..., None]:
+    @property
+    def look_rule(self) -> Kernel[..., None]:
         """The kernel that reports the arms that were not chosen to the live numbers."""
         if self.extended:
             return extended_outlook
-        return optimistic_outlook if optimistic else outlook
+        return optimistic_outlook if isinstance(self.regression, Ridge) else outlook
 
     def kernels(self, problem: Problem) -> Iterator[Kernel[..., Any]]:
         """What `act` and `update` call."""
-        yield from (choose_rows, self.choose, self.look_rule(False), largest_square_norm)
+        yield from (choose_rows, self.choose, self.look_rule, largest_square_norm)
         yield from (uniforms_by_number, expect_rows, withdraw)
-        if problem.parameter_norm is not None:  # else nothing is guaranteed
-            yield self.look_rule(True)
         if isinstance(self.regression.learn, Kernel):
             yield from (self.regression.learn, learn_once, learn_rows)
         if self.extended:
@@ -633,13 +634,14 @@ class LinearBandit(ABC):
         limit = self._limit(state.problem)
         learner: Any = self.regression.learn
         learn = learner.address if isinstance(learner, Kernel) else 0
-        look = self.look_rule(doubt.size > 0).address
+        look = self.look_rule.address
+        known = np.concatenate([state.problem.low, state.problem.high, doubt])
         once = learn_once.address if self.commits else 0
         rule = [self.choose.address, look, learn, limit, self.extended, estimate, keep, once]
         gram, inverse, theta, moment, params, counters = oracle
         design = (theta, inverse, gram, moment, params, counters)
         lesson = np.empty(theta.shape[2] + 1 if self.extended else 0)
-        return [np.array(rule, dtype=np.float64), *design, state.params, doubt, lesson]
+        return [np.array(rule, dtype=np.float64), *design, state.params, known, lesson]
 
     def act_rows(
         self,
@@ -744,9 +746,7 @@ class LinearBandit(ABC):
         """
         tallied, outlooks = live
         block, rows = self._columns(state, len(actions), evidence)
-        if outlooks is not None:
-            if outlooks.shape != (len(actions), _OUTLOOK):
-                raise self._wild(state, Choice(0, None, evidence))
+        if outlooks is not None and outlooks.shape == (len(actions), TALLY):  # else none counts
             tallied = np.ascontiguousarray(outlooks)
 
         def fold(start: int, rhos: Matrix, followed: Matrix, *rest: Any) -> int:

@@ -33,6 +33,14 @@ __all__ = [
 Exploration = float | Literal["pointwise"]
 """How much of the theory's bonus is added, or the name of the bonus that replaces it."""
 
+TRIES = 100.0
+"""An arm of width w is known as well as one that was tried 1/w^2 times. Below this many it was
+hardly tried: live numbers allow for what it may be worth."""
+
+ERRORS = 2.0
+"""How many standard errors above its estimate that may be, besides what one more reward may add
+(Bernstein's second term): 95 %. With more, every arm that LinUCB has given up would count."""
+
 _POINTWISE = -1.0  # in the place of the exploration in params, where numbers are 0 or more
 
 
@@ -143,21 +151,23 @@ def add_pointwise_bonus(
 
 
 @kernel
-def add_extended_bonus(
-    direction: Vector,
-    inverse: Cube,
-    counters: Vector,
-    features: Matrix,
-    params: Vector,
-    out: Vector,
-) -> None:
-    """The same on g (x) x; params: of `linucb_extended`, its ranges only where pointwise.
+def extent(direction: Vector, low: Vector, high: Vector) -> Any:
+    """The least and the largest <g, r> for rewards in their ranges. direction, low, high (n,)."""
+    bottom, top = 0.0, 0.0
+    for i in range(direction.size):
+        ends = direction[i] * low[i], direction[i] * high[i]
+        bottom += min(ends[0], ends[1])
+        top += max(ends[0], ends[1])
+    return bottom, top
 
-    |g (x) x| in the norm of V^-1 is |x| in that of M = (g (x) I)' V^-1 (g (x) I): one contraction
-    to d x d a round, then the widths cost K d^2.
 
-    With e = rewards features: direction (rewards,), inverse (1, e, e), counters (5,),
-    features (arms, features), params (4 or more,), out (arms,): estimates, then with the bonus.
+@kernel
+def extended_widths(direction: Vector, inverse: Cube, features: Matrix, out: Vector) -> None:
+    """out[a] = |g (x) x_a| in the norm of the inverse design.
+
+    That is |x_a| in the norm of (g (x) I)' V^-1 (g (x) I): one contraction to d x d, then the
+    widths cost K d^2. With e = rewards features: direction (rewards,), inverse (1, e, e), features
+    (arms, features), out (arms,).
     """
     n, d = direction.size, features.shape[1]
     contracted = np.empty((1, d, d))
@@ -169,18 +179,32 @@ def add_extended_bonus(
         for i in range(n):
             for k in range(d):
                 contracted[0, j, k] = fma(direction[i], rows[j, i * d + k], contracted[0, j, k])
+    widths(contracted, features, False, out)
+
+
+@kernel
+def add_extended_bonus(
+    direction: Vector,
+    inverse: Cube,
+    counters: Vector,
+    features: Matrix,
+    params: Vector,
+    out: Vector,
+) -> None:
+    """The same on g (x) x; params: of `linucb_extended`, its ranges only where pointwise.
+
+    With e = rewards features: direction (rewards,), inverse (1, e, e), counters (5,),
+    features (arms, features), params (4 or more,), out (arms,): estimates, then with the bonus.
+    """
+    n, d = direction.size, features.shape[1]
     width = np.empty(out.size)
-    widths(contracted, features, False, width)
+    extended_widths(direction, inverse, features, width)
     if params[0] >= 0.0:
         bonus = params[0] * radius(params[2], params[3], params[1], counters[LOG_DET])
         for a in range(out.size):
             out[a] += bonus * width[a]
         return
-    bottom, top = 0.0, 0.0  # of <g, r>
-    for i in range(n):
-        ends = direction[i] * params[4 + i], direction[i] * params[4 + n + i]
-        bottom += min(ends[0], ends[1])
-        top += max(ends[0], ends[1])
+    bottom, top = extent(direction, params[4 : 4 + n], params[4 + n : 4 + 2 * n])
     wide = pointwise_radius(n * d, counters[UPDATES])
     for a in range(out.size):
         if top > bottom:
@@ -191,10 +215,11 @@ LOOK = (
     "void(float64[::1], float64[::1], float64[:, :, ::1], float64[:, :, ::1], float64[::1], "
     "float64[:, ::1], boolean, int64, float64[::1], float64[::1])"
 )
-"""(slope, direction, theta, inverse, counters, features, per_arm, arm, doubt, out (3,)): of
-<slope, r>, the largest optimistic score (0 if doubt is empty), and by how much the estimate of the
-arm, and that of the better of the arm and of the estimated best for the direction, are below the
-largest estimate."""
+"""(slope, direction, theta, inverse, counters, features, per_arm, arm, doubt, out (4,)): of
+<slope, r>, the largest optimistic score (0 without confidence widths); by how much the estimate of
+the arm, and that of the better of the arm and of the estimated best for the direction, are below
+the largest estimate; and by how much an arm that was hardly tried may be above it. doubt: the
+lowest and the highest value of every reward, then the params of the confidence widths, if any."""
 
 call_look = function_at(LOOK)
 
@@ -212,10 +237,10 @@ def outlook(
     doubt: Vector,
     out: Vector,
 ) -> None:
-    """In a shared model, where there is no doubt.
+    """In a shared model without an inverse of the design.
 
     slope, direction (rewards,), theta (blocks, rewards, features), features (arms or 1, features),
-    out (3,). inverse, counters, doubt: not used.
+    out (4,). inverse, counters, doubt: not used.
     """
     values = np.empty(theta.shape[0] if per_arm else features.shape[0])
     _compare(slope, direction, theta, features, per_arm, arm, values, out)
@@ -238,12 +263,31 @@ def optimistic_outlook(
 
     slope, direction (rewards,), theta (blocks, rewards, features),
     inverse (blocks, features, features), counters (5,), features (arms or 1, features),
-    doubt (2 + 2 rewards,), out (3,).
+    doubt (2 rewards, or 2 + 4 rewards,), out (4,).
     """
+    n = slope.size
     values = np.empty(theta.shape[0] if per_arm else features.shape[0])
+    width = np.empty(values.size)
     _compare(slope, direction, theta, features, per_arm, arm, values, out)
-    add_bonus(slope, inverse, counters, features, per_arm, doubt, values, np.empty(values.size))
-    out[0] = values[argmax(values)]
+    best = values[argmax(values)]
+    if doubt.size > 2 * n:
+        params = doubt[2 * n :]
+        add_bonus(slope, inverse, counters, features, per_arm, params, values, width)
+        out[0] = values[argmax(values)]
+    else:
+        widths(inverse, features, per_arm, width)
+    low, high, estimates = doubt[:n], doubt[n : 2 * n], np.empty(n)
+    for a in range(values.size):
+        if width[a] * width[a] * TRIES > 1.0:
+            predict(theta, features, per_arm, a, low, high, estimates)
+            most = 0.0
+            for i in range(n):
+                size, end = high[i] - low[i], low[i] if slope[i] < 0.0 else high[i]
+                bonus = pointwise_bonus(estimates[i], low[i], high[i], size, width[a], ERRORS)
+                most += slope[i] * estimates[i] + min(
+                    abs(slope[i]) * bonus, slope[i] * (end - estimates[i])
+                )
+            out[3] = max(out[3], most - best)
 
 
 @kernel(signature=LOOK)
@@ -259,16 +303,24 @@ def extended_outlook(
     doubt: Vector,
     out: Vector,
 ) -> None:
-    """In an extended model. The largest optimistic value is 0 where nothing is guaranteed.
+    """In an extended model.
 
     With e = rewards features: slope, direction (rewards,), theta (1, 1, e), inverse (1, e, e),
-    counters (5,), features (arms, features), doubt (4 or 0,), out (3,).
+    counters (5,), features (arms, features), doubt (2 rewards, or 2 rewards + 4,), out (4,).
     """
-    values = np.empty(features.shape[0])
+    n = slope.size
+    values, width = np.empty(features.shape[0]), np.empty(features.shape[0])
     estimates = theta[0, 0].reshape((1, direction.size, features.shape[1]))
     _compare(slope, direction, estimates, features, False, arm, values, out)
-    if doubt.size > 0:
-        add_extended_bonus(slope, inverse, counters, features, doubt, values)
+    best = values[argmax(values)]
+    extended_widths(slope, inverse, features, width)
+    bottom, top = extent(slope, doubt[:n], doubt[n : 2 * n])
+    for a in range(values.size):
+        if width[a] * width[a] * TRIES > 1.0 and top > bottom:
+            bonus = pointwise_bonus(values[a], bottom, top, top - bottom, width[a], ERRORS)
+            out[3] = max(out[3], min(values[a] + bonus, top) - best)
+    if doubt.size > 2 * n:
+        add_extended_bonus(slope, inverse, counters, features, doubt[2 * n :], values)
         out[0] = values[argmax(values)]
 
 
@@ -283,15 +335,16 @@ def _compare(
     values: Vector,
     out: Vector,
 ) -> None:
-    """The estimates of <slope, r> as values, and the second and the third number of an outlook.
+    """The estimates of <slope, r> as values, the second and the third number of an outlook, and 0
+    for the others.
 
     slope, direction (rewards,), theta (blocks, rewards, features), features (arms or 1, features),
-    values (arms,), out (3,).
+    values (arms,), out (4,).
     """
     scores(direction, theta, features, per_arm, values)
     greedy = argmax(values)
     scores(slope, theta, features, per_arm, values)
     best = values[argmax(values)]
-    out[0] = 0.0
+    out[0], out[3] = 0.0, 0.0
     out[1] = best - values[arm]
     out[2] = best - max(values[arm], values[greedy])

@@ -428,8 +428,9 @@ class Certifies(Protocol):
         """What turns estimates into upper bounds; empty where there are no widths."""
 
     def tally(self, outlook: Any, observation: Any) -> Vector:
-        """(3,) of <slope, r>: the largest optimistic value, and what choice and direction missed;
-        empty for an outlook of another base.
+        """(4,) of <slope, r>: the largest optimistic value, what choice and direction missed, and
+        how much more than the estimated best an action that was hardly tried may be worth; empty
+        for an outlook of another base.
         """
 
 

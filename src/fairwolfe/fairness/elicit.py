@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.problem import real_number
@@ -277,12 +278,20 @@ class Elicitation:
         return self._quantile(0.5)
 
     def interval(self, level: float = 0.9) -> tuple[float, float]:
-        """Beta lies in it with this probability, as far as the model of the noise is right."""
+        """Beta lies in it with this probability, as far as the model of the noise is right.
+
+        The interval is open (0 or inf) at an end of the grid that the answers do not rule out: no
+        question separates the last beta of the grid from those beyond it. They rule it out where
+        its likelihood is below the largest by more than a normal quantile: exp(-z^2/2).
+        """
         number = real_number("level", level)
         if not 0.0 < number < 1.0:
             raise InvalidInput(f"level is {level!r}; give a probability between 0 and 1")
         tail = 0.5 * (1.0 - number)
-        return self._quantile(tail), self._quantile(1.0 - tail)
+        likely = self._posterior().sum(axis=0)  # of beta, whose logarithm is uniform at first
+        first, last = likely[[0, -1]] >= likely.max() * np.exp(-0.5 * ndtri(tail) ** 2)
+        low = 0.0 if first else self._quantile(tail)
+        return low, np.inf if last else self._quantile(1.0 - tail)
 
     @property
     def noise(self) -> float:
@@ -335,8 +344,8 @@ class Elicitation:
         place = self.curve.side(int(self.curve.best(np.array([self.beta]))[0]))
         what = self.curve.reward
         texts = [
-            f"After {n} answer{'s' * (n > 1)} beta = {self.beta:.3g}, with 90 % between "
-            f"{low:.3g} and {high:.3g}: {_of(place, what)}."
+            f"After {n} answer{'s' * (n > 1)} beta = {self.beta:.3g}, {_span(low, high)}: "
+            f"{_of(place, what)}."
         ]
         noise = f"about {self.noise:.2g} {what} ({100 * self.noise / self._top:.2g} %)"
         contradictions = self.contradictions
@@ -412,6 +421,13 @@ def _words(a: Side, b: Side, reward: str) -> str:
         f"{first} {reward} and {shares[0]} % of exposure for the least exposed half of the items, "
         f"or {second} {reward}{change} and {shares[1]} %?"
     )
+
+
+def _span(low: float, high: float) -> str:
+    """A 90 % interval in words."""
+    if high < np.inf:
+        return f"with 90 % {f'between {low:.3g} and' if low else 'below'} {high:.3g}"
+    return f"with 90 % above {low:.3g}" if low else "with no limits yet"
 
 
 def _of(side: Side, reward: str) -> str:

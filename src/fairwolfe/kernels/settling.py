@@ -31,6 +31,7 @@ __all__ = [
     "REFUSED",
     "REPRICE",
     "SETTLE",
+    "TALLY",
     "UNSOUND",
     "WILD",
     "average_in",
@@ -51,7 +52,12 @@ BATCH, BATCH_N, BATCHES, MEAN, SQUARES = 6, 7, 8, 9, 10  # estimates, batch by b
 INTERCEPT, CAP, RANGE = 11, 12, 13  # a; the largest and the range of <b, z>, z a reward vector
 FIRST, LAST = 14, 15  # smallest and largest number of its decisions
 FLOOR = 16  # the least of the certificate without its hard constraints, over the reward vectors
-SIZE = 17
+UNTRIED = (
+    17  # sum: by how much actions that were hardly tried may be better than the estimated best
+)
+SIZE = 18
+
+TALLY = 4  # numbers that an answered decision adds: to TOP, Y, SPARE and UNTRIED
 
 SPLIT = 32  # batches in a window; a power of 2, as the lengths of the windows
 GRID = 32  # certificates gathered in a window: they change slowly, and cost as much as a decision
@@ -101,9 +107,10 @@ def averages(sums: Vector, clocks: Vector, out: Vector) -> None:
 def count_tally(
     tally: Vector, reward: Vector, number: float, now: Vector, slope: Vector, rewards: Vector
 ) -> bool:
-    """Count an answered decision in; whether a certificate is due. tally (3,): of <b, r>, the
-    largest optimistic value in the context, and what the choice and the direction missed of the
-    best. number: of the decision, negative where no agent made it (none is missing then).
+    """Count an answered decision in; whether a certificate is due. tally (TALLY,): of <b, r>, the
+    largest optimistic value in the context, what the choice and the direction missed of the best,
+    and how much more than the best an action that was hardly tried may be worth. number: of the
+    decision, negative where no agent made it (none is missing then).
     """
     distinct()
     y = tally[1]
@@ -118,6 +125,7 @@ def count_tally(
     now[TOP] += min(tally[0], now[CAP])
     now[Y] += y
     now[SPARE] += tally[2]
+    now[UNTRIED] += tally[3]
     now[BATCH] += y
     now[BATCH_N] += 1.0
     if now[BATCH_N] * SPLIT >= now[PLANNED]:
@@ -155,7 +163,7 @@ def settle(
     """Average a reward in, follow a direction, count a tally in; 1 if a certificate is due.
 
     words: of the `Frame` of a state. reward, rho (n,): what was earned, and what is averaged;
-    followed (n or 0,): the direction, where one is kept; tallied (3 or 0,): of a decision that
+    followed (n or 0,): the direction, where one is kept; tallied (TALLY or 0,): of a decision that
     counts for live numbers; view: the reward as f sees it. Coordinates from `first` to below `stop`
     joined after the decision. number: of the decision. place: which of the open decisions it was,
     negative where it was not counted among them; expected (n or 0,): what was added to the sums of

@@ -218,15 +218,32 @@ class _OneSided(_Limits):
         return tuple(self.level) if isinstance(self.level, Mapping) else None
 
     def _leaf(self, n: int, scope: Scope | None = None) -> Concave:
-        levels: Vector = np.broadcast_to(np.array(self._values), (n,))
-        if not self.share:
-            return self._limited(levels, (), scope)
+        if self.share:
+            return self._shared(list(range(n)), n, scope)
+        return self._limited(np.broadcast_to(np.array(self._values), (n,)), (), scope)
+
+    def _bound(self, scope: Scope) -> Concave:
+        names = self._named()
+        if not self.share or (names is None and scope.size > 1):
+            return super()._bound(scope)
+        if scope.size == 1:
+            raise InvalidInput(
+                f"{self} is a share of {scope.label(0)} alone, which is always the whole; aim it "
+                "at everything that the share is of, such as AtLeast({'kept': 0.92}, "
+                "share=True).on('returned', 'kept')"
+            )
+        return self._shared([scope.index(name) for name in names or ()], scope.size, scope)
+
+    def _shared(self, places: list[int], n: int, scope: Scope | None) -> Concave:
+        """Levels for some of n coordinates, as shares of the sum of all n."""
+        shares: Vector = np.broadcast_to(np.array(self._values), (len(places),))
         if scope is not None:
-            _check_shares(type(self).__name__, self._sign, levels, scope)
+            _check_shares(type(self).__name__, self._sign, shares, scope)
+            scope = scope.part(places, f"{type(self).__name__} has {len(places)} shares")
         # Shares of a sum are linear too: z_i - share_i sum z, and the sum itself, which is free.
-        rows = np.vstack([np.eye(n) - levels[:, None], np.ones(n)])
-        free = np.append(np.zeros(n), -self._sign * np.inf)
-        return Mapped(self._limited(free, tuple(levels.tolist()), scope), rows.tolist())
+        rows = np.vstack([np.eye(n)[places] - shares[:, None], np.ones(n)])
+        free = np.append(np.zeros(len(places)), -self._sign * np.inf)
+        return Mapped(self._limited(free, tuple(shares.tolist()), scope), rows.tolist())
 
     def _limited(self, levels: Vector, shares: tuple[float, ...], scope: Scope | None) -> Concave:
         if self.penalty is not None:
@@ -262,7 +279,8 @@ class AtLeast(_OneSided):
     margin: after t rewards the level is stricter by margin/sqrt(t + 1)
     multiplier: how fast the price is learnt; 0 is the plain envelope, whose violation falls like
         1/sqrt t; proofs cover up to 1/4
-    share: the level is a share of the sum of all coordinates, between 0 and 1
+    share: the level is a share of the sum of all coordinates that the term is aimed at, between 0
+        and 1; also where levels are given for some of them by name
 
     Reference: docs/constraints.md.
 
@@ -372,13 +390,15 @@ def _bounds(
 def _check_levels(
     limits: _Limits, low: Vector, high: Vector, names: tuple[str, ...], reach: Matrix
 ) -> None:
-    """Raise for levels that the ranges make impossible, or that never bind. reach (n, 2)."""
+    """Raise for levels that the ranges make impossible, and for ceilings above the range, which are
+    mostly in another unit. A floor below the range is always kept. reach (n, 2).
+    """
     who = type(limits).__name__
     for i, name in enumerate(names):
         least, most = reach[i]
         slack = 1e-9 * max(abs(least), abs(most))
-        for level in (low[i], high[i]):
-            if np.isfinite(level) and not least - slack <= level <= most + slack:
+        for level, lowest in ((low[i], -np.inf), (high[i], least - slack)):
+            if np.isfinite(level) and not lowest <= level <= most + slack:
                 raise InvalidInput(
                     f"the level of {who} for {name} is {level:g}, and its average lies between "
                     f"{least + 0.0:g} and {most:g} whatever is decided; give a level between these"
@@ -402,7 +422,7 @@ def _check_sum(who: str, low: Vector, scope: Scope) -> None:
 def _check_shares(who: str, sign: float, shares: Vector, scope: Scope) -> None:
     """Raise for shares that cannot be kept together, and for shares of what may be negative."""
     total = float(shares.sum())
-    if sign * (total - 1.0) > 1e-9:
+    if sign * (total - 1.0) > 1e-9 and (sign > 0.0 or shares.size == scope.size):
         side = "more" if sign > 0.0 else "less"
         raise InvalidInput(
             f"the {shares.size} shares of {who} add up to {total:g}, {side} than the whole; give "

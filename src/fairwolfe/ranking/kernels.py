@@ -48,7 +48,7 @@ from fairwolfe.kernels.frames import (
 from fairwolfe.kernels.limits import largest_square_norm
 from fairwolfe.kernels.linalg import LOG_DET, REFRESH_EVERY, SINCE_REFRESH, STATUS, UPDATES
 from fairwolfe.kernels.selection import top_k
-from fairwolfe.kernels.settling import REFUSED, UNSOUND, WILD, settle
+from fairwolfe.kernels.settling import REFUSED, TALLY, UNSOUND, WILD, settle
 from fairwolfe.kernels.waiting import (
     OPEN,
     age_weight,
@@ -872,13 +872,13 @@ def take_in_and_settle(
 @kernel(signature=f"void({_M}, {_V}, {_V})")
 def tally_slots(outlook: Matrix, exposures: Vector, out: Vector) -> None:
     """Of <slope, r>: the largest optimistic value, and what the ranking missed by the estimates,
-    twice. outlook (2, slots), exposures (slots,): which slots were exposed; out (3,).
+    twice. outlook (2, slots), exposures (slots,): which slots were exposed; out (TALLY,).
     """
     top, missed = 0.0, 0.0
     for j in range(exposures.size):
         top += outlook[0, j] * exposures[j]
         missed += outlook[1, j] * exposures[j]
-    out[0], out[1], out[2] = top, missed, missed
+    out[0], out[1], out[2], out[3] = top, missed, missed, 0.0
 
 
 @kernel(
@@ -906,7 +906,7 @@ def take_in_rows(
 
     items, slots_exposed (rankings, slots), users (rankings, p), rows (rankings, slots, q), or
     (1, 0, q) where the frame has the features; slots_rewards (rankings, slots, rewards); outlooks
-    (rankings, 2, slots), tallied (rankings, 3), followed (rankings, n), or without rows; looks
+    (rankings, 2, slots), tallied (rankings, TALLY), followed (rankings, n), or without rows; looks
     (slots,). first, stop: coordinates that joined after them.
     """
     later = vector(words, LATER)
@@ -958,7 +958,7 @@ def _take_in_each(
     n, k, n_rewards = vector(words, TOTALS).size, items.shape[1], slots_rewards.shape[2]
     reward, rho, exposures = np.zeros(n), np.zeros(n), np.empty(k)
     n_coordinates = coordinates.size if coordinates.size > 0 else n
-    tally, nothing, once = np.empty(3), np.empty(0), address(rules, ONCE)
+    tally, nothing, once = np.empty(TALLY), np.empty(0), address(rules, ONCE)
     for s in range(start, items.shape[0]):
         if (
             count_exposed(exposure, items[s], slots_exposed[s], slots_rewards[s], exposures, reward)

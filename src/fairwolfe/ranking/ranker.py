@@ -31,7 +31,7 @@ from fairwolfe.kernels.bilinear import absorb_items, estimates_of
 from fairwolfe.kernels.compile import Kernel
 from fairwolfe.kernels.limits import row_limit
 from fairwolfe.kernels.philox import uniforms, uniforms_by_number
-from fairwolfe.kernels.settling import REFUSED
+from fairwolfe.kernels.settling import REFUSED, TALLY
 from fairwolfe.kinds import Ranking
 from fairwolfe.kinds.exposures import EXPOSURES, Exposure
 from fairwolfe.oracles import LinearState, Ridge
@@ -529,7 +529,7 @@ class Ranker(Settings):
         """
         if outlook.shape != (2, observation.exposed.size) or not outlook.flags.carray:
             return np.empty(0)
-        tallied = np.empty(3)
+        tallied = np.empty(TALLY)
         tally_slots.call(outlook, observation.exposed, tallied)
         return tallied
 

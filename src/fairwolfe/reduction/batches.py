@@ -15,6 +15,7 @@ from fairwolfe.core.decision import Decision
 from fairwolfe.core.kinds import Answer, Answers, Stack
 from fairwolfe.core.streams import Numbered
 from fairwolfe.errors import InvalidInput
+from fairwolfe.kernels.settling import TALLY
 from fairwolfe.kernels.waiting import expect_rows
 from fairwolfe.reduction.state import State, Trail
 
@@ -201,7 +202,7 @@ class _Columns:
         tallied, outlooks = _NO_ROWS, None
         if self.outlook is None:
             if windows.slope is None:
-                tallied = np.zeros((n, 3))
+                tallied = np.zeros((n, TALLY))
         elif self.outlook[0] == windows.serial:
             outlooks = self.outlook[1].values
             if outlooks.dtype != np.float64 or not np.isfinite(outlooks).all():

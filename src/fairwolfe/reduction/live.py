@@ -18,6 +18,7 @@ import math
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from fairwolfe.core.brief import count
 from fairwolfe.core.kinds import Kind
 from fairwolfe.core.problem import level
 from fairwolfe.errors import InvalidInput
+from fairwolfe.kernels.settling import TALLY
 from fairwolfe.objectives import Concave
 from fairwolfe.objectives.leaves import Leaves
 from fairwolfe.reduction.windows import Windows
@@ -34,8 +36,9 @@ from fairwolfe.smoothing import Moreau
 
 __all__ = ["Live", "Watch"]
 
-_NOTHING = np.zeros(3)
+_NOTHING = np.zeros(TALLY)
 _BOX_STEPS = 400
+_MOST_CORNERS = 8  # rewards up to which f is computed in all 2^n corners of their ranges
 
 
 @dataclass(frozen=True)
@@ -45,11 +48,14 @@ class Live:
     at_most: f* <= at_most with probability `confidence` = 1 - delta - delta', where delta' is that
         of the base's widths; None where nothing can be guaranteed, or nothing that the ranges of
         the rewards do not imply already: `reason` explains why
-    about: an estimate of f*, with an interval from `low` to `high` at level 1 - delta; None while
-        too few decisions were answered, and where it seems that no policy keeps the hard
-        constraints, of which f* is the best value otherwise
-    value: f of the average so far, without its hard constraints
+    about: an estimate of f*, with an interval from `low` to `high` at level 1 - delta, inside what
+        the ranges of the rewards allow; None while too few decisions were answered, and where it
+        seems that no policy keeps the hard constraints, of which f* is the best value otherwise.
+        `high` includes what arms that were hardly tried may be worth beyond their estimates
+    value: f of the average so far, without its hard constraints; it may be above `at_most` where
+        one of them is missed
     t, decisions: how many were answered, and how many of them these numbers cover
+    warning: why the interval cannot tell how good the best is; empty where it can
 
     >>> print(Live(0.58, 0.503, 0.499, 0.507, 0.5011, 10_000, 5_968, 0.05, 0.9, ""))
     After 10,000 decisions f is 0.5011. The best that can be reached is about 0.5030 (0.4990 to \
@@ -66,6 +72,7 @@ class Live:
     delta: float
     confidence: float
     reason: str
+    warning: str = ""
 
     def __str__(self) -> str:
         text = f"After {count(self.t, 'decision')} f is {self._shown(self.value)}."
@@ -77,7 +84,8 @@ class Live:
                 sure = f"{100.0 * self.confidence:g} % sure"
                 text += f", and at most {self._shown(self.at_most)} ({sure})"
             text += "."
-        return text if not self.reason else f"{text} No guarantee: {self.reason}."
+        text += f" No guarantee: {self.reason}." if self.reason else ""
+        return f"{text} Warning: {self.warning}." if self.warning else text
 
     def _shown(self, number: float | None) -> str:
         """With two digits of the interval's half width."""
@@ -129,7 +137,8 @@ class Watch:
     def tally(self, windows: Windows, outlook: Any, observation: Any, what: str) -> Vector | None:
         """The numbers of an answered decision, None if it does not count; InvalidInput if forged.
 
-        Those of earlier windows do not count: the certificate that they belong to is forgotten.
+        Those of earlier windows do not count: the certificate that they belong to is forgotten. Nor
+        do outlooks of another length.
         """
         if outlook is None:
             return _NOTHING if windows.slope is None else None
@@ -140,8 +149,8 @@ class Watch:
             if outlook[0] != windows.serial:
                 return None
             numbers: Vector = self.plan.base.tally(outlook[1], observation)
-            if numbers.shape == _NOTHING.shape:  # they are checked where they are counted
-                return numbers
+            # They are checked where they are counted.
+            return numbers if numbers.shape == _NOTHING.shape else None
         raise InvalidInput(
             f"the evidence of decision {what!r} is of another policy: {outlook!r:.60}"
         )
@@ -196,23 +205,28 @@ class Watch:
         certifies = self.plan.certifies
         confidence = max(1.0 - delta - (self.plan.base.delta if certifies else 0.0), 0.0)
         at_most = about = low = high = None
-        why = self.refusal
+        why, warning = self.refusal, ""
         if windows.decisions == 0:
             why = why if not certifies else "too few decisions were answered"
         else:
             reached, ceiling = self._extremes if trusted else (np.inf, np.inf)
+            least = self._least if trusted else -np.inf
             constrained = self.plan.objective.constrained
-            middle, half = windows.estimate(self.objective, delta, constrained)
+            middle, half, untried = windows.estimate(self.objective, delta, constrained)
             if math.isfinite(half):  # f of what was earned may be -inf
-                about, low, high = (min(x, ceiling) for x in (middle, middle - half, middle + half))
+                ends = (middle, middle - half, middle + half + untried)
+                about, low, high = (max(min(x, ceiling), least) for x in ends)
+                warning = self._warning(high - about, half, untried)
             why = why or ("" if trusted else "rewards were outside the ranges of the problem")
             why = why or windows.refusal
-            if constrained and self.impossible(windows, delta, trusted):
+            certain = constrained and self.impossible(windows, delta, trusted)
+            if certain:
                 why = f"no policy keeps the hard constraints ({100.0 * confidence:g} % sure)"
             elif constrained and high is not None and high < windows.floor:
-                why = why or "it seems that no policy keeps the hard constraints"
-            if constrained and high is not None and high < windows.floor:
+                certain, why = True, why or "it seems that no policy keeps the hard constraints"
+            if certain:
                 about = low = high = None  # of nothing
+                warning = ""
             at_most = windows.bound(delta) if not why else None
             kept = self.plan.objective._violation(average) == 0.0
             if at_most is not None and at_most < value and kept:
@@ -220,8 +234,23 @@ class Watch:
                 at_most, why = None, f"f is above the bound of the last decisions, {at_most:.4g}"
             if at_most is not None and not at_most < reached:
                 at_most, why = None, "the ranges of the rewards alone say as much so far"
-        numbers = (value, t, windows.decisions, delta, confidence, why)
+        numbers = (value, t, windows.decisions, delta, confidence, why, warning)
         return Live(at_most, about, low, high, *numbers)
+
+    def _warning(self, above: float, half: float, untried: float) -> str:
+        """Why the interval says little of f*; above: how far its upper end is from the middle."""
+        base = self.plan.base
+        if not base.doubt(self.kind.seen).size:
+            return (
+                f"{type(base).__name__} has no confidence widths here, so that the interval does "
+                "not allow for actions that were hardly tried"
+            )
+        if untried <= half or above <= half:
+            return ""
+        return (
+            "it is not known whether actions that were hardly tried are better, by up to "
+            f"{above:.2g}; explore more to find out"
+        )
 
     def impossible(self, windows: Windows, delta: float, trusted: bool = True) -> bool:
         """Whether it is certain, up to `delta` and that of the widths, that no policy keeps the
@@ -234,7 +263,20 @@ class Watch:
     def survey(self, windows: Windows) -> None:
         """What `report` needs and no feedback changes."""
         if windows.decisions > 0:
-            _ = self._extremes
+            _ = self._extremes, self._least
+
+    @cached_property
+    def _least(self) -> float:
+        """The least f inside the ranges of the rewards: f is concave, so that corners are enough;
+        -inf where they are too many.
+        """
+        low, high = self.kind.seen.low, self.kind.seen.high
+        if low.size > _MOST_CORNERS:
+            return -np.inf
+        corners = np.array(list(product(*zip(low, high, strict=True))))
+        with np.errstate(all="ignore"):
+            values = np.array([self.objective._value(corner) for corner in corners])
+        return float(np.where(np.isnan(values), -np.inf, values).min())
 
     @cached_property
     def _extremes(self) -> tuple[float, float]:

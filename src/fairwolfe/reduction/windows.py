@@ -39,6 +39,7 @@ from fairwolfe.kernels.settling import (
     SPLIT,
     SQUARES,
     TOP,
+    UNTRIED,
     N,
     Y,
 )
@@ -232,8 +233,9 @@ class Windows(NamedTuple):
 
     def estimate(
         self, objective: Concave, delta: float, constrained: bool = False
-    ) -> tuple[float, float]:
-        """An estimate of f*, and half of the length of its interval.
+    ) -> tuple[float, float, float]:
+        """An estimate of f*, half of the length of its interval, and by how much more f* may be
+        above it if actions that were hardly tried are better than their estimates.
 
         Every decision gives an unbiased value of <b, best>, as far as estimates err by the same for
         the best action and the chosen one: what was earned, plus what was missed by the estimates.
@@ -244,6 +246,10 @@ class Windows(NamedTuple):
         of the gap is the estimate, and its variance that of a uniform law, gap^2/12. With hard
         constraints what exploring missed belongs to the gap too: what is explored may be what keeps
         them, while their prices are still too low.
+
+        Rare or skewed rewards: n decisions without an event of probability p have the probability
+        (1 - p)^n, so that p <= ln(1/delta)/n at the level of the interval (the rule of three). Such
+        an event may be worth the whole range of <b, r>.
         """
         both = (self.before, self.now)
         numbers = np.array([window.numbers for window in both])
@@ -261,7 +267,9 @@ class Windows(NamedTuple):
         # Means of long batches vary less, in proportion to their length.
         spread = numbers[:, PLANNED] @ numbers[:, SQUARES] / (SPLIT * freedom)
         half = stdtrit(freedom, 1.0 - 0.5 * delta) * math.sqrt(spread / total + gap**2 / 12.0)
-        return float(intercept + numbers[:, Y].sum() / total - 0.5 * gap), float(half)
+        rare = math.log(1.0 / delta) * (shares @ numbers[:, RANGE]) / total
+        middle = intercept + numbers[:, Y].sum() / total - 0.5 * gap
+        return float(middle), math.hypot(half, rare), float(numbers[:, UNTRIED].sum() / total)
 
 
 def _missing(numbers: Vector) -> float:

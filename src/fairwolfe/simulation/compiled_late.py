@@ -203,8 +203,7 @@ class LateArms(CompiledRun):
         """What the rounds call."""
         parts = CompiledRun.kernels(state, environment)[:-1]
         # Live numbers are never called here, but a frame has their address.
-        look = state.plan.base.look_rule(state.plan.certifies and state.plan.watch.doubt.size > 0)
-        return [*parts, look, advance_late]
+        return [*parts, state.plan.base.look_rule, advance_late]
 
     def play(self, wanted: int) -> IntVector:
         """Play at most that many rounds; their actions."""

@@ -17,6 +17,7 @@ from fairwolfe.environments.rankings import (
 from fairwolfe.kernels.compile import Kernel, kernel
 from fairwolfe.kernels.frames import FORGET, NUMBERS, WAITING, address, vector
 from fairwolfe.kernels.linalg import STATUS
+from fairwolfe.kernels.settling import TALLY
 from fairwolfe.kernels.waiting import ISSUED, open_one
 from fairwolfe.kinds.exposures import count_exposed
 from fairwolfe.ranking.kernels import (
@@ -132,7 +133,7 @@ def advance_late_rankings(
     looked, exposures, rewards = np.empty(k), np.empty(k), np.empty((k, n_rewards))
     mean, reward, rows = np.empty(n), np.zeros(n), np.empty((1, k, q))
     means, scores, best = np.empty(m), np.empty(m), np.empty(k, dtype=np.int64)
-    no_outlooks, no_tallies = np.empty((0, 2, k)), np.empty((0, 3))
+    no_outlooks, no_tallies = np.empty((0, 2, k)), np.empty((0, TALLY))
     places = np.empty(1, dtype=np.int64)
     waiting = vector(words, WAITING)
     r = 2 * k + k * n_rewards  # where the direction begins in a box

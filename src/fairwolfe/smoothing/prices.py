@@ -142,7 +142,7 @@ class Prices:
         self._set_widths(smoothing, kind)
         self.program = Program(
             priced.address,
-            self._params(self.leaves, margins=True),
+            self._params(self.leaves),
             2 * self.leaves.matrix.shape[0] + self.leaves.program.work_size,
             self.leaves.program.failures,
         )
@@ -178,18 +178,14 @@ class Prices:
                 self.widths[block], self.rates[block] = soft, smoothing.weight
                 self.caps[block] = np.inf
 
-    def _params(self, leaves: Leaves, margins: bool) -> Vector:
+    def _params(self, leaves: Leaves) -> Vector:
         """Where the prices are, rows and entries of A, how many prices, the address of the leaves;
         A by rows: where each begins (rows + 1), columns, values; of each price its width, rate and
         cap; the params of the leaves.
         """
         matrix = sparse.csr_array(leaves.matrix)
         head = [0.0, matrix.shape[0], matrix.nnz, self.size, leaves.program.address]
-        own = leaves.program.params.copy()
-        if margins:
-            for k, leaf in enumerate(leaves.leaves):
-                if isinstance(leaf, Bounds):
-                    leaves.part(own, k).reshape(4, -1)[MARGINS] = leaf.margin
+        own = _with_margins(leaves)
         by_rows = (matrix.indptr, matrix.indices, matrix.data)
         each = (self.widths, self.rates, self.caps)
         return np.concatenate([head, *by_rows, *each, own], dtype=np.float64)
@@ -204,7 +200,7 @@ class Prices:
 
     def moving_params(self, prices: Vector) -> Vector:
         """Of `reprice`, for the prices of a state."""
-        return _pointing(self._params(self.moving, margins=True), prices)
+        return _pointing(self._params(self.moving), prices)
 
     @staticmethod
     def step(t: int) -> float:
@@ -227,6 +223,13 @@ class Prices:
         x = f.matrix @ z
         x[: self.size] -= step * self.widths * prices
         return f.touch(x, step)
+
+    def paid(self, z: Vector, prices: Vector, t: int) -> Vector:
+        """The gradients of the leaves that have prices, with their margins."""
+        step, program = self.step(t), self.moving.program
+        x = self.moving.matrix @ z - step * self.widths * prices
+        own = program._replace(params=_with_margins(self.moving))
+        return own.gradient(x, step, self.moving.work)
 
     def without_constraints(self, g: Vector, p: Vector) -> tuple[Vector, Vector]:
         """What `touch` gave, with nothing of the hard constraints in it."""
@@ -268,6 +271,15 @@ def typical_slope(objective: Concave, kind: Kind) -> float:
     prices = Prices(objective, Identity(), kind)
     lengths = sparse.linalg.norm(prices.moving.matrix, axis=1)
     return float(slope + np.linalg.norm(prices.delta / prices.spreads * lengths))
+
+
+def _with_margins(leaves: Leaves) -> Vector:
+    """The params of the leaves, with the margins of constraints."""
+    own = leaves.program.params.copy()
+    for k, leaf in enumerate(leaves.leaves):
+        if isinstance(leaf, Bounds):
+            leaves.part(own, k).reshape(4, -1)[MARGINS] = leaf.margin
+    return own
 
 
 def _pointing(params: Vector, prices: Vector) -> Vector:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,6 +27,8 @@ __all__ = ["Optimum", "optimum"]
 _CALLS = 2000  # of an exact support function
 _PASSES = 2000  # over all users of a world with rankings
 _PLANES = 300  # each a linear programme with as many rows and columns
+_QUICK = 100  # calls of the method of multipliers before cutting planes are tried
+_FEW = 20  # rewards for which cutting planes serve
 _FINE = 1e-8  # the relative gap that is aimed at while it is cheap
 _SAMPLED_CALLS = 300  # of a support function of a sample of contexts
 _SAMPLES = (250, 1_000, 4_000, 16_000)  # contexts to find it on; a hundred times more to measure it
@@ -185,9 +188,18 @@ def _maximise(
         sought = rows.seek(support, *multipliers.first_vertices(support, n), calls)
         if sought.unavoidable > rows.allowed:
             return _infeasible(rows, sought)
-    if Leaves(f, n).smoothable:
-        return multipliers.maximise(support, f, n, tolerance, fine, calls, rows, sought)
-    return planes.maximise(support, f, n, tolerance, min(calls, _PLANES), rows, sought)
+    bound = (rows, sought)
+    if not Leaves(f, n).smoothable:
+        return planes.maximise(support, f, n, tolerance, min(calls, _PLANES), *bound)
+    if calls == _CALLS and n <= _FEW:
+        found = multipliers.maximise(support, f, n, tolerance, fine, _QUICK, *bound)
+        if not close(found.value, found.upper_bound, tolerance):
+            # The multipliers of a degenerate linear programme close in slowly; planes are exact.
+            with suppress(NumericalFailure):  # of f that is not finite everywhere
+                found = planes.maximise(support, f, n, tolerance, _PLANES, *bound)
+        if close(found.value, found.upper_bound, tolerance):
+            return found
+    return multipliers.maximise(support, f, n, tolerance, fine, calls, *bound)
 
 
 def _infeasible(rows: Rows, sought: Sought) -> Solution:
