@@ -163,7 +163,7 @@ WITHOUT_A_METHOD = {
 
 def test_every_route_that_reads_has_a_method_of_its_name() -> None:
     routes = [one for one in ROUTES if one.method == "GET" and one.path not in WITHOUT_A_METHOD]
-    names = [one.handler.__name__.removeprefix("_") for one in routes]
+    names = [one.handler.__name__.removeprefix("_") for one in routes if one.handler is not None]
     assert len(names) >= 12
     assert set(names) <= set(public(Client))
 

@@ -333,7 +333,7 @@ def test_an_end_answers_everything_that_was_accepted(tmp_path: Path) -> None:
         for one in (idle, half, waiting, unaccepted):
             assert one.recv(1) == b""
             one.close()
-        assert server._ended() == 0
+        assert server.ended() == 0
         server.start()
         for answer in answers:  # what was acknowledged is there
             server.get(f"/v1/models/router/decisions/{body_of(answer)['id']}")

@@ -146,13 +146,6 @@ def theirs(parts: list[bytes]) -> tuple[list[Message], bool]:
                 if server.our_state is h11.MUST_CLOSE:
                     return messages, False
                 server.start_next_cycle()
-            elif event is h11.PAUSED:
-                if server.our_state is h11.MIGHT_SWITCH_PROTOCOL:  # an upgrade that is declined
-                    server.send(h11.Response(status_code=200, headers=[("content-length", "0")]))
-                    server.send(h11.EndOfMessage())
-                    server.start_next_cycle()
-                    continue
-                return messages, False
             else:
                 return messages, False
     except h11.RemoteProtocolError:
