@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
 import fairwolfe as fw
 from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB
@@ -72,7 +73,7 @@ class Skewed(World):
     def __init__(self, f: Concave, base: Any, scales: Vector) -> None:
         self.scales = scales
         quantiles = (np.arange(200_000) + 0.5) / 200_000
-        normal = np.sqrt(2.0) * np.array([_erfinv(2.0 * q - 1.0) for q in quantiles])
+        normal = ndtri(quantiles)
         high = 40.0
         means = [np.minimum(s * np.exp(self.sigma * normal), high).mean() for s in scales]
         super().__init__(f, base, np.array(means)[None, :, None], self._draw)
@@ -106,12 +107,6 @@ class Offers(World):
 
     def best(self, shares: Vector) -> float:
         return 0.35 + 2.0 * 0.35 * 0.5 * 0.55 * self.margins[2]
-
-
-def _erfinv(x: float) -> float:
-    from scipy.special import erfinv
-
-    return float(erfinv(x))
 
 
 def families() -> dict[str, tuple[World, int]]:

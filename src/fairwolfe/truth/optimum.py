@@ -19,6 +19,7 @@ from fairwolfe.objectives import Concave
 from fairwolfe.objectives.leaves import Leaves
 from fairwolfe.truth import multipliers, planes, sweeps
 from fairwolfe.truth.multipliers import Solution, Support, close
+from fairwolfe.truth.notice import Notice
 from fairwolfe.truth.rows import Rows, Sought
 from fairwolfe.truth.sampled import Sample, enclose, enclose_kept, refute
 
@@ -100,7 +101,8 @@ def optimum(
 
     Elsewhere a mixture of best actions and a majorant are computed on one sample of contexts and
     measured on a fresh one of up to 1.6 million contexts; each bound then carries a margin of five
-    standard errors, is wrong once in a million times or less, and small tolerances take time.
+    standard errors, is wrong once in a million times or less, and small tolerances take time: a
+    terminal shows the time left (FAIRWOLFE_QUIET=1 hides it).
 
     Hard constraints: f* is that of the policies that keep them, and `value` that of one that does,
     up to 1e-6 (see `fairwolfe.truth.rows`). On samples it keeps them with five standard errors to
@@ -212,12 +214,27 @@ def _infeasible(rows: Rows, sought: Sought) -> Solution:
     return Solution(rows.relaxed._value(average), -np.inf, *mixture, *certificate, *counted)
 
 
+def _searched(environment: Any, sample: Sample, f: Concave, fine: float) -> Solution:
+    """The solution on a sample; on a terminal, with the time left."""
+    calls = _SAMPLED_CALLS * (2 if f.constrained else 1)
+    notice = Notice(f"looking for the optimum on {sample.n:,} contexts", calls)
+
+    def support(direction: Vector) -> tuple[float, Vector]:
+        notice.step()
+        return sample.support(direction)
+
+    try:
+        return _maximise(environment, support, f, fine, fine, _SAMPLED_CALLS)
+    finally:
+        notice.close()
+
+
 def _from_samples(environment: Any, world: Any, f: Concave, seed: int, tolerance: float) -> Optimum:
     best = Optimum(-np.inf, np.inf, np.empty(0))
     for size in _SAMPLES:
         sample = Sample(environment, world, stream(seed, "optimum", "first", size), size)
         fine = 0.1 * tolerance
-        solution = _maximise(environment, sample.support, f, fine, fine, _SAMPLED_CALLS)
+        solution = _searched(environment, sample, f, fine)
         fresh = stream(seed, "optimum", "fresh", size)
         setting = (environment, world)
         rows = _rows(f, environment, sample.support)
