@@ -54,29 +54,32 @@ class Play:
 
     def run(self, troubles: list[str]) -> list[str]:
         """What is wrong after some troubles."""
-        with self.server:
-            for _ in range(troubles.count("first")):  # before there is anything
-                self.server.spawn()
-                time.sleep(self.rng.uniform(0.2, 2.0))
-                self._kill()
-            self._start()
-            self.server.post("/v1/models/front/items", {"items": ITEMS})
-            self.crowd.start()
-            for trouble in troubles:
-                if trouble != "first":
-                    time.sleep(self.rng.uniform(0.1, 0.7))
-                    getattr(self, trouble)()
-            time.sleep(0.5)
-            self.crowd.stop(120.0)
-            for name in NUMBERS:
-                path = f"/v1/models/{name}"
-                wait_for(lambda path=path: self.server.get(path)["open"] == 0, 20.0 * WINDOW)
-            self._interrupt()
+        try:
+            self._play(troubles)
             finals = {name: self.server.get(f"/v1/models/{name}") for name in NUMBERS}
             views = dict(self._views())
+        finally:
             self.server.kill()
-            counts = counted(self.server.state)
-        return [*self._answers(views), *_totals(finals, views, counts)]
+        return [*self._answers(views), *_totals(finals, views, counted(self.server.state))]
+
+    def _play(self, troubles: list[str]) -> None:
+        for _ in range(troubles.count("first")):  # before there is anything
+            self.server.spawn()
+            time.sleep(self.rng.uniform(0.2, 2.0))
+            self._kill()
+        self._start()
+        self.server.post("/v1/models/front/items", {"items": ITEMS})
+        self.crowd.start()
+        for trouble in troubles:
+            if trouble != "first":
+                time.sleep(self.rng.uniform(0.1, 0.7))
+                getattr(self, trouble)()
+        time.sleep(0.5)
+        self.crowd.stop(120.0)
+        for name in NUMBERS:
+            path = f"/v1/models/{name}"
+            wait_for(lambda path=path: self.server.get(path)["open"] == 0, 20.0 * WINDOW)
+        self._interrupt()
 
     # --- troubles -----------------------------------------------------------------------------
 
