@@ -60,6 +60,21 @@ def test_the_command_prints_a_table_sentences_and_files(
     assert "A click here is one of the world 'factor_model'" in result.stderr
 
 
+@pytest.mark.needs("matplotlib", "jinja2")
+def test_the_table_fits_a_terminal_of_80_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    result = fairwolfe("tradeoff", "factor_model", *SHORT, "--seeds", "2", "--out", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    head, rule, *rows, left_out = result.stdout.split("\n\n")[0].splitlines()
+    assert head.split()[:2] == ["policy", "beta"]
+    assert "bottom half" in head
+    assert all(len(line) <= 80 for line in (head, rule, *rows))
+    assert all(row.startswith((BEST, FAIR, FLOOR)) for row in rows)  # none goes on in a second line
+    assert left_out.startswith("Left out at this width: top decile")
+
+
 @pytest.mark.needs("matplotlib", "jinja2", "pyarrow", "implicit")
 def test_the_command_takes_a_table_of_ones_own(table: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"

@@ -92,13 +92,26 @@ def print_table(columns: tuple[str, ...], rows: Iterable[Iterable[str]], numbers
     console().print(table)
 
 
-def print_rows(columns: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> None:
+def print_rows(
+    columns: Mapping[str, str], rows: Iterable[Mapping[str, Any]], less: Iterable[str] = ()
+) -> None:
     """A table of dictionaries: title -> how a cell is written, such as "{value:.4f}".
 
-    The first column is a name, the others are numbers.
+    The first column is a name, the others are numbers. less: titles to leave out, in this order,
+    where the terminal is too narrow for all of them.
     """
-    cells = ([form.format(**row) for form in columns.values()] for row in rows)
-    print_table(tuple(columns), cells, numbers=len(columns) - 1)
+    written = list(rows)
+    cells = {title: [form.format(**row) for row in written] for title, form in columns.items()}
+    gone = []
+    for title in less:
+        wide = sum(max(map(len, (name, *column))) + 3 for name, column in cells.items())
+        if wide <= console().width:
+            break
+        if cells.pop(title, None) is not None:
+            gone.append(title)
+    print_table(tuple(cells), zip(*cells.values(), strict=True), numbers=len(cells) - 1)
+    if gone:
+        click.echo(f"Left out at this width: {', '.join(gone)}; --json has all.")
 
 
 def print_files(files: Iterable[Path], sentences: Iterable[str] = ()) -> None:

@@ -359,6 +359,7 @@ def _print_table(outcome: Any, rows: list[dict[str, Any]]) -> None:
             **({"violation": "{violation}"} if outcome.constraints is not None else {}),
         },
         [_written(row) for row in rows],
+        less=("top decile", "f", "95 % interval", "floor", "violation", "below the best"),
     )
 
 
