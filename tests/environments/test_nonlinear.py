@@ -104,7 +104,7 @@ def test_theorems_about_linear_rewards_are_refused() -> None:
         ({"n_contexts": 2.5}, r"n_contexts is 2\.5;"),
         ({"width": 0.0}, r"width is 0\.0; give a positive finite number"),
         ({"width": float("nan")}, r"width is nan;"),
-        ({"width": "wide"}, r"width is 'wide'; give a number"),
+        ({"width": "wide"}, r"width is 'wide'; give a positive"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:

@@ -325,7 +325,7 @@ def test_bad_rows_are_refused_in_a_sentence(rows: Any, sentence: str) -> None:
         ({"n_features": 1}, r"n_features is 1; give a whole number of at least 2"),
         ({"n_names": 0}, r"n_names is 0"),
         ({"feature_norm": 0.0}, r"feature_norm is 0.0; give a positive"),
-        ({"feature_norm": "1"}, r"feature_norm is '1'; give a number"),
+        ({"feature_norm": "1"}, r"feature_norm is '1'; give a positive"),
         ({"ranges": [1]}, r"ranges is \[1\]; give \{name: \(low, high\)\}"),
         ({"ranges": {"a": (1, 1)}}, r"the range of feature 'a' is \(1, 1\); give \(low, high\)"),
         ({"ranges": {"a": (-1e308, 1e308)}}, r"the range of feature 'a'"),

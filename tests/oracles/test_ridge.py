@@ -278,7 +278,7 @@ def test_what_is_no_number_fails_loudly_in_the_same_step(
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, nan, inf])
 def test_parameters_of_the_oracles_are_checked(bad: float) -> None:
-    with pytest.raises(InvalidInput, match=r"ridge is .*; give a positive number"):
+    with pytest.raises(InvalidInput, match=r"ridge is .*; give a positive finite number"):
         Ridge(bad)
     with pytest.raises(InvalidInput, match=r"rate is .*; give a positive number"):
         OnlineGradient(bad)

@@ -199,9 +199,9 @@ def test_every_slot_can_be_swapped_with_both_neighbours() -> None:
     [
         ({"exploration": -0.1}, r"exploration is -0\.1; give a number of at least 0"),
         ({"exploration": float("nan")}, r"exploration is nan;"),
-        ({"ridge": 0.0}, r"ridge is 0\.0; give a positive number"),
+        ({"ridge": 0.0}, r"ridge is 0\.0; give a positive finite number"),
         ({"delta": 1.0}, r"delta is 1\.0; give a number between 0 and 1"),
-        ({"exposure": "seen"}, r"exposure is 'seen'; give one of \('observed', 'shown'"),
+        ({"exposure": "seen"}, r"exposure is 'seen'; give 'observed', 'shown'"),
         ({"randomize": 1.0}, r"randomize is 1\.0; .*below 1"),
         ({"randomize": -0.5}, r"randomize is -0\.5; .*at least 0"),
     ],

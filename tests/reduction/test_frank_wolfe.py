@@ -474,7 +474,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         r"steps is 0; give a whole number of",
     ),
     "rate": (lambda: MOLinCB(Minimum(), rate=nan), r"rate=nan; give .*positive rate"),
-    "ridge": (lambda: MOLinCB(Minimum(), ridge=0.0), r"ridge is 0\.0; give a positive number"),
+    "ridge": (
+        lambda: MOLinCB(Minimum(), ridge=0.0),
+        r"ridge is 0\.0; give a positive finite number",
+    ),
     "domain": (
         lambda: FrankWolfe(Nash(), LinUCB(), Identity()).act(
             FrankWolfe(Nash(), LinUCB(), Identity()).init(problem_of(2)),

@@ -58,9 +58,9 @@ def served(agent: fw.Agent, rounds: Matrix, seed: int = 1) -> list[fw.Decision]:
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.1, 2.0, float("nan"), float("inf")])
 def test_a_share_or_delta_outside_0_to_1_is_refused(share: float) -> None:
-    with pytest.raises(InvalidInput, match=r"share is .*; give a number above 0 and below 1"):
+    with pytest.raises(InvalidInput, match=r"share is .*; give a number between 0 and 1"):
         Guarded(POLICY, BASELINE, share)
-    with pytest.raises(InvalidInput, match=r"delta is .*; give a number above 0 and below 1"):
+    with pytest.raises(InvalidInput, match=r"delta is .*; give a number between 0 and 1"):
         Guarded(POLICY, BASELINE, 0.9, share)
 
 

@@ -224,7 +224,7 @@ class ByGroup(_OfMap):
     def __post_init__(self) -> None:
         require_objective("the objective of ByGroup", self.objective)
         given: Any = self.labels
-        if not is_list(given):
+        if not is_list(given) and not isinstance(given, str):
             raise InvalidInput(f"labels is {given!r:.80}; give the group of each coordinate")
         labels = given.tolist() if isinstance(given, np.ndarray) else given
         object.__setattr__(self, "labels", tuple(labels))
