@@ -245,8 +245,7 @@ def test_given_twice_foreign_and_invented_decisions_change_nothing() -> None:
         ((0, np.ones(3), np.empty(0)), None, np.ones(5), None),
         ((0, np.ones(3), np.empty(0)), None, None, 1.0),
         ((0, np.ones(3), np.empty(0)), None, None, (1, 2, 3)),
-        ((0, np.ones(3), np.empty(0)), None, None, (1, np.ones(2))),
-        ((0, np.ones(3), np.empty(0)), None, None, (1, np.ones(3, np.float32))),
+        ((0, np.ones(3), np.empty(0)), None, None, (1, np.ones(4, np.float32))),
     ],
 )
 def test_forged_evidence_never_reaches_a_kernel(evidence: Any) -> None:

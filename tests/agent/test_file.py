@@ -330,9 +330,9 @@ CHANGES: dict[str, tuple[Any, type[FairwolfeError], str]] = {
         "not the file of an agent",
     ),
     "another version": (
-        lambda t, m: t.update(version=5, library="9.0"),
+        lambda t, m: t.update(version=6, library="9.0"),
         IncompatibleState,
-        r"format version 5 \(written by fairwolfe 9\.0\); this fairwolfe reads versions 1 to 4",
+        r"format version 6 \(written by fairwolfe 9\.0\); this fairwolfe reads versions 1 to 5",
     ),
     "another problem": (
         lambda t, m: t["problem"].update(n_features=4),

@@ -337,7 +337,7 @@ def test_a_table_that_fails_leaves_what_stood_there(tmp_path: Path, end: str) ->
 
 @pytest.mark.parametrize(
     ("path", "words"),
-    [("", "cannot be opened"), ("no/folder/log.jsonl", "cannot be opened"), (3, "is 3; give a")],
+    [("", "is ''; give a"), ("no/folder/log.jsonl", "cannot be opened"), (3, "is 3; give a")],
 )
 def test_a_path_that_cannot_be_a_log(
     path: Any, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -93,7 +93,8 @@ def test_a_crowd_shares_a_client(tmp_path: Path) -> None:
             async def visit(n: int) -> str:
                 made = await client.decide("router", arms=ARMS, request_id=f"r{n}")
                 again = await client.decide("router", arms=ARMS, request_id=f"r{n}")
-                assert again == made
+                assert (again.id, again.arm) == (made.id, made.arm)
+                assert again.closes_in <= made.closes_in
                 return await client.feedback(made, {"clicks": n % 2})
 
             outcomes = await asyncio.gather(*(visit(n) for n in range(150)))

@@ -23,6 +23,7 @@ from tests.service.servers import ROOT, Reply, Server, wait_for
 
 FENCE = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
 TOKEN = "5b0c2e9f41d7a863"
+EPOCH = "9c1e07d2ab54"
 ADDRESS = "http://127.0.0.1:8710"
 
 
@@ -104,20 +105,26 @@ class Reader:
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.real = ""
+        self.real: dict[str, str] = {}  # parts of ids on the page -> here
         self.checked = 0
 
     def ask(self, request: Curl) -> Reply:
-        body = request.body and request.body.replace(TOKEN.encode(), self.real.encode())
-        path = request.path.replace(TOKEN, self.real)
+        body, path = request.body, request.path
+        for page, here in self.real.items():
+            body = body and body.replace(page.encode(), here.encode())
+            path = path.replace(page, here)
         reply = self.server.request(request.method, path, raw=body, **request.headers)
         if not self.real and isinstance(reply.body, dict) and "id" in reply.body:
-            self.real = reply.body["id"].partition("-")[0]
+            token, _, epoch, _ = reply.body["id"].split("-")
+            self.real = {TOKEN: token, EPOCH: epoch}
         return reply
 
     def shown(self, reply: Reply) -> Any:
-        """A body with the token of the page."""
-        return json.loads(json.dumps(reply.body).replace(self.real or TOKEN, TOKEN))
+        """A body with the ids of the page."""
+        text = json.dumps(reply.body)
+        for page, here in self.real.items():
+            text = text.replace(here, page)
+        return json.loads(text)
 
 
 def in_page_order(server: Server) -> int:

@@ -60,7 +60,8 @@ def test_lines_say_what_happened_and_who_did_it_and_nothing_else(tmp_path: Path)
     )
     head += 'scopes = ["decide", "feedback", "read", "admin"]\n'
     bearer: dict[str, Any] = {"authorization": f"Bearer {key}"}
-    with Server(tmp_path, config("1 s", head=head)) as server:
+    text = config("1 s", head=head).replace("missing =", 'out_of_range = "learn"\nmissing =')
+    with Server(tmp_path, text) as server:
         server.request("GET", "/v1/models", authorization=f"Bearer fw_marker_{SIGN}")
         items = [{"key": name, "features": [*row[:3], MARKER]} for name, row in ITEMS.items()]
         server.post("/v1/models/front/items", {"items": items}, **bearer)

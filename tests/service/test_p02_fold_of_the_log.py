@@ -38,7 +38,7 @@ def play(service: Inside, rounds: int, seed: int = 0) -> None:
                 service.tell("router", {"id": id, "rewards": {"clicks": float(rng.integers(2))}})
             if rng.random() < 0.5:
                 service.tell(
-                    "router", {"id": id, "rewards": {"minutes": float(rng.uniform(0.0, 12.0))}}
+                    "router", {"id": id, "rewards": {"minutes": float(rng.uniform(0.0, 10.0))}}
                 )
         user = rng.uniform(-0.5, 0.5, 4).tolist()
         answer = service.decide("front", user=user, request_id=f"{seed}-{step}")

@@ -156,6 +156,7 @@ class Agent:
     _expires: int | None
     _forks: int
     _issuing: Sequence[Decision] | None
+    _orphans: list[Sequence[Decision]]  # issued, and kept from their caller by an interrupt
     _kind: Kind
     _leaving: Leaving | None
     _ledger: Ledger
@@ -215,6 +216,7 @@ class Agent:
         self._out_of_range = self._refused = self._over_norm = self._forks = self._check_at = 0
         self._warned = set()
         self._pending = self._before = self._issuing = self._leaving = None
+        self._orphans = []
         self._parts = (None, [])
         self._young = {}
         self._called = None
@@ -318,13 +320,9 @@ class Agent:
         """Decisions that were issued, and that an interrupt kept from the caller, expire: nobody
         holds them, so nobody could answer them.
         """
-        if not made:
-            return
-        with self.held():
-            for decision in (one for some in made for one in some):
-                if self._ledger.waits(decision.number):
-                    self._leave((decision.number, None), decision)
-                self._young.pop(decision.number, None)
+        if made:  # not here: another interrupt may come before the recovery is done
+            with self._lock:
+                self._orphans = [*self._orphans, *made]
 
     def _plain(
         self, context: Any, options: dict[str, Any]
@@ -358,7 +356,7 @@ class Agent:
     def _unfinished(self) -> bool:
         """Whether an interrupt has left something half done."""
         if self._pending is None and self._before is None and self._issuing is None:
-            return self._leaving is not None
+            return self._leaving is not None or bool(self._orphans)
         return True
 
     def _decided(self, given: Any) -> tuple[Decision, Any]:
@@ -957,6 +955,12 @@ class Agent:
             self._issuing = None
         if self._leaving is not None:
             self._finish_leaving(*self._leaving)
+        if self._orphans:
+            for decision in (one for some in self._orphans for one in some):
+                if self._ledger.waits(decision.number):
+                    self._leave((decision.number, None), decision)
+                self._young.pop(decision.number, None)
+            self._orphans = []
         if before is not None:
             kept = before.arrays
             self._state = before.state if kept is None else filled(before.state, kept)

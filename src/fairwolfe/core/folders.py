@@ -14,8 +14,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from fairwolfe.errors import InvalidInput
-
 __all__ = ["cache_folder", "file_path", "sync_folder", "whole_file"]
 
 _LEFTOVER = re.compile(r"(?:([0-9a-f]{8})-(\d{1,9})-)?[0-9a-f]{8}\.part")
@@ -45,6 +43,8 @@ def file_path(given: Any) -> str:
     """
     path = os.fspath(given) if isinstance(given, str | os.PathLike) else None
     if not isinstance(path, str) or not path or "\0" in path:
+        from fairwolfe.errors import InvalidInput
+
         raise InvalidInput(f"the path is {given!r:.80}; give a text or a pathlib.Path")
     return path
 
