@@ -334,11 +334,10 @@ def test_a_log_without_f_asks_for_one(tmp_path: Path) -> None:
 @pytest.mark.needs("matplotlib")
 def test_the_policies_of_the_help_are_accepted(tmp_path: Path) -> None:
     """The file that `fairwolfe evaluate --help` shows, as it is shown."""
-    import re
     import tomllib
 
     shown = CliRunner().invoke(commands, ["evaluate", "--help"]).output
-    spec = "\n".join(re.findall(r"^ +(\[policies\..*|\w+ = [^.]*?(?:\.0 })?)$", shown, re.M))
+    spec = shown.partition("with policies.toml:")[2]
     tables = tomllib.loads(spec)["policies"]
     assert tables["second"] == {"name": "fixed", "arm": 1}
     assert len(tables) == 5

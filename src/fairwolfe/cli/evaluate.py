@@ -22,9 +22,24 @@ __all__ = ["evaluate"]
 _WAYS = ("agent", "arm", "base", "file", "learn", "name")
 
 
-@click.command(
-    epilog="Example: fairwolfe evaluate log.parquet --policy policies.toml --objective minimum"
-)
+_EXAMPLE = """\b
+Example: fairwolfe evaluate log.parquet --policy policies.toml --objective minimum
+with policies.toml:
+  [policies.any]
+  name = "uniform"
+  [policies.second]
+  name = "fixed"
+  arm = 1     # by number, or by name where the log has names
+  [policies.third]
+  arm = 2     # the same in short
+  [policies.learnt]
+  learn = true
+  [policies.new]
+  base = { name = "squarecb", gamma0 = 100.0 }
+"""
+
+
+@click.command(epilog=_EXAMPLE)
 @click.argument("log", type=click.Path(path_type=Path))
 @click.option(
     "--policy",
@@ -53,27 +68,13 @@ def evaluate(
     out: Path,
     as_json: bool,
 ) -> None:
-    r"""Say what other policies would have earned in place of those that made LOG.
+    """Say what other policies would have earned in place of those that made LOG.
 
     LOG is what agent.log or `fairwolfe log export` wrote, a table (CSV, Parquet) or Vowpal
     Wabbit's dsjson. The command prints a table and sentences, and writes evaluate.png,
-    evaluate.svg and evaluate.json. Where a policy learns, it learns from half of the log, and all
-    policies are evaluated on the other half. A file of policies:
-
-    \b
-        [policies.any]
-        name = "uniform"
-        [policies.second]
-        name = "fixed"
-        arm = 1              # by number, or by name where the log has names
-        [policies.third]
-        arm = 2              # the same in short
-        [policies.learnt]
-        learn = true
-        [policies.new]
-        base = { name = "squarecb", gamma0 = 100.0 }
-
-    agent = "saved.fw" is an agent that was saved, and file = "mixture.npz" what Mixture.save wrote.
+    evaluate.svg and evaluate.json. A policy of the file may also be agent = "saved.fw", an agent
+    that was saved, or file = "mixture.npz", what Mixture.save wrote. Where a policy learns, it
+    learns from half of the log, and all policies are evaluated on the other half.
     """
     import json
 
