@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -78,7 +79,7 @@ class Play:
         self.crowd.stop(120.0)
         for name in NUMBERS:
             path = f"/v1/models/{name}"
-            wait_for(lambda path=path: self.server.get(path)["open"] == 0, 20.0 * WINDOW)
+            wait_for(lambda path=path: self.server.get(path)["open"] == 0, 120.0)
         self._interrupt()
 
     # --- troubles -----------------------------------------------------------------------------
@@ -238,9 +239,13 @@ def cells_of(said: dict[str, Any]) -> list[Any]:
 
 def counted(state: Path) -> dict[int, int]:
     """How many decisions of each model the log has, without holes, by SQL on a copy of it."""
-    copy = state.with_name("examined")
-    shutil.copytree(state, copy)
-    with closing(sqlite3.connect(copy / "log.sqlite")) as base:
+    with TemporaryDirectory() as folder:
+        copy = shutil.copytree(state, Path(folder) / "examined")
+        return _counted(copy / "log.sqlite")
+
+
+def _counted(log: Path) -> dict[int, int]:
+    with closing(sqlite3.connect(log)) as base:
         rows = [seq for (seq,) in base.execute("SELECT seq FROM log ORDER BY seq")]
         assert rows == list(range(1, len(rows) + 1))
         clocks = [clock for (clock,) in base.execute("SELECT clock FROM log ORDER BY seq")]
