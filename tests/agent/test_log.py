@@ -345,7 +345,7 @@ def test_a_path_that_cannot_be_a_log(
     monkeypatch.chdir(tmp_path)
     agent = arms_agent()
     agent.log("log.jsonl")
-    with pytest.raises(InvalidInput, match=words):
+    with pytest.raises(fw.FairwolfeError, match=words):
         agent.log(path)
     agent.update(agent.act(np.eye(2)), [1.0, 0.0])  # the log that it had goes on
     agent.log(None)
