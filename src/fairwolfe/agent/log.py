@@ -26,7 +26,7 @@ from fairwolfe.core.folders import file_path
 from fairwolfe.core.interrupts import uninterrupted
 from fairwolfe.core.kinds import Kind, Stack
 from fairwolfe.data.decisions import Header, is_decisions, line_of, read
-from fairwolfe.errors import InvalidInput
+from fairwolfe.errors import InvalidInput, MissingData
 
 __all__ = ["DecisionLog"]
 
@@ -71,7 +71,8 @@ class DecisionLog:
         try:
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
         except OSError as error:
-            raise InvalidInput(
+            wrong = MissingData if isinstance(error, FileNotFoundError) else InvalidInput
+            raise wrong(
                 f"the log {os.fspath(path)!r} cannot be opened ({error.strerror}); name a file in "
                 "a folder that exists and can be written"
             ) from error

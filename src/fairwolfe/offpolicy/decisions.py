@@ -96,11 +96,14 @@ class Choices:
 
     def number(self, name: str) -> int:
         """The number of an arm, by its name."""
-        if name not in (self.arms or ()):
+        if self.arms is None:
             raise InvalidInput(
-                f"the log has no arm {name!r:.40}; {did_you_mean(name, self.arms or ())}"
+                f"the policy is {name!r:.40}; the log has no names of arms, so the only text is "
+                "'logged'"
             )
-        return (self.arms or ()).index(name)
+        if name not in self.arms:
+            raise InvalidInput(f"the log has no arm {name!r:.40}; {did_you_mean(name, self.arms)}")
+        return self.arms.index(name)
 
     @property
     def has_contexts(self) -> bool:

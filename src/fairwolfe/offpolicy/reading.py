@@ -72,10 +72,10 @@ def _named_actions(columns: Columns, source: str) -> tuple[str, ...] | None:
     if not any(isinstance(one, str) for one in actions):
         return None
     for i, one in enumerate(actions):
-        if not isinstance(one, str):
+        if isinstance(one, str) != isinstance(actions[0], str):
+            wanted = "text" if isinstance(actions[0], str) else "number"
             raise InvalidInput(
-                f"{source}, row {i + 1}: action is {one!r:.40}, and other actions are texts; give "
-                "all of them as texts, or all as numbers"
+                f"{source}, row {i + 1}: action is {one!r:.40}; give a {wanted}, as in row 1"
             )
     if _has(columns, "names"):
         columns["action"] = [
