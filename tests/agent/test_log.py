@@ -190,7 +190,7 @@ def test_files_that_are_not_its_own_are_refused(tmp_path: Path) -> None:
     ranking_agent().log(other)
     with pytest.raises(InvalidInput, match="another problem"):
         agent.log(other)
-    with pytest.raises(InvalidInput, match="cannot be opened"):
+    with pytest.raises(OSError, match="cannot be opened"):
         agent.log(tmp_path / "no" / "log.jsonl")
     agent.update(agent.act(np.eye(2)), [0.0, 0.0])  # it still works, without a log
 

@@ -27,6 +27,7 @@ state = "state"
 
 [models.router]
 window = "9 s"
+out_of_range = "learn"
 missing = "zero"
 problem = { kind = "arms", n_features = 5, rewards = { clicks = [0, 1], minutes = [0, 10] } }
 objective = { name = "generalized-gini", weights = [1.0, 0.5] }

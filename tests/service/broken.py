@@ -1,6 +1,6 @@
 """Services that are broken on purpose: what a check finds in them it can find.
 
-python -m tests.service.broken early|twice|twice-in-memory|cold|hasty|unsnapped|unsynced CONFIG.toml
+python -m tests.service.broken early|twice-in-memory|cold|hasty|unsnapped|unsynced CONFIG.toml
 """
 
 from __future__ import annotations
@@ -30,29 +30,6 @@ def early() -> None:
         return self.last()[0] + len(kept)  # type: ignore[no-any-return]
 
     sqlite_store.SQLiteStore.append = append  # type: ignore[method-assign]
-
-
-def twice() -> None:
-    """Applies twice: an entry that is known is written and added again."""
-
-    def tell(self: Any, number: int, cells: Any) -> str:
-        entry = len(self._numbers)
-        self._numbers.append(number)
-        self._final.append(False)
-        for slot, reward, value in cells.numbers:
-            self._cells.append((entry, slot, reward))
-            self._values.append(value)
-        return "joined"
-
-    def add(self: Any, event: Any) -> None:
-        for (entry, slot, reward), value in zip(event.cells.tolist(), event.values, strict=True):
-            row = self.rows(event.numbers[entry])
-            self._columns.answered[row] = True
-            self._columns.values[row, slot, reward] += value
-            self._columns.given[row, slot, reward] = True
-
-    join.Merge.tell = tell  # type: ignore[method-assign,assignment]
-    join.Ring.tell = add  # type: ignore[method-assign]
 
 
 def twice_in_memory() -> None:
@@ -107,7 +84,6 @@ WAYS = {
     "hasty": hasty,
     "unsynced": unsynced,
     "early": early,
-    "twice": twice,
     "twice-in-memory": twice_in_memory,
     "cold": cold,
     "unsnapped": unsnapped,

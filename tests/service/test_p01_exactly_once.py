@@ -59,7 +59,6 @@ def test_a_disk_that_is_full_for_longer_than_a_window(small_disk: Path) -> None:
     [
         # What was lost is unknown, or its number was given to another question.
         ("early", ["kill"] * 3, "acknowledged|unknown|is now|and not"),
-        ("twice", [], "nobody reported it"),
         ("twice-in-memory", [], "average .* and not"),
         ("hasty", [], "could have been reported"),
     ],
