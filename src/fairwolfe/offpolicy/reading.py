@@ -286,9 +286,10 @@ def _joined(chunks: Sequence[Any]) -> Any:
         return Rankings(head.problem, items=head.items, **joined)
     names = ("actions", "probability", "rewards", "numbers", "agents")
     columns: Any = [np.concatenate([getattr(one, name) for one in chunks]) for name in names]
-    distribution = tuple(one for each in chunks for one in each.distribution)
+    columns.append(tuple(one for each in chunks for one in each.distribution))
+    columns.append(head.arms)
     parts = tuple(part for one in chunks for part in one.parts)
-    return Choices(head.problem, parts, *columns, distribution, head.arms)
+    return Choices(head.problem, parts, *columns)
 
 
 def _numbers(column: Any, name: str, source: Any) -> Vector:
