@@ -84,9 +84,6 @@ def test_a_snapshot_is_one_transaction(tmp_path: Path, commits: list[int]) -> No
     assert len(commits) == 1
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="issue 38: the first start of many models is one row"
-)
 def test_the_first_start_of_many_models_is_one_transaction(
     tmp_path: Path, commits: list[int]
 ) -> None:
