@@ -584,7 +584,7 @@ def _mark_of(path: Path) -> Mark:
     )
     try:
         token, _ = unpack(base.execute("SELECT value FROM meta WHERE key = 'head'").get)
-        newest = base.execute("SELECT seq, crc FROM log ORDER BY seq DESC LIMIT 1").get
+        newest = base.execute("SELECT seq, crc FROM log ORDER BY seq DESC limit 1").get
         return Mark(str(token), *(newest or (0, 0)))
     finally:
         base.close()
