@@ -1,5 +1,4 @@
-"""How often the 95 % interval of `agent.live()` covers the best value, on families of worlds that
-were not used to design it.
+"""How often the 95 % interval of `agent.live()` covers the best value, by family of worlds.
 
     python benchmarks/bench_live.py --runs 400
 
