@@ -57,7 +57,7 @@ class AnyOrder(RuleBasedStateMachine):
         super().__init__()
         self.rng = np.random.default_rng(0)
         self.prompt, self.late = ranking("zero"), ranking("zero")
-        self.waiting: list[tuple[str, Any]] = []
+        self.waiting: list[tuple[str, int, Any]] = []
 
     @rule(name=st.sampled_from(["router", "front"]), n=st.integers(1, 3))
     def decide(self, name: str, n: int) -> None:
@@ -69,23 +69,25 @@ class AnyOrder(RuleBasedStateMachine):
             assert mine.action == theirs.action
             for part in parts_of(self.prompt, name, mine.number, self.rng):
                 assert self.prompt.tell(name, part)[0] in ("joined", "known")
-                self.waiting.append((name, part))
+                self.waiting.append((name, mine.number, part))
 
     @precondition(lambda self: self.waiting)
     @rule(data=st.data(), again=st.booleans())
     def deliver(self, data: Any, again: bool) -> None:
         place = data.draw(st.integers(0, len(self.waiting) - 1))
-        name, part = self.waiting[place] if again else self.waiting.pop(place)
-        assert self.late.tell(name, part)[0] in ("joined", "known")
+        self.tell_late(*(self.waiting[place] if again else self.waiting.pop(place)))
 
     @rule(seconds=st.floats(0.1, 6.0))
     def wait(self, seconds: float) -> None:
         # Everything arrives within its window, the newest first.
         while self.waiting:
-            name, part = self.waiting.pop()
-            assert self.late.tell(name, part)[0] in ("joined", "known")
+            self.tell_late(*self.waiting.pop())
         for service in (self.prompt, self.late):
             service.advance(seconds)
+
+    def tell_late(self, name: str, number: int, part: Any) -> None:
+        mine = {**part, "id": self.late.model(name).id(number)}
+        assert self.late.tell(name, mine)[0] in ("joined", "known")
 
     @invariant()
     def same_bits(self) -> None:

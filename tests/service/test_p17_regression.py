@@ -43,7 +43,8 @@ def wild(rng: np.random.Generator, shape: tuple[int, ...]) -> list[object]:
 
 
 def test_arms_with_wild_features_and_rewards() -> None:
-    service = Inside(config(f"{WINDOW:g} s", both=False))
+    text = config(f"{WINDOW:g} s", both=False)
+    service = Inside(text.replace("window =", 'out_of_range = "learn"\nwindow ='))
     rng = np.random.default_rng(0)
     for _ in range(60):
         asks = [{"arms": wild(rng, (3, 5))} for _ in range(10)]

@@ -29,7 +29,7 @@ def exercise(server: Server) -> None:
         made = [server.post(f"{path}/decide", {**ask(), "explain": True}) for _ in range(3)]
         made += server.post(f"{path}/decide_many", {"requests": [ask() for _ in range(4)]})
         for one in made[:5]:
-            entry: dict[str, Any] = {"id": one["id"], "rewards": {"clicks": 1, "minutes": 11}}
+            entry: dict[str, Any] = {"id": one["id"], "rewards": {"clicks": 1, "minutes": 9}}
             if model == "front":
                 entry = {"id": one["id"], "exposed": one["items"], "clicked": one["items"][:1]}
             assert server.post(f"{path}/feedback", entry)[0]["outcome"] == "joined"

@@ -119,7 +119,10 @@ def test_another_rule(rule: str, value: float, average: float) -> None:
     assert service.model("router").average()["minutes"] == average
     # The log has what was learnt, so the rule may change at a restart and the fold does not.
     again = Inside(text("refuse"), store)
-    assert again.model("router").dump() == service.model("router").dump()
+    one, other = (each.model("router").agent for each in (service, again))
+    assert one is not None
+    assert other is not None
+    assert one.dump() == other.dump()
     with pytest.raises(Refused):
         again.tell("router", {"id": id_of(again), "rewards": {"minutes": value}})
 
