@@ -1,0 +1,13 @@
+# What pure-Python mode cannot say: constants, pointer types, function types.
+from libc.stdint cimport int64_t, uint64_t
+
+cdef enum:
+    BLOCK = 32              # numbers that are compared at once
+    REFRESH_EVERY = 10000   # updates between two exact inverses
+
+ctypedef Py_ssize_t Size
+ctypedef double Real
+ctypedef const double *restrict In      # read only; no other argument overlaps it
+ctypedef double *restrict Out           # written; no other argument overlaps it
+ctypedef int64_t *restrict Ints
+ctypedef const int64_t *restrict InInts
