@@ -19,7 +19,12 @@ from cython.cimports.fairwolfe.kernels.engine import (
     pointer,
 )
 from cython.cimports.fairwolfe.kernels.mailbox import Mailbox
-from cython.cimports.fairwolfe.kernels.ridge import Linear, learn_by_name, linear_work
+from cython.cimports.fairwolfe.kernels.ridge import (
+    Linear,
+    learn_online_gradient,
+    learn_ridge,
+    linear_work,
+)
 from cython.cimports.fairwolfe.kernels.rules import (
     Choose,
     Look,
@@ -28,7 +33,6 @@ from cython.cimports.fairwolfe.kernels.rules import (
     look_by_name,
 )
 from cython.cimports.fairwolfe.kernels.types import Doubles, Real, Size
-from cython.cimports.fairwolfe.kernels.worlds import ArmWorld
 from cython.cimports.libc.math import isfinite
 from cython.cimports.libc.stdint import int64_t
 from cython.cimports.libc.stdlib import calloc, free
@@ -111,7 +115,14 @@ class Arms(Engine):
         self.attach("learnt", cython.address(model.counters), (1, 5))
         model.params = pointer(plan.learn_params, plan.learn_params.shape)
         model.n_params = plan.learn_params.size
-        model.learn = learn_by_name(plan.learn)
+        if plan.learn == "ridge":
+            model.learn = learn_ridge
+        elif plan.learn == "online_gradient":
+            model.learn = learn_online_gradient
+        else:
+            raise ValueError(f"there is no regression {plan.learn!r}")
+        if state.gram.size == 0:  # only the estimates are kept
+            model.gram, model.inverse = cython.NULL, cython.NULL
         self.choose, self.look = choose_by_name(plan.rule), look_by_name(plan.look)
         self.rule, self.n_rule = (
             pointer(plan.rule_params, plan.rule_params.shape),
@@ -128,7 +139,7 @@ class Arms(Engine):
         free(self.room)
 
     @cython.cfunc
-    @cython.exceptval(-1)
+    @cython.exceptval(-1, check=False)
     def make_room(self, arms: Size) -> cython.int:
         """Scratch for contexts of up to so many arms."""
         if arms <= self.arms:
@@ -418,7 +429,7 @@ class Arms(Engine):
         return self.counts_open and self.open[OPEN] > 0.0 and 0 <= head.place < self.open[ISSUED]
 
     @cython.cfunc
-    @cython.exceptval(-1)
+    @cython.exceptval(-1, check=False)
     def _check(self, head: Head[::1], x: cython.double[:, ::1]) -> cython.int:
         """Sizes and blocks of rows that may come from outside."""
         i: Size
@@ -545,160 +556,3 @@ class Arms(Engine):
             ):
                 return i
         return head.shape[0]
-
-    # --- play ---------------------------------------------------------------------------------
-
-    def play(
-        self,
-        decider: Any,
-        world: ArmWorld,
-        drawn: Any,
-        mailbox: ArmMailbox,
-        out: Any,
-        done: int64_t = 0,
-        refresh: int64_t = 1,
-    ) -> Size:
-        """Play the rounds that were drawn; how many were played, fewer where a direction or a state
-        is not finite any more; -1 - s where the answer of round s is rejected.
-
-        decider: the engine that decides, this one or one whose state is copied from it every
-        `refresh` rounds; drawn: contexts (rounds, arms, d), tags (rounds,), noise, draws, normals;
-        mailbox: answers on their way, None where each comes at once; out: actions (rounds,), sums
-        of means and rewards (n,), scalar (3,): sums of max_a <g, mu_a>, <g, mu> and <g, r>.
-        """
-        by: Arms = self if decider is None else decider
-        contexts: cython.const[cython.double][:, :, ::1] = drawn.contexts  # type: ignore[valid-type]
-        tags: cython.const[int64_t][::1] = drawn.tags  # type: ignore[valid-type]
-        noise: cython.const[cython.double][:, ::1] = drawn.noise  # type: ignore[valid-type]
-        draws: cython.const[cython.double][:, ::1] = drawn.draws  # type: ignore[valid-type]
-        normals: cython.const[cython.double][:, :, ::1] = drawn.normals  # type: ignore[valid-type]
-        actions: int64_t[::1] = out.actions
-        mean_sum: cython.double[::1] = out.mean_sum
-        reward_sum: cython.double[::1] = out.reward_sum
-        scalar: cython.double[::1] = out.scalar
-        n: Size = self.n
-        d: Size = self.d
-        arms: Size = contexts.shape[1]
-        late: cython.bint = mailbox is not None
-        head: cython.pointer[Head]
-        x: cython.p_double
-        g: cython.p_double
-        reward: cython.p_double
-        slot: Size = 0
-        s: Size
-        i: Size
-        best: Size
-        clicked: Size
-        m: Size = contexts.shape[0]
-        played: Size = m
-        rounds: Size = tags.shape[0]
-        if not (
-            m == rounds == noise.shape[0] == draws.shape[0] == normals.shape[0] == actions.shape[0]
-            and contexts.shape[2] == d
-            and normals.shape[1] == self.samples
-            and (self.samples == 0 or normals.shape[2] == n + 2)
-            and draws.shape[1] == self.plan.uniforms
-            and mean_sum.shape[0] == reward_sum.shape[0] == n
-            and scalar.shape[0] == 3
-            and self.model.blocks == 1
-            and world.own.n == n
-            and world.own.d == d
-        ):
-            raise ValueError("what was drawn does not fit the engine")
-        self.make_room(arms)
-        by.make_room(arms)
-        room = np.empty(3 * n + d)
-        own: cython.double[::1] = room
-        answer: Head
-        mean: cython.p_double = cython.address(own[0])
-        head = cython.address(answer)
-        x, reward, g = mean + n, mean + n + d, by.g
-        if late:
-            mailbox.make_room(drawn.delays, done)
-        with cython.nogil:
-            for s in range(m):
-                if by is not self and (done + s) % refresh == 0:
-                    by.copy_from(self)
-                if late:
-                    slot = mailbox.take_slot()
-                    head = mailbox.head + slot
-                    x, reward = mailbox.x + slot * d, mailbox.rewards + slot * n
-                if not by.direction(cython.address(normals[s, 0, 0]), by.g) or not by._choose(
-                    cython.address(contexts[s, 0, 0]),
-                    arms,
-                    False,
-                    cython.NULL,
-                    cython.address(draws[s, 0]),
-                    head,
-                    False,
-                ):
-                    played = s
-                    break
-                memcpy(x, cython.address(contexts[s, head.arm, 0]), 8 * d)
-                world.own.reward(
-                    cython.address(world.own),
-                    head.arm,
-                    tags[s],
-                    cython.address(contexts[s, 0, 0]),
-                    cython.address(noise[s, 0]),
-                    mean,
-                    reward,
-                )
-                if self.directed:
-                    best = world.own.best(
-                        cython.address(world.own),
-                        by.g,
-                        tags[s],
-                        cython.address(contexts[s, 0, 0]),
-                        arms,
-                        d,
-                        by.scores,
-                    )
-                    scalar[0] += by.scores[best]
-                clicked = 0
-                for i in range(n):
-                    scalar[1] += by.g[i] * mean[i]
-                    scalar[2] += by.g[i] * reward[i]
-                    mean_sum[i] += mean[i]
-                    reward_sum[i] += reward[i]
-                    if reward[i] != 0.0:
-                        clicked = 1
-                actions[s] = head.arm
-                head.number = -1
-                head.window = -2  # simulated decisions do not count for live numbers
-                head.place = -1
-                if not late:
-                    if self._learn(head, x, by.g, reward, False) < 0:
-                        played = -1 - s
-                        break
-                    continue
-                if self.counts_open:
-                    head.place = cython.cast(int64_t, self.open[ISSUED])
-                    self.open_one()
-                    self.open_features(0, x, 1.0, 1.0)
-                    if by is not self:
-                        by.open_one()
-                        by.open_features(0, x, 1.0, 1.0)
-                if self.keeps:
-                    memcpy(mailbox.g + slot * n, by.g, 8 * n)
-                mailbox.send(slot, s, clicked)
-                slot = mailbox.arrived(s)
-                while slot >= 0:
-                    if (
-                        self._learn(
-                            mailbox.head + slot,
-                            mailbox.x + slot * d,
-                            mailbox.g + slot * n,
-                            mailbox.rewards + slot * n,
-                            self.counts_open,
-                        )
-                        < 0
-                    ):
-                        played = -1 - s
-                        break
-                    slot = mailbox.arrived(s)
-                if played < 0:
-                    break
-        self.check_callbacks()
-        world.raise_failure()
-        return played

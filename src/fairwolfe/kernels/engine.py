@@ -26,13 +26,8 @@ from cython.cimports.libc.stdint import int64_t, uintptr_t
 from cython.cimports.libc.stdlib import calloc, free
 from cython.cimports.libc.string import memcpy, memset
 
-SLOWEST = 500.0
-"""Answers after which a running mean of errors forgets."""
 
-
-@cython.cfunc
-@cython.exceptval(cython.NULL)
-def pointer(array: object, shape: tuple) -> cython.p_double:
+def pointer(array: object, shape: object) -> cython.p_double:
     """The memory of an array of float64 in C order, whose shape is checked here and nowhere else."""
     if not (isinstance(array, np.ndarray) and array.dtype == np.float64 and array.flags.carray):
         raise ValueError(f"an array of the state is {array!r:.80}, not float64 in C order")
@@ -124,8 +119,10 @@ class Engine:
         free(self.memory)
 
     @cython.cfunc
-    @cython.exceptval(-1)
-    def attach(self, name: str, place: cython.pointer[cython.p_double], shape: tuple) -> cython.int:
+    @cython.exceptval(-1, check=False)
+    def attach(
+        self, name: object, place: cython.pointer[cython.p_double], shape: object
+    ) -> cython.int:
         """Find an array of the state, once."""
         place[0] = pointer(getattr(self.state, name), shape)
         size: Size = 1
