@@ -24,8 +24,9 @@ def same(a: Any, b: Any) -> None:
 
 def pair(state: Any, learn: str = "ridge") -> tuple[Any, Regression]:
     """A copy of a state, and a regression over the copy."""
-    copy: Any = type(state)(*(array.copy() for array in state))
-    return copy, Regression(*copy, learn=learn)
+    copy = type(state)(*(array.copy() for array in state))
+    gram, inverse, theta, moment, params, counters = copy
+    return copy, Regression(gram, inverse, theta, moment, params, counters, learn)
 
 
 @pytest.mark.parametrize("d", range(1, 13))
