@@ -25,7 +25,8 @@ def same(a: Any, b: Any) -> None:
 def pair(state: Any, learn: str = "ridge") -> tuple[Any, Regression]:
     """A copy of a state, and a regression over the copy."""
     copy = type(state)(*(array.copy() for array in state))
-    return copy, Regression(*copy, learn)
+    gram, inverse, theta, moment, params, counters = copy
+    return copy, Regression(gram, inverse, theta, moment, params, counters, learn)
 
 
 @pytest.mark.parametrize("d", range(1, 13))
@@ -200,4 +201,4 @@ def test_shapes_are_checked() -> None:
         with pytest.raises(ValueError, match=field):
             Regression(*wrong)
     with pytest.raises(ValueError, match="learn is"):
-        Regression(*state, "nothing")
+        Regression(*state, learn="nothing")

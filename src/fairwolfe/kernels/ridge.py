@@ -18,7 +18,6 @@ from cython.cimports.fairwolfe.kernels.ridge import (
     SINCE_REFRESH,
     STATUS,
     UPDATES,
-    Learn,
     Linear,
     Reading,
     Writing,
@@ -721,6 +720,11 @@ class Regression:
     [[[0.5, 0.0]]]
     """
 
+    own: Linear
+    kept: object
+    arms: Size
+    room: object
+
     def __init__(
         self,
         gram: cython.double[:, :, ::1],
@@ -785,7 +789,7 @@ class Regression:
         x: cython.const[cython.double][::1],  # type: ignore[valid-type]
         reward: cython.const[cython.double][::1],  # type: ignore[valid-type]
     ) -> bool:
-        """Take an observation; False where it was rejected (status 1). x (d,), reward (rewards,)."""
+        """Take an observation; False where it was rejected. x (d,), reward (rewards,)."""
         own: cython.pointer[Linear] = cython.address(self.own)
         if not 0 <= block < own.blocks:
             raise ValueError(f"the block is {block}; there are {own.blocks}")

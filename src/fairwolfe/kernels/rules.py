@@ -806,7 +806,7 @@ def _python(
                 raise ValueError(f"the rule chose arm {chosen!r} of {arms}")
             if probability is not None:
                 report[0] = probability
-        except BaseException as error:  # noqa: BLE001 - kept for whoever called from Python
+        except BaseException as error:  # kept for whoever called from Python
             arm = -1
             if rule.error is None:
                 rule.error = error
@@ -1071,6 +1071,10 @@ class PythonRule:
     exception is kept in `error`, and the rule returns -1.
     """
 
+    function: Any
+    error: Any
+    params: Any
+
     def __init__(self, function: Any) -> None:
         self.function = function
         self.error = None
@@ -1161,7 +1165,7 @@ def choose(
         )
     scores = np.empty(arms)
     to: cython.double[::1] = scores
-    report: Real
+    report: Real = 0.0
     arm: Size
     drawn: Reading = cython.address(draws[0]) if n_draws > 0 else cython.NULL
     given: Reading = cython.address(params[0]) if n_params > 0 else cython.NULL
@@ -1214,7 +1218,7 @@ def look(
     if slope.shape[0] != n or n_doubt < wanted or not 0 <= arm < arms:
         raise ValueError(
             f"the slope has {slope.shape[0]} numbers, the doubt {n_doubt}, the arm is {arm}; the "
-            f"model has {n} rewards, the look reads {wanted} numbers of doubt, there are {arms} arms"
+            f"model has {n} rewards, the look reads {wanted} numbers of doubt, of {arms} arms"
         )
     out = np.empty(4)
     to: cython.double[::1] = out
