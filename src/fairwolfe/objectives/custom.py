@@ -251,7 +251,7 @@ def _is_c_function(function: Any) -> bool:
         from scipy import LowLevelCallable
 
         return isinstance(function, LowLevelCallable)
-    return isinstance(function, ctypes._CFuncPtr)
+    return isinstance(function, _CALLBACK.__mro__[1])
 
 
 def _c_leaf(function: Any, n: int) -> Tree:
