@@ -55,6 +55,7 @@ def repeat(
 def by_numba(f: Concave, z: Vector, step: float) -> Callable[[int], object]:
     program = f.program(z.size)
     work, out = program.work(), np.empty(z.size)
+    repeat(program.address, z, step, program.params, work, out, 1)  # compiled before it is timed
     return lambda times: repeat(program.address, z, step, program.params, work, out, times)
 
 

@@ -409,16 +409,17 @@ def _away_from_mean(z: In, step: Real, out: Out, n: Size) -> cython.void:
     square: Real = 0.0
     norm: Real
     scale: Real = 0.0
-    equal: cython.bint = True
+    equal: Size = 0
     for i in range(n):
         mean += z[i]
-        equal = equal and z[i] == z[0]
     mean /= n
     for i in range(n):
         out[i] = z[i] - mean
         square += out[i] * out[i]
+    while equal < n and z[equal] == z[0]:
+        equal += 1
     norm = sqrt(square)
-    if norm > 0.0 and not equal:  # the mean of equal numbers may be rounded
+    if norm > 0.0 and equal < n:  # the mean of equal numbers may be rounded
         scale = -1.0 / (n * norm)
         if step > 0.0:
             scale = -_smaller(-scale, 1.0 / step)
@@ -471,15 +472,72 @@ def _force_after(force: Real, moved: Real, power: Real) -> Real:
 
 
 @cython.nogil
+@cython.inline
 @cython.cfunc
 @cython.exceptval(check=False)
-def _two_steps(r: Real, gain: Real, power: Real, scale: Real) -> Real:
-    """The force at the root, for per_unit = 1 and power <= 1, where two steps are enough."""
-    force: Real
-    x: Real = _guess(r, power, scale)
-    x += x * _halley(x, r, gain * pow(x, -power), power)
-    force = gain * pow(x, -power)
-    return _force_after(force, _halley(x, r, force, power), power)
+def _forces(x: In, gain: Real, power: Real, out: Out, size: Size) -> cython.void:
+    """gain x^-power. One call after the other, so that their latencies overlap."""
+    i: Size
+    for i in range(size):
+        out[i] = gain * pow(x[i], -power)
+
+
+@cython.nogil
+@cython.inline
+@cython.cfunc
+@cython.exceptval(check=False)
+def _guesses(z: In, offset: Real, power: Real, scale: Real, x: Out, size: Size) -> cython.void:
+    i: Size
+    for i in range(size):
+        x[i] = _guess(_larger(z[i] + offset, 0.0), power, scale)
+
+
+@cython.nogil
+@cython.inline
+@cython.cfunc
+@cython.exceptval(check=False)
+def _first_steps(z: In, offset: Real, force: In, power: Real, x: Out, size: Size) -> cython.void:
+    i: Size
+    for i in range(size):
+        x[i] += x[i] * _halley(x[i], _larger(z[i] + offset, 0.0), force[i], power)
+
+
+@cython.nogil
+@cython.inline
+@cython.cfunc
+@cython.exceptval(check=False)
+def _last_steps(
+    z: In, offset: Real, force: In, power: Real, x: In, step: Real, out: Out, size: Size
+) -> cython.void:
+    i: Size
+    moved: Real
+    for i in range(size):
+        moved = _halley(x[i], _larger(z[i] + offset, 0.0), force[i], power)
+        out[i] = _force_after(force[i], moved, power) / step
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def _two_steps(
+    z: In, step: Real, offset: Real, gain: Real, power: Real, scale: Real, out: Out, n: Size
+) -> cython.void:
+    """The force at the root over step, for per_unit = 1 and power <= 1, where two steps are enough.
+
+    A block of coordinates at a time, so that all but the powers are vector operations. z, out (n,).
+    """
+    x = cython.declare(cython.double[32])
+    force = cython.declare(cython.double[32])
+    size: Size
+    start: Size = 0
+    while start < n:
+        size = min(n - start, cython.cast(Size, BLOCK))
+        _guesses(z + start, offset, power, scale, x, size)
+        _forces(x, gain, power, force, size)
+        _first_steps(z + start, offset, force, power, x, size)
+        _forces(x, gain, power, force, size)
+        _last_steps(z + start, offset, force, power, x, step, out + start, size)
+        start += BLOCK
 
 
 @cython.nogil
@@ -582,8 +640,7 @@ def _welfare(self: Node, z: At, step: cython.double, out: cython.p_double) -> cy
         pull = step * alpha
         dual = 1.0 / (1.0 - alpha)
         scale = pow(pull, 1.0 / (2.0 - alpha))
-        for i in range(self.n):
-            out[i] = _two_steps(_larger(z[i] + offset, 0.0), pull, 1.0 - alpha, scale) / step
+        _two_steps(z, step, offset, pull, 1.0 - alpha, scale, out, self.n)
         for i in range(self.n):
             far = -(z[i] + offset) / step
             if far > 0.0:
@@ -598,6 +655,8 @@ def _inverse_prox(z: In, step: Real, offset: Real, out: Out, n: Size) -> cython.
     i: Size
     x: Real
     root: Real
+    top: Real
+    bottom: Real
     if step == 0.0:
         for i in range(n):
             x = z[i] + offset
@@ -606,7 +665,9 @@ def _inverse_prox(z: In, step: Real, offset: Real, out: Out, n: Size) -> cython.
     for i in range(n):
         x = z[i] + offset
         root = sqrt(x * x + 4.0 * step)
-        out[i] = 2.0 / (x + root) if x >= 0.0 else (root - x) / (2.0 * step)
+        top = 2.0 if x >= 0.0 else root - x
+        bottom = x + root if x >= 0.0 else 2.0 * step
+        out[i] = top / bottom  # one division
 
 
 @cython.nogil
