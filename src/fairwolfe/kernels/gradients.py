@@ -1032,6 +1032,7 @@ class Tree:
         self.own.call = _unset
         self.n = 0
         self.depth = 1
+        self.calls_python = False
         self.callers = ()
         self.below = ()
         self.kept = []
