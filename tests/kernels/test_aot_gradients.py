@@ -191,18 +191,15 @@ def test_gradient_of_the_envelope_by_differences() -> None:
 
 def test_sum_of_listed_coordinates() -> None:
     rng = np.random.default_rng(13)
-    weights, places = rng.standard_normal((2, 4)), ([3, 0, 5, 1], [5, 3, 2, 0])
-    tree = gradients.combined(
-        6,
-        [
-            (c, gradients.leaf("linear", 4, w), p)
-            for c, w, p in zip((0.3, 0.7), weights, places, strict=True)
-        ],
-    )
-    expected = np.zeros(6)
-    expected[places[0]] += 0.3 * weights[0]
-    expected[places[1]] += 0.7 * weights[1]
-    assert tree.gradient(np.zeros(6), 1.0).tobytes() == expected.tobytes()
+    first, second = [3, 0, 5, 1], [5, 3, 2, 0]
+    for _ in range(30):
+        (a, b), (v, w) = rng.random(2), rng.standard_normal((2, 4))
+        linear = [gradients.leaf("linear", 4, weights) for weights in (v, w)]
+        tree = gradients.combined(6, [(a, linear[0], first), (b, linear[1], second)])
+        expected = np.zeros(6)
+        expected[first] += a * v
+        expected[second] += b * w
+        assert tree.gradient(np.zeros(6), 1.0).tobytes() == expected.tobytes()
 
 
 def test_read_only_vectors_are_taken() -> None:
