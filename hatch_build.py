@@ -95,8 +95,9 @@ def headers_advice() -> str:
     """The line to paste where headers are missing, by the package manager on the PATH."""
     series = "{}.{}".format(*sys.version_info)
     told = "import sys; print('%d.%d' % sys.version_info[:2])"
-    default = subprocess.run(["python3", "-c", told], capture_output=True, text=True, check=False)
-    name = "python3" if default.stdout.strip() == series else f"python{series}"
+    asked = [shutil.which("python3") or sys.executable, "-c", told]
+    default = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+    name = "python3" if default == series else f"python{series}"
     lines = {
         "apt-get": f"apt-get install {name}-dev",
         "dnf": f"dnf install {name}-devel",
@@ -242,11 +243,19 @@ def library(name: str, out: Path) -> Path:
     return out / (name.replace(".", "/") + suffix)
 
 
+def cython_version() -> str:
+    """Empty where it is not installed."""
+    try:
+        return importlib.metadata.version("cython")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
 def settings(arch: str, sanitize: bool = False) -> dict[str, str]:
     """Everything but the sources that decides what is built."""
     chosen = {
         "architecture": arch or "default",
-        "cython": importlib.metadata.version("cython"),
+        "cython": cython_version(),
         "flags": digest(json.dumps([FLAGS, LIMITED, SANITIZE if sanitize else []])),
         "directives": digest(json.dumps(DIRECTIVES)),
     }
@@ -277,6 +286,8 @@ def stale(out: Path = SOURCE) -> list[str]:
     if not then:
         return ["not built"]
     now = settings(architecture()) | sources()
+    if not now["cython"]:  # the modules run without it
+        del now["cython"]
     known = {key for key in then if key.endswith((".py", ".pxd"))}
     changed = [key for key, value in now.items() if then.get(key) != value]
     gone = sorted(known - set(now))
