@@ -6,11 +6,11 @@ Each becomes one extension module; what Cython's generated code has in common is
     python hatch_build.py                    compile what has changed, in place
     python hatch_build.py --force            compile everything, in place
     python hatch_build.py --sanitize FOLDER  a copy of the package with AddressSanitizer and UBSan
-    python hatch_build.py --headers          is this a Python that extension modules can be built for?
+    python hatch_build.py --headers          whether this Python has its C headers
 
-CC chooses the compiler (`CC=ziglang`: that of the wheel of this name), FAIRWOLFE_ARCH the instruction
-set (`x86-64-v3`, `x86-64`, `armv8-a`, `native`). Exit code 2: Python's headers are missing; 3: there is
-no C compiler.
+CC chooses the compiler (`CC=ziglang`: that of the wheel of this name), FAIRWOLFE_ARCH the
+instruction set (`x86-64-v3`, `x86-64`, `armv8-a`, `native`). Exit code 2: Python's headers are
+missing; 3: there is no C compiler.
 """
 
 from __future__ import annotations
