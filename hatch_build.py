@@ -324,7 +324,7 @@ def seconds(names: list[str], zig: bool) -> int:
     """About how long it takes to compile modules, by their number and lines."""
     files = kernels()
     lines = sum(files[n].read_bytes().count(b"\n") if n in files else 0 for n in names)
-    work = 1.5 * len(names) + 0.006 * lines + (15.0 if zig else 0.0)
+    work = 1.2 * len(names) + 0.0014 * lines + (6.0 if zig else 0.0)  # benchmarks/bench_build.py
     return max(1, round(work / min(len(names), os.cpu_count() or 1)))
 
 
@@ -370,7 +370,10 @@ def _build(out: Path, force: bool, sanitize: bool) -> list[Path]:
             f"Building {len(todo)} extension {plural} with {found.name}; about {about} s, once",
             flush=True,
         )
-        compile_modules(list(todo), out, found, arch, sanitize)
+        try:
+            compile_modules(list(todo), out, found, arch, sanitize)
+        except compile_errors() as error:  # the compiler has said where
+            raise BuildError(f"The kernels do not compile: {error}") from error
     then = recorded(out)
     done = {key: value for key, value in then.items() if key in names} | todo
     lines = wanted | {"compiler": found.name if found else then["compiler"]}
@@ -378,10 +381,18 @@ def _build(out: Path, force: bool, sanitize: bool) -> list[Path]:
         lines["needs"] = " ".join(sorted(needed))
     text = "".join(f"{key} {value}\n" for key, value in (lines | sources() | done).items())
     for file in (out / "fairwolfe").rglob("*.so"):  # of kernels that no longer exist
-        if ".".join(file.relative_to(out).parts).split(".so")[0].split(".abi3")[0] not in names:
+        if ".".join([*file.relative_to(out).parent.parts, file.name.split(".")[0]]) not in names:
             file.unlink()
     (out / MANIFEST).write_text(text)
     return files
+
+
+def compile_errors() -> tuple[type[Exception], ...]:
+    """What Cython and setuptools raise."""
+    from Cython.Compiler.Errors import CompileError
+    from setuptools.errors import BaseError, CCompilerError
+
+    return CompileError, BaseError, CCompilerError
 
 
 def compile_modules(
