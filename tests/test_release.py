@@ -3,8 +3,8 @@
 Each interpreter takes about 20 s of one worker, most of it for the packages and the first
 compilation. All of them are among the quick tests, a minute together: it is the only quick place
 where another Python than that of the tests is tried. Compiled modules of this tree are taken over
-where they are not stale; the sdist has none, and compiles. Installing the sdist is slow: it differs from the
-wheel only in who builds it, and a quick test shows that the same wheel comes out.
+where they are not stale; the sdist has none, and compiles. Installing the sdist is slow: it differs
+from the wheel only in who builds it, and a quick test shows that the same wheel comes out.
 """
 
 from __future__ import annotations
