@@ -1,30 +1,11 @@
 # Ridge regression on the features x_i = user (x) item_i; see products.py.
 from libc.stdint cimport int64_t, uintptr_t
 
+from fairwolfe.kernels.ridge cimport Linear
 from fairwolfe.kernels.types cimport In, Out, Real, Size
 
 cdef enum:
     ROUNDS = 4      # whose features V takes in one pass
-
-cdef enum:          # places in `counters`
-    UPDATES = 0
-    LOG_DET = 1
-    SINCE_REFRESH = 2
-    DRIFT = 3
-    STATUS = 4      # 1: the last observation was rejected
-
-cdef struct Linear:
-    Size blocks
-    Size rewards
-    Size d
-    double *gram
-    double *inverse
-    double *theta
-    double *moment
-    double *counters
-    double *params
-    Size n_params
-    double *work
 
 cdef struct Products:
     Linear linear       # one block of d = p q features
@@ -49,8 +30,6 @@ cdef struct Products:
 cdef inline double *aligned(double *at) noexcept nogil:
     """The next address that starts a cache line."""
     return <double *> ((<uintptr_t> at + 63) & ~<uintptr_t> 63)
-
-cdef void refresh(Linear *self) noexcept nogil
 
 cdef Size products_room(const Products *self) noexcept nogil
 cdef void products_scratch(Products *self, double *room) noexcept nogil

@@ -13,19 +13,19 @@ unrolled, and the loops over items or columns around them vectorised.
 from __future__ import annotations
 
 import cython
-from cython.cimports.fairwolfe.kernels.products import (
+from cython.cimports.fairwolfe.kernels.products import ROUNDS, Products, aligned
+from cython.cimports.fairwolfe.kernels.ridge import (
     LOG_DET,
-    ROUNDS,
     SINCE_REFRESH,
     STATUS,
     UPDATES,
-    Linear,
-    Products,
-    aligned,
+    add_scaled,
+    cholesky,
+    linear_work,
+    refresh,
 )
-from cython.cimports.fairwolfe.kernels.ridge import add_scaled
 from cython.cimports.fairwolfe.kernels.types import REFRESH_EVERY, In, Out, Real, Size
-from cython.cimports.libc.math import INFINITY, fabs, fma, isfinite, log, sqrt
+from cython.cimports.libc.math import fma, isfinite, log, sqrt
 from cython.cimports.libc.stdlib import free, malloc
 from cython.cimports.libc.string import memcpy
 
@@ -230,117 +230,6 @@ def estimates(
         _unrolled(1, turned, metric, items, value, width, n)
     else:
         _row_by_row(turned, metric, items, spare, value, width, q, n)
-
-
-# --- until kernels/ridge.py has them ----------------------------------------------------------
-
-
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def cholesky(matrix: In, lower: Out, d: Size) -> cython.bint:
-    """lower lower' = matrix; False where it is not positive definite. matrix, lower (d, d)."""
-    i: Size
-    j: Size
-    k: Size
-    total: Real
-    for i in range(d):
-        for j in range(i + 1):
-            total = matrix[i * d + j]
-            for k in range(j):
-                total = fma(-lower[i * d + k], lower[j * d + k], total)
-            if i > j:
-                lower[i * d + j] = total / lower[j * d + j]
-            elif total > 0.0:
-                lower[i * d + i] = sqrt(total)
-            else:
-                return False
-    return True
-
-
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _factor(matrix: cython.p_double, lower: cython.p_double, d: Size) -> cython.bint:
-    i: Size
-    _t: Size
-    largest: Real = 0.0
-    doubt: Real = 0.0
-    lift: Real
-    if cholesky(matrix, lower, d):
-        return True
-    for i in range(d):
-        largest = max(largest, fabs(matrix[i * d + i]))
-    for i in range(d * d):
-        doubt += matrix[i]
-    if not isfinite(doubt):
-        return False
-    lift = 2.220446049250313e-16 * largest
-    for _t in range(16):
-        for i in range(d):
-            matrix[i * d + i] += lift
-        if cholesky(matrix, lower, d):
-            return True
-        lift *= 10.0
-    return False
-
-
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def refresh(self: cython.pointer[Linear]) -> cython.void:
-    """V^-1, theta and ln det V/det V_0 from V, for one block."""
-    i: Size
-    j: Size
-    k: Size
-    o: Size
-    scale: Real
-    drift: Real
-    d: Size = self.d
-    worst: Real = 0.0
-    log_det: Real = 0.0
-    room: cython.p_double = cython.cast(cython.p_double, malloc(8 * (3 * d * d)))
-    lower: Out = room
-    half: Out = room + d * d
-    fresh: Out = room + 2 * d * d
-    inverse: Out = self.inverse
-    theta: Out = self.theta
-    moment: In = self.moment
-    self.counters[STATUS] = 0.0
-    if not _factor(self.gram, lower, d):
-        self.counters[STATUS] = 1.0
-        free(room)
-        return
-    for i in range(d):
-        log_det += 2.0 * log(lower[i * d + i]) - log(self.params[0])
-        for j in range(d):
-            half[i * d + j] = 0.0
-            fresh[i * d + j] = 0.0
-        half[i * d + i] = 1.0 / lower[i * d + i]
-        for k in range(i):
-            scale = -lower[i * d + k] * half[i * d + i]
-            for j in range(k + 1):
-                half[i * d + j] = fma(scale, half[k * d + j], half[i * d + j])
-    for k in range(d):
-        for i in range(k + 1):
-            for j in range(k + 1):
-                fresh[i * d + j] = fma(half[k * d + i], half[k * d + j], fresh[i * d + j])
-    for i in range(d):
-        for j in range(d):
-            drift = fabs(inverse[i * d + j] - fresh[i * d + j])
-            drift = drift / sqrt(fresh[i * d + i] * fresh[j * d + j])
-            worst = max(worst, drift if drift >= 0.0 else INFINITY)
-            inverse[i * d + j] = fresh[i * d + j]
-    for o in range(self.rewards):
-        for i in range(d):
-            theta[o * d + i] = 0.0
-        for j in range(d):
-            for i in range(d):
-                theta[o * d + i] = fma(fresh[j * d + i], moment[o * d + j], theta[o * d + i])
-    self.counters[LOG_DET] = log_det
-    self.counters[3] = worst
-    self.counters[SINCE_REFRESH] = 0.0
-    free(room)
 
 
 # --- updates ----------------------------------------------------------------------------------
@@ -803,7 +692,7 @@ def products_room(self: cython.pointer[cython.const[Products]]) -> Size:
     n: Size = self.linear.rewards
     r: Size = self.most
     kept: Size = ROUNDS * (p + q * q + d) + q * d + 2 * q * q + n * q
-    return kept + r * (2 * q + 2 * r + n + d) + 8 * 14
+    return kept + r * (2 * q + 2 * r + n + d) + linear_work(d, n, 0) + 8 * 15
 
 
 @cython.nogil
@@ -827,6 +716,7 @@ def products_scratch(self: cython.pointer[Products], room: cython.p_double) -> c
     self.square = aligned(self.error + r * self.linear.rewards)
     self.users = aligned(self.square + q * q)
     self.squares = aligned(self.users + ROUNDS * self.p)
+    self.linear.work = aligned(self.squares + ROUNDS * q * q)
     self.deferred = -1
 
 

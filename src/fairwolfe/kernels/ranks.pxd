@@ -1,4 +1,5 @@
 # Rankings: scores, the k largest, explanations, exposures, worlds; see ranks.py.
+from libc.math cimport sqrt
 from libc.stdint cimport int64_t
 
 from fairwolfe.kernels.products cimport Products
@@ -47,7 +48,7 @@ cdef struct Ranker:
     double bonus            # what to multiply wide by
     int64_t *best           # (slots,)
 
-cdef struct RankingWorld:
+cdef struct RankingArrays:
     Size users
     Size items_n            # m
     Size q                  # factors
@@ -68,10 +69,7 @@ cdef inline double pointwise_bonus(
     cdef double reach = width * width / (1.0 + width * width)
     cdef double least = min(reach, 0.5)
     cdef double p = min(max((value - low) / size, least), 1.0 - least)
-    return radius * width * min(size * _sqrt(p * (1.0 - p)), noise) + reach * size
-
-cdef extern from "<math.h>" nogil:
-    double _sqrt "sqrt"(double x)
+    return radius * width * min(size * sqrt(p * (1.0 - p)), noise) + reach * size
 
 cdef Size argmax(In values, Size n) noexcept nogil
 cdef void top_k(In scores, Size n, Size k, Ints out) noexcept nogil
@@ -109,19 +107,25 @@ cdef void count_ranking(
 ) noexcept nogil
 
 cdef void slot_means(
-    const RankingWorld *self, InInts action, Size user, Out out
+    const RankingArrays *self, InInts action, Size user, Out out
 ) noexcept nogil
 cdef void observe(
-    const RankingWorld *self, Size user, In means, In uniforms, Out exposed, Out rewards
+    const RankingArrays *self, Size user, In means, In uniforms, Out exposed, Out rewards
 ) noexcept nogil
 cdef void mean_of_ranking(
-    const RankingWorld *self, InInts action, Size user, In means, Out out
+    const RankingArrays *self, InInts action, Size user, In means, Out out
 ) noexcept nogil
 cdef void best_ranking(
-    const RankingWorld *self, const double *direction, Size user, double *spare, double *scores,
+    const RankingArrays *self, const double *direction, Size user, double *spare, double *scores,
     int64_t *out
 ) noexcept nogil
 cdef Real support_of_rankings(
-    const RankingWorld *self, const double *direction, const double *shares, double *spare,
+    const RankingArrays *self, const double *direction, const double *shares, double *spare,
     double *scores, int64_t *best, double *out
 ) noexcept nogil
+
+cdef class RankingWorld:
+    cdef RankingArrays own
+    cdef tuple arrays           # keeps them alive
+    cdef double *room           # (3, m): scratch of the methods below
+    cdef int64_t *best          # (k,)

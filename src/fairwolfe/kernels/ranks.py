@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import cython
 from cython.cimports.fairwolfe.kernels.products import (
-    LOG_DET,
-    UPDATES,
     Products,
     aligned,
     contract,
@@ -32,11 +30,13 @@ from cython.cimports.fairwolfe.kernels.ranks import (
     OBSERVED,
     RANDOMIZE,
     SHOWN,
+    UNTIL_LAST_CLICK,
     Ranker,
-    RankingWorld,
+    RankingArrays,
     Score,
     pointwise_bonus,
 )
+from cython.cimports.fairwolfe.kernels.ridge import LOG_DET, UPDATES
 from cython.cimports.fairwolfe.kernels.types import BLOCK, In, InInts, Ints, Out, Real, Size
 from cython.cimports.libc.math import INFINITY, fabs, fma, isfinite, log, sqrt
 from cython.cimports.libc.stdint import int64_t
@@ -764,7 +764,7 @@ def _item_mean(turned: In, item: In, q: Size, low: Real, high: Real) -> Real:
 @cython.cfunc
 @cython.exceptval(check=False)
 def slot_means(
-    self: cython.pointer[cython.const[RankingWorld]], action: InInts, user: Size, out: Out
+    self: cython.pointer[cython.const[RankingArrays]], action: InInts, user: Size, out: Out
 ) -> cython.void:
     """The mean of every reward of the item in each slot, where it is exposed. out (k, R)."""
     q: Size = self.q
@@ -786,7 +786,7 @@ def slot_means(
 @cython.cfunc
 @cython.exceptval(check=False)
 def observe(
-    self: cython.pointer[cython.const[RankingWorld]],
+    self: cython.pointer[cython.const[RankingArrays]],
     user: Size,
     means: In,
     uniforms: In,
@@ -821,7 +821,7 @@ def observe(
 @cython.cfunc
 @cython.exceptval(check=False)
 def mean_of_ranking(
-    self: cython.pointer[cython.const[RankingWorld]],
+    self: cython.pointer[cython.const[RankingArrays]],
     action: InInts,
     user: Size,
     means: In,
@@ -896,7 +896,7 @@ def _add_clipped(g: Real, means: In, low: Real, high: Real, scores: Out, m: Size
 @cython.cfunc
 @cython.exceptval(check=False)
 def best_ranking(
-    self: cython.pointer[cython.const[RankingWorld]],
+    self: cython.pointer[cython.const[RankingArrays]],
     direction: cython.pointer[cython.const[cython.double]],
     user: Size,
     spare: cython.p_double,
@@ -924,7 +924,7 @@ def best_ranking(
 @cython.cfunc
 @cython.exceptval(check=False)
 def support_of_rankings(
-    self: cython.pointer[cython.const[RankingWorld]],
+    self: cython.pointer[cython.const[RankingArrays]],
     direction: cython.pointer[cython.const[cython.double]],
     shares: cython.pointer[cython.const[cython.double]],
     spare: cython.p_double,
@@ -997,4 +997,406 @@ def ranker_scratch(self: cython.pointer[Ranker], room: cython.p_double) -> cytho
     self.wide = self.width
     products_scratch(
         cython.address(self.products), cython.cast(cython.p_double, self.best + self.slots)
+    )
+
+
+# --- for Python -------------------------------------------------------------------------------
+
+
+@cython.cclass
+class RankingWorld:
+    """A world with rankings over arrays, which are not copied: the mean of reward r of item i for a
+    user is <turned[r, user], items[i]>, clipped to its range.
+
+    turned (R, users, q), items (m, q), columns (q, m): the items transposed, weights (1 or users,
+    k): how likely slots are exposed, ranges (R, 2).
+    """
+
+    def __cinit__(self) -> None:
+        self.room = cython.NULL
+        self.best = cython.NULL
+
+    def __init__(
+        self,
+        turned: cython.const[cython.double][:, :, ::1],  # type: ignore[valid-type]
+        items: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+        columns: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+        weights: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+        ranges: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+    ) -> None:
+        own: cython.pointer[RankingArrays] = cython.address(self.own)
+        own.rewards, own.users, own.q = turned.shape[0], turned.shape[1], turned.shape[2]
+        own.items_n, own.weights_n, own.slots = items.shape[0], weights.shape[0], weights.shape[1]
+        if not (
+            own.rewards > 0
+            and own.users > 0
+            and own.q > 0
+            and 0 < own.slots <= own.items_n
+            and items.shape[1] == own.q == columns.shape[0]
+            and columns.shape[1] == own.items_n
+            and (own.weights_n == 1 or own.weights_n == own.users)
+            and ranges.shape[0] == own.rewards
+            and ranges.shape[1] == 2
+        ):
+            raise ValueError(
+                f"turned ({own.rewards}, {own.users}, {own.q}), items ({items.shape[0]}, "
+                f"{items.shape[1]}), columns ({columns.shape[0]}, {columns.shape[1]}), weights "
+                f"({own.weights_n}, {own.slots}), ranges ({ranges.shape[0]}, {ranges.shape[1]})"
+            )
+        self.arrays = (turned.base, items.base, columns.base, weights.base, ranges.base)
+        own.turned = cython.address(turned[0, 0, 0])
+        own.items = cython.address(items[0, 0])
+        own.columns = cython.address(columns[0, 0])
+        own.weights = cython.address(weights[0, 0])
+        own.ranges = cython.address(ranges[0, 0])
+        free(self.room)
+        free(self.best)
+        slots: Size = own.slots * own.rewards
+        self.room = cython.cast(cython.p_double, malloc(8 * (2 * own.items_n + slots)))
+        self.best = cython.cast(cython.pointer[int64_t], malloc(8 * own.slots))
+        if self.room == cython.NULL or self.best == cython.NULL:
+            raise MemoryError
+
+    def __dealloc__(self) -> None:
+        free(self.room)
+        free(self.best)
+
+    def feedback(
+        self,
+        action: cython.const[int64_t][::1],  # type: ignore[valid-type]
+        user: Size,
+        uniforms: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        exposed: cython.double[::1],
+        rewards: cython.double[:, ::1],
+    ) -> None:
+        """Which slots are exposed and what their items earn: see `observe`."""
+        k: Size = self.own.slots
+        n: Size = self.own.rewards
+        self._check(action, user)
+        if not (
+            uniforms.shape[0] == k + k * n
+            and exposed.shape[0] == k == rewards.shape[0]
+            and rewards.shape[1] == n
+        ):
+            raise ValueError("the arrays of the feedback have other shapes")
+        with cython.nogil:
+            slot_means(cython.address(self.own), cython.address(action[0]), user, self.room)
+            observe(
+                cython.address(self.own),
+                user,
+                self.room,
+                cython.address(uniforms[0]),
+                cython.address(exposed[0]),
+                cython.address(rewards[0, 0]),
+            )
+
+    def mean(
+        self,
+        action: cython.const[int64_t][::1],  # type: ignore[valid-type]
+        user: Size,
+        out: cython.double[::1],
+    ) -> None:
+        """The expected reward vector of a ranking, out (m + R,)."""
+        i: Size
+        self._check(action, user)
+        if out.shape[0] != self.own.items_n + self.own.rewards:
+            raise ValueError(f"{out.shape[0]} numbers for a reward vector")
+        with cython.nogil:
+            for i in range(out.shape[0]):
+                out[i] = 0.0
+            slot_means(cython.address(self.own), cython.address(action[0]), user, self.room)
+            mean_of_ranking(
+                cython.address(self.own),
+                cython.address(action[0]),
+                user,
+                self.room,
+                cython.address(out[0]),
+            )
+
+    def best_for(
+        self,
+        direction: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        user: Size,
+        out: int64_t[::1],
+    ) -> None:
+        """The ranking of largest <direction, mean reward>, ties to the lowest index. out (k,)."""
+        own: cython.pointer[RankingArrays] = cython.address(self.own)
+        if not (
+            0 <= user < own.users
+            and direction.shape[0] == own.items_n + own.rewards
+            and out.shape[0] == own.slots
+        ):
+            raise ValueError("the user, the direction or the ranking does not fit the world")
+        with cython.nogil:
+            best_ranking(
+                own,
+                cython.address(direction[0]),
+                user,
+                self.room,
+                self.room + own.items_n,
+                cython.address(out[0]),
+            )
+
+    def support(
+        self,
+        direction: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        shares: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        out: cython.double[::1],
+    ) -> float:
+        """sum_u share_u <g, mean of u's best ranking>, and that mean reward vector, out (m + R,)."""
+        own: cython.pointer[RankingArrays] = cython.address(self.own)
+        height: Real
+        if not (
+            shares.shape[0] == own.users
+            and direction.shape[0] == own.items_n + own.rewards == out.shape[0]
+        ):
+            raise ValueError("the direction, the shares or the point does not fit the world")
+        with cython.nogil:
+            height = support_of_rankings(
+                own,
+                cython.address(direction[0]),
+                cython.address(shares[0]),
+                self.room,
+                self.room + own.items_n,
+                self.best,
+                cython.address(out[0]),
+            )
+        return height
+
+    def _check(self, action: cython.const[int64_t][::1], user: Size) -> None:  # type: ignore[valid-type]
+        """An action and a user that may come from outside."""
+        j: Size
+        if action.shape[0] != self.own.slots or not 0 <= user < self.own.users:
+            raise ValueError(f"{action.shape[0]} items for user {user}")
+        for j in range(action.shape[0]):
+            if not 0 <= action[j] < self.own.items_n:
+                raise ValueError(f"there is no item {action[j]}")
+
+
+@cython.cclass
+class Ranking:
+    """One ranking over the arrays of a linear state of one block, which it only reads.
+
+    rule: see `score_by_name`; gram, inverse (1, d, d), theta, moment (1, R, d), counters (5,);
+    params, doubt: see `Ranker`; ranges (2, R); p, q: features of users and items; k slots.
+    """
+
+    own: Ranker
+    arrays: tuple  # type: ignore[type-arg]  # keeps them alive
+    room: cython.p_double
+
+    def __cinit__(self) -> None:
+        self.room = cython.NULL
+
+    def __init__(
+        self,
+        rule: str,
+        theta: cython.double[:, :, ::1],
+        inverse: cython.double[:, :, ::1],
+        counters: cython.double[::1],
+        params: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        doubt: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        ranges: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+        p: Size,
+        q: Size,
+        k: Size,
+        most: Size,
+    ) -> None:
+        own: cython.pointer[Ranker] = cython.address(self.own)
+        of: cython.pointer[Products] = cython.address(self.own.products)
+        n: Size = theta.shape[1]
+        of.p, of.q, of.most = p, q, k
+        of.linear.blocks, of.linear.rewards, of.linear.d = 1, n, p * q
+        if not (
+            0 < k <= most
+            and p > 0
+            and q > 0
+            and n > 0
+            and theta.shape[0] == inverse.shape[0] == 1
+            and theta.shape[2] == inverse.shape[1] == inverse.shape[2] == p * q
+            and counters.shape[0] == 5
+            and params.shape[0] >= HEAD + 2 * n
+            and (params[EXPLORATION] >= 0.0 or params.shape[0] >= HEAD + 4 * n)
+            and (doubt.shape[0] == 0 or doubt.shape[0] == HEAD + 2 * n)
+            and ranges.shape[0] == 2
+            and ranges.shape[1] == n
+        ):
+            raise ValueError(f"the arrays are not those of {p} x {q} features and {n} rewards")
+        self.arrays = (
+            theta.base,
+            inverse.base,
+            counters.base,
+            params.base,
+            doubt.base,
+            ranges.base,
+        )
+        of.linear.gram, of.linear.moment = cython.NULL, cython.NULL
+        of.linear.theta = cython.address(theta[0, 0, 0])
+        of.linear.inverse = cython.address(inverse[0, 0, 0])
+        of.linear.counters = cython.address(counters[0])
+        own.score, own.slots, own.most = score_by_name(rule), k, most
+        own.params, own.n_params = cython.address(params[0]), params.shape[0]
+        own.n_doubt = doubt.shape[0]
+        own.doubt = cython.address(doubt[0]) if own.n_doubt > 0 else cython.NULL
+        own.ranges = cython.address(ranges[0, 0])
+        free(self.room)
+        self.room = cython.cast(cython.p_double, malloc(8 * ranker_room(own)))
+        if self.room == cython.NULL:
+            raise MemoryError
+        ranker_scratch(own, self.room)
+
+    def __dealloc__(self) -> None:
+        free(self.room)
+
+    def rank(
+        self,
+        user: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        items: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+        direction: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        exposed: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        shown: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        t: Real,
+        pinned: cython.const[int64_t][::1],  # type: ignore[valid-type]
+        draws: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        ranking: int64_t[::1],
+        estimated: cython.double[:, ::1],
+    ) -> float:
+        """The propensity of the ranking. pinned (k,) or none; draws (1 + k // 2,) or none;
+        estimated (3, n): values, widths and scores.
+        """
+        own: cython.pointer[Ranker] = cython.address(self.own)
+        n: Size = items.shape[1]
+        probability: Real
+        fixed: cython.pointer[cython.const[int64_t]] = cython.NULL
+        drawn: cython.pointer[cython.const[cython.double]] = cython.NULL
+        self._check(user, items, direction, ranking)
+        if not (
+            exposed.shape[0] == shown.shape[0] == n
+            and (pinned.shape[0] == 0 or pinned.shape[0] == own.slots)
+            and (own.params[RANDOMIZE] == 0.0 or draws.shape[0] == 1 + own.slots // 2)
+            and estimated.shape[0] == 3
+            and estimated.shape[1] == n
+        ):
+            raise ValueError("the counts, the pinned slots or the draws have other shapes")
+        if pinned.shape[0] > 0:
+            fixed = cython.address(pinned[0])
+        if draws.shape[0] > 0:
+            drawn = cython.address(draws[0])
+        with cython.nogil:
+            probability = rank(
+                own,
+                cython.address(user[0]),
+                cython.address(items[0, 0]),
+                n,
+                cython.address(direction[0]),
+                cython.address(exposed[0]),
+                cython.address(shown[0]),
+                t,
+                fixed,
+                drawn,
+                cython.address(ranking[0]),
+            )
+        memcpy(cython.address(estimated[0, 0]), own.value, 8 * n)
+        memcpy(cython.address(estimated[1, 0]), own.width, 8 * n)
+        memcpy(cython.address(estimated[2, 0]), own.scores, 8 * n)
+        return probability
+
+    def explain(
+        self, n: Size, ranking: int64_t[::1], parts: cython.double[:, ::1], ranks: int64_t[::1]
+    ) -> None:
+        """The parts (3, k) of the scores of the last ranking, and ranks (k,) without fairness."""
+        k: Size = self.own.slots
+        if not (ranking.shape[0] == ranks.shape[0] == parts.shape[1] == k and parts.shape[0] == 3):
+            raise ValueError("the arrays of the explanation have other shapes")
+        if not 0 < n <= self.own.most or not all(0 <= i < n for i in ranking):
+            raise ValueError(f"a ranking of {n} candidates")
+        explain(
+            cython.address(self.own),
+            n,
+            cython.address(ranking[0]),
+            cython.address(parts[0, 0]),
+            cython.address(ranks[0]),
+        )
+
+    def look(
+        self,
+        user: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        items: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+        slope: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        ranking: int64_t[::1],
+        outlook: cython.double[:, ::1],
+    ) -> None:
+        """Live numbers along a slope, after `rank` for the same user: see `look_along`."""
+        self._check(user, items, slope, ranking)
+        if outlook.shape[0] != 2 or outlook.shape[1] != self.own.slots:
+            raise ValueError("the outlook has another shape")
+        look_along(
+            cython.address(self.own),
+            cython.address(user[0]),
+            cython.address(items[0, 0]),
+            items.shape[1],
+            cython.address(slope[0]),
+            cython.address(ranking[0]),
+            cython.address(outlook[0, 0]),
+        )
+
+    def _check(
+        self,
+        user: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        items: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+        direction: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        ranking: int64_t[::1],
+    ) -> None:
+        own: cython.pointer[Ranker] = cython.address(self.own)
+        n: Size = items.shape[1]
+        if not (
+            user.shape[0] == own.products.p
+            and items.shape[0] == own.products.q
+            and own.slots <= n <= own.most
+            and direction.shape[0] == n + own.products.linear.rewards
+            and ranking.shape[0] == own.slots
+        ):
+            raise ValueError("the user, the items, the direction or the ranking has another shape")
+
+
+def largest(
+    scores: cython.const[cython.double][::1],  # type: ignore[valid-type]
+    out: int64_t[::1],
+) -> None:
+    """The places of the largest scores (n,), as many as out (k,) has: see `top_k`."""
+    if not 0 < out.shape[0] <= scores.shape[0]:
+        raise ValueError(f"the largest {out.shape[0]} of {scores.shape[0]}")
+    with cython.nogil:
+        top_k(
+            cython.address(scores[0]), scores.shape[0], out.shape[0], cython.address(out[0])
+        )
+
+
+def count_exposures(
+    exposure: int64_t,
+    items: cython.const[int64_t][::1],  # type: ignore[valid-type]
+    exposed: cython.const[cython.double][::1],  # type: ignore[valid-type]
+    rewards: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+    exposures: cython.double[::1],
+    total: cython.double[::1],
+) -> int:
+    """`count_exposed`: items, exposed, exposures (k,), rewards (k, R), total (m + R,)."""
+    k: Size = items.shape[0]
+    if not (
+        exposed.shape[0] == k == rewards.shape[0] == exposures.shape[0]
+        and k > 0
+        and 0 < rewards.shape[1] <= total.shape[0]
+        and 0 <= exposure <= UNTIL_LAST_CLICK
+    ):
+        raise ValueError("the arrays of the feedback have other shapes")
+    return count_exposed(
+        exposure,
+        cython.address(items[0]),
+        cython.address(exposed[0]),
+        cython.address(rewards[0, 0]),
+        k,
+        rewards.shape[1],
+        total.shape[0],
+        cython.address(exposures[0]),
+        cython.address(total[0]),
     )
