@@ -71,7 +71,6 @@ cdef inline double pointwise_bonus(
     cdef double p = min(max((value - low) / size, least), 1.0 - least)
     return radius * width * min(size * sqrt(p * (1.0 - p)), noise) + reach * size
 
-cdef Size argmax(In values, Size n) noexcept nogil
 cdef void top_k(In scores, Size n, Size k, Ints out) noexcept nogil
 
 cdef Score score_by_name(str name)

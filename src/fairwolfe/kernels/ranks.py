@@ -51,19 +51,6 @@ if not cython.compiled:
 
 
 @cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def argmax(values: In, n: Size) -> Size:
-    """The place of the largest value, the first of equals. values (n,)."""
-    i: Size
-    best: Size = 0
-    for i in range(1, n):
-        if values[i] > values[best]:
-            best = i
-    return best
-
-
-@cython.nogil
 @cython.inline
 @cython.cfunc
 @cython.exceptval(check=False)
@@ -263,8 +250,15 @@ def _bonus(weights: In, params: In, log_det: Real, n_rewards: Size) -> Real:
 @cython.cfunc
 @cython.exceptval(check=False)
 def _add_pointwise(
-    own: In, width: In, low: Real, high: Real, noise: Real, wide: Real, weight: Real, out: Out,
-    n: Size
+    own: In,
+    width: In,
+    low: Real,
+    high: Real,
+    noise: Real,
+    wide: Real,
+    weight: Real,
+    out: Out,
+    n: Size,
 ) -> cython.void:
     """out_i += |weight| pointwise_bonus_i of one reward. own: estimates (n,), width, out (n,)."""
     i: Size
@@ -538,9 +532,7 @@ def look_along(
     scores: Out = self.scores
     width: In = self.width
     for r in range(n_rewards):
-        most += max(
-            slope[n + r] * self.ranges[r], slope[n + r] * self.ranges[n_rewards + r]
-        )
+        most += max(slope[n + r] * self.ranges[r], slope[n + r] * self.ranges[n_rewards + r])
     _combine(self, user, slope + n)
     _estimate_along(self.combined, items, self.spare, of.q, n)
     for i in range(n):
@@ -579,9 +571,7 @@ def look_rates(slots: In, weights: In, looks: Out, k: Size) -> cython.void:
 @cython.nogil
 @cython.cfunc
 @cython.exceptval(check=False)
-def features_of(
-    items: In, n: Size, ranking: InInts, k: Size, q: Size, rows: Out
-) -> cython.void:
+def features_of(items: In, n: Size, ranking: InInts, k: Size, q: Size, rows: Out) -> cython.void:
     """The features of the items of a ranking. items (q, n), ranking (k,), rows (k, q)."""
     j: Size
     e: Size
@@ -914,9 +904,7 @@ def best_ranking(
     memcpy(scores, direction, 8 * m)
     for r in range(self.rewards):
         _item_means(self.turned + (r * self.users + user) * q, self.columns, spare, q, m)
-        _add_clipped(
-            direction[m + r], spare, self.ranges[2 * r], self.ranges[2 * r + 1], scores, m
-        )
+        _add_clipped(direction[m + r], spare, self.ranges[2 * r], self.ranges[2 * r + 1], scores, m)
     top_k(scores, m, self.slots, out)
 
 
@@ -991,9 +979,7 @@ def ranker_scratch(self: cython.pointer[Ranker], room: cython.p_double) -> cytho
     self.spare = aligned(self.scores + self.most)
     self.bonuses = aligned(self.spare + self.most)
     self.combined = aligned(self.bonuses + self.most)
-    self.best = cython.cast(
-        cython.pointer[int64_t], aligned(self.combined + self.products.q)
-    )
+    self.best = cython.cast(cython.pointer[int64_t], aligned(self.combined + self.products.q))
     self.wide = self.width
     products_scratch(
         cython.address(self.products), cython.cast(cython.p_double, self.best + self.slots)
@@ -1248,7 +1234,7 @@ class Ranking:
     def __dealloc__(self) -> None:
         free(self.room)
 
-    def rank(
+    def choose(
         self,
         user: cython.const[cython.double][::1],  # type: ignore[valid-type]
         items: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
@@ -1301,7 +1287,7 @@ class Ranking:
         memcpy(cython.address(estimated[2, 0]), own.scores, 8 * n)
         return probability
 
-    def explain(
+    def reasons(
         self, n: Size, ranking: int64_t[::1], parts: cython.double[:, ::1], ranks: int64_t[::1]
     ) -> None:
         """The parts (3, k) of the scores of the last ranking, and ranks (k,) without fairness."""
@@ -1326,7 +1312,7 @@ class Ranking:
         ranking: int64_t[::1],
         outlook: cython.double[:, ::1],
     ) -> None:
-        """Live numbers along a slope, after `rank` for the same user: see `look_along`."""
+        """Live numbers along a slope, after `choose` for the same user: see `look_along`."""
         self._check(user, items, slope, ranking)
         if outlook.shape[0] != 2 or outlook.shape[1] != self.own.slots:
             raise ValueError("the outlook has another shape")
@@ -1367,9 +1353,7 @@ def largest(
     if not 0 < out.shape[0] <= scores.shape[0]:
         raise ValueError(f"the largest {out.shape[0]} of {scores.shape[0]}")
     with cython.nogil:
-        top_k(
-            cython.address(scores[0]), scores.shape[0], out.shape[0], cython.address(out[0])
-        )
+        top_k(cython.address(scores[0]), scores.shape[0], out.shape[0], cython.address(out[0]))
 
 
 def count_exposures(
