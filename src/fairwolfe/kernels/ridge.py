@@ -530,9 +530,7 @@ def refresh(self: cython.pointer[Linear]) -> cython.void:
         _inverse_of(lower, half, fresh, d)
         worst = _replace(fresh, self.inverse + b * d * d, worst, d)
         for i in range(n):
-            combine_rows(
-                self.moment + (b * n + i) * d, fresh, self.theta + (b * n + i) * d, d, d
-            )
+            combine_rows(self.moment + (b * n + i) * d, fresh, self.theta + (b * n + i) * d, d, d)
     self.counters[LOG_DET] = log_det
     self.counters[DRIFT] = worst
     self.counters[SINCE_REFRESH] = 0.0

@@ -322,9 +322,7 @@ def _estimate(
         for a in range(arms):
             row_products(model.theta + (a * n + i) * d, features, out + a, 1, d)
     else:
-        add_rows(
-            model.theta + i * d, _arm_array(model, arms, 5), padded(arms), out, d, arms
-        )
+        add_rows(model.theta + i * d, _arm_array(model, arms, 5), padded(arms), out, d, arms)
 
 
 @cython.nogil
@@ -420,9 +418,7 @@ def _linucb(
     _scores(model, g, n, features, arms, d, per_arm, scores)
     _widths(model, features, arms, d, per_arm, width)
     if params[0] < 0.0:
-        _add_pointwise_bonus(
-            model, g, n, features, arms, d, per_arm, params, width, scores
-        )
+        _add_pointwise_bonus(model, g, n, features, arms, d, per_arm, params, width, scores)
     else:
         _add_bonus(model, g, n, params, width, scores, arms)
     report[0] = 1.0
@@ -871,9 +867,7 @@ def _look(
 ) -> cython.void:
     """In a shared model without an inverse of the design; doubt is not read."""
     _turn(model, features, arms, d, per_arm)
-    _compare(
-        model, slope, g, n, features, arms, d, per_arm, arm, _arm_array(model, arms, 3), out
-    )
+    _compare(model, slope, g, n, features, arms, d, per_arm, arm, _arm_array(model, arms, 3), out)
 
 
 @cython.nogil
