@@ -8,19 +8,21 @@ import numpy as np
 import pytest
 
 from fairwolfe.core.arrays import IntVector
-from fairwolfe.environments import rankings as worlds
+from fairwolfe.environments import rankings as numba_worlds
 from fairwolfe.kernels import selection
 from fairwolfe.kernels.bilinear import estimates_of
 from fairwolfe.kernels.ranks import Ranking, RankingWorld, count_exposures, largest
 from fairwolfe.kinds.exposures import count_exposed
 from fairwolfe.oracles import Ridge
-from fairwolfe.ranking import kernels
+from fairwolfe.ranking import kernels as numba_kernels
 from fairwolfe.ranking.fairlearn_rank import deprived_first
 from fairwolfe.ranking.linucb_rank import optimistic
 from fairwolfe.ranking.unbiased_linucb_rank import discounted
 
 nan, inf = float("nan"), float("inf")
 RULES = {"optimistic": optimistic, "discounted": discounted, "deprived_first": deprived_first}
+kernels: Any = numba_kernels
+worlds: Any = numba_worlds
 NONE = np.empty(0, dtype=np.int64)
 
 
@@ -176,7 +178,7 @@ def test_exposures(exposure: int, n_rewards: int) -> None:
     rng, codes = np.random.default_rng(exposure), set()
     for _ in range(600):
         k = int(rng.integers(1, 7))
-        items = rng.choice(9, k, replace=bool(rng.random() < 0.2)) - (rng.random() < 0.03)
+        items: Any = rng.choice(9, k, replace=bool(rng.random() < 0.2)) - (rng.random() < 0.03)
         exposed = rng.integers(0, 2, k) * 1.0
         rewards = rng.integers(0, 2, (k, n_rewards)) * rng.random((k, n_rewards))
         if rng.random() < 0.8:

@@ -12,6 +12,8 @@ unrolled, and the loops over items or columns around them vectorised.
 
 from __future__ import annotations
 
+from typing import Any
+
 import cython
 from cython.cimports.fairwolfe.kernels.products import ROUNDS, Products, aligned
 from cython.cimports.fairwolfe.kernels.ridge import (
@@ -732,7 +734,7 @@ class ProductRidge:
     """
 
     products: Products
-    arrays: tuple  # type: ignore[type-arg]  # keeps them alive
+    arrays: tuple[Any, ...]  # keeps them alive
     room: cython.p_double
 
     def __cinit__(self) -> None:

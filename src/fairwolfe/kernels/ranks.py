@@ -8,6 +8,8 @@ coordinates of a direction: the items first.
 
 from __future__ import annotations
 
+from typing import Any
+
 import cython
 from cython.cimports.fairwolfe.kernels.products import (
     Products,
@@ -628,7 +630,7 @@ def count_exposed(
     j: Size
     r: Size
     for j in range(k):
-        if not (0 <= items[j] and items[j] < first):
+        if not 0 <= items[j] < first:
             return k * NO_ITEM + j
         for i in range(j):
             if items[i] == items[j]:
@@ -998,6 +1000,11 @@ class RankingWorld:
     k): how likely slots are exposed, ranges (R, 2).
     """
 
+    own: RankingArrays
+    arrays: tuple[Any, ...]
+    room: cython.p_double
+    best: cython.pointer[int64_t]
+
     def __cinit__(self) -> None:
         self.room = cython.NULL
         self.best = cython.NULL
@@ -1020,7 +1027,7 @@ class RankingWorld:
             and 0 < own.slots <= own.items_n
             and items.shape[1] == own.q == columns.shape[0]
             and columns.shape[1] == own.items_n
-            and (own.weights_n == 1 or own.weights_n == own.users)
+            and own.weights_n in (1, own.users)
             and ranges.shape[0] == own.rewards
             and ranges.shape[1] == 2
         ):
@@ -1040,7 +1047,9 @@ class RankingWorld:
         slots: Size = own.slots * own.rewards
         self.room = cython.cast(cython.p_double, malloc(8 * (2 * own.items_n + slots)))
         self.best = cython.cast(cython.pointer[int64_t], malloc(8 * own.slots))
-        if self.room == cython.NULL or self.best == cython.NULL:
+        if self.room == cython.NULL:
+            raise MemoryError
+        if self.best == cython.NULL:
             raise MemoryError
 
     def __dealloc__(self) -> None:
@@ -1129,7 +1138,7 @@ class RankingWorld:
         shares: cython.const[cython.double][::1],  # type: ignore[valid-type]
         out: cython.double[::1],
     ) -> float:
-        """sum_u share_u <g, mean of u's best ranking>, and that mean reward vector, out (m + R,)."""
+        """sum_u share_u <g, mean of u's best ranking>; that mean reward vector in out (m + R,)."""
         own: cython.pointer[RankingArrays] = cython.address(self.own)
         height: Real
         if not (
@@ -1168,7 +1177,7 @@ class Ranking:
     """
 
     own: Ranker
-    arrays: tuple  # type: ignore[type-arg]  # keeps them alive
+    arrays: tuple[Any, ...]  # keeps them alive
     room: cython.p_double
 
     def __cinit__(self) -> None:
