@@ -51,18 +51,14 @@ POLICIES = {
     ),
     "squarecb": fw.FrankWolfe(Minimum(), SquareCB(gamma0=10.0)),
     "squarecb, theorem": fw.FrankWolfe(Minimum(), SquareCB()),
-    "squarecb, gradient": fw.FrankWolfe(
-        Minimum(), SquareCB(gamma0=10.0, oracle=OnlineGradient())
-    ),
+    "squarecb, gradient": fw.FrankWolfe(Minimum(), SquareCB(gamma0=10.0, oracle=OnlineGradient())),
     "epsilon": fw.FrankWolfe(Minimum(), EpsilonGreedy(0.2, oracle=Ridge(0.5))),
     "thompson": fw.FrankWolfe(Minimum(), Thompson()),
     "uniform": fw.FrankWolfe(Minimum(), Uniform()),
     "fixed": fw.FrankWolfe(Minimum(), Fixed(1)),
     "memory": fw.FrankWolfe(GiniWelfare(), LinUCB(exploration=0.3), memory=40.0),
     "not anticipating": fw.FrankWolfe(GiniWelfare(), LinUCB(exploration=0.3), anticipate=False),
-    "constraint": fw.FrankWolfe(
-        Linear({"a": 1.0}) + AtMost({"b": 0.5}), LinUCB(exploration=0.1)
-    ),
+    "constraint": fw.FrankWolfe(Linear({"a": 1.0}) + AtMost({"b": 0.5}), LinUCB(exploration=0.1)),
     "constraints with memory": fw.FrankWolfe(
         Minimum() + Within([0.1, 0.2], [0.6, 0.9], margin=0.01), SquareCB(gamma0=30.0), memory=60.0
     ),
@@ -78,9 +74,7 @@ POLICIES = {
         + AtLeast([0.2, 0.1], penalty=2.0),
         LinUCB(exploration=0.1),
     ),
-    "custom": fw.FrankWolfe(
-        Custom(log_value, log_gradient), LinUCB(exploration=0.1), Identity()
-    ),
+    "custom": fw.FrankWolfe(Custom(log_value, log_gradient), LinUCB(exploration=0.1), Identity()),
 }
 
 

@@ -25,7 +25,8 @@ def same(a: Any, b: Any) -> None:
 def pair(state: Any, learn: str = "ridge") -> tuple[Any, Regression]:
     """A copy of a state, and a regression over the copy."""
     copy = type(state)(*(array.copy() for array in state))
-    return copy, Regression(*copy, learn)
+    gram, inverse, theta, moment, params, counters = copy
+    return copy, Regression(gram, inverse, theta, moment, params, counters, learn)
 
 
 @pytest.mark.parametrize("d", range(1, 13))
@@ -144,6 +145,10 @@ def test_scores_and_widths_are_bit_equal(d: int, per_arm: bool) -> None:
         linalg.widths(copy.inverse, features, per_arm, out)
         features.flags.writeable = False
         same([out], [regression.widths(features, per_arm)])
+        low, high = np.array([-np.inf, -0.1, 0.2]), np.array([np.inf, 0.0, 0.3])
+        rewards = np.empty((arms, 3))
+        linalg.predictions(copy.theta, features.copy(), per_arm, low, high, rewards)
+        same([rewards], [regression.predictions(features, low, high, per_arm)])
 
 
 @pytest.mark.parametrize("rate", [2.0**0.5, 20.0])
@@ -195,9 +200,13 @@ def test_shapes_are_checked() -> None:
         regression.scores(np.ones(2), np.ones((1, 4)), True)
     with pytest.raises(ValueError, match="features have shape"):
         regression.widths(np.ones((2, 4)), True)
+    with pytest.raises(ValueError, match="features have shape"):
+        regression.predictions(np.ones((1, 5)), reward, reward, True)
+    with pytest.raises(ValueError, match="ends, not 3"):
+        regression.predictions(np.ones((1, 4)), reward, x, True)
     for field in ("gram", "inverse", "moment", "counters", "params"):
         wrong = state._replace(**{field: getattr(state, field)[..., :-1].copy()})
         with pytest.raises(ValueError, match=field):
             Regression(*wrong)
     with pytest.raises(ValueError, match="learn is"):
-        Regression(*state, "nothing")
+        Regression(*state, learn="nothing")

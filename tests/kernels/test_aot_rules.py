@@ -204,7 +204,7 @@ def test_a_pointwise_bonus_in_an_extended_look_is_bit_equal() -> None:
 def test_rules_without_widths_take_online_gradients() -> None:
     rng = np.random.default_rng(5)
     state = OnlineGradient().init(_problem(6, 3))
-    model = Regression(*state, "online_gradient")
+    model = Regression(*state, learn="online_gradient")
     for _ in range(50):
         model.learn(0, rng.standard_normal(6), rng.random(3))
     g, features = rng.random(3), rng.standard_normal((40, 6))

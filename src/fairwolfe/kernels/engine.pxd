@@ -50,7 +50,7 @@ cdef struct Field:      # an array of the state
     double *data
     Size size
 
-cdef double *pointer(object array, tuple shape) except NULL
+cdef double *pointer(object array, object shape) except NULL
 cdef double *aligned(double *at) noexcept nogil
 
 cdef class Engine:
@@ -98,7 +98,7 @@ cdef class Engine:
     cdef double *spare
     cdef double *saved              # open decisions, while proposals are made
 
-    cdef int attach(self, str name, double **place, tuple shape) except -1
+    cdef int attach(self, object name, double **place, object shape) except -1
     cdef Real age(self, Real t) noexcept nogil
     cdef Real step(self, Real t) noexcept nogil
     cdef void with_open(self, double *at, double *over) noexcept nogil

@@ -19,6 +19,29 @@ from typing import Any
 
 import cython
 import numpy as np
+from cython.cimports.fairwolfe.kernels.engine import (
+    BATCH,
+    BATCH_COUNT,
+    BATCHES,
+    BATCHES_PLANNED,
+    CAP,
+    CERTIFICATES,
+    COUNT,
+    ESTIMATE,
+    FIRST,
+    FIRST_WINDOW,
+    ISSUED,
+    LAST,
+    MEAN,
+    OPEN,
+    PLANNED,
+    SERIAL,
+    SPARE,
+    SQUARES,
+    TOP,
+    UNTRIED,
+    Head,
+)
 from cython.cimports.fairwolfe.kernels.gradients import PricedTree, all_finite, sampled
 from cython.cimports.fairwolfe.kernels.types import Doubles, Real, Size
 from cython.cimports.libc.math import floor, fmod, pow, sqrt
@@ -26,13 +49,8 @@ from cython.cimports.libc.stdint import int64_t, uintptr_t
 from cython.cimports.libc.stdlib import calloc, free
 from cython.cimports.libc.string import memcpy, memset
 
-SLOWEST = 500.0
-"""Answers after which a running mean of errors forgets."""
 
-
-@cython.cfunc
-@cython.exceptval(cython.NULL)
-def pointer(array: object, shape: tuple) -> cython.p_double:
+def pointer(array: object, shape: object) -> cython.p_double:
     """The memory of an array of float64 in C order, whose shape is checked here and nowhere else."""
     if not (isinstance(array, np.ndarray) and array.dtype == np.float64 and array.flags.carray):
         raise ValueError(f"an array of the state is {array!r:.80}, not float64 in C order")
@@ -81,7 +99,7 @@ class Engine:
         self.n_seen = n
         if plan.coordinates is not None:
             seen: cython.const[int64_t][::1] = plan.coordinates  # type: ignore[valid-type]
-            if seen.shape[0] and not (0 <= min(seen) and max(seen) < n):
+            if seen.shape[0] and (min(seen) < 0 or max(seen) >= n):
                 raise ValueError(f"coordinates {plan.coordinates} of {n} rewards")
             self.coordinates, self.n_seen = cython.address(seen[0]), seen.shape[0]
         if self.directed and self.tree.n != self.n_seen:
@@ -124,8 +142,10 @@ class Engine:
         free(self.memory)
 
     @cython.cfunc
-    @cython.exceptval(-1)
-    def attach(self, name: str, place: cython.pointer[cython.p_double], shape: tuple) -> cython.int:
+    @cython.exceptval(-1, check=False)
+    def attach(
+        self, name: object, place: cython.pointer[cython.p_double], shape: object
+    ) -> cython.int:
         """Find an array of the state, once."""
         place[0] = pointer(getattr(self.state, name), shape)
         size: Size = 1

@@ -29,12 +29,10 @@ from cython.cimports.fairwolfe.kernels.ridge import (
     larger,
     norms_of_columns,
     padded,
-    predict,
     row_products,
     smaller,
     square_norm,
     squares_in,
-    vector_size,
 )
 from cython.cimports.fairwolfe.kernels.rules import Choose, Look, argmax
 from cython.cimports.fairwolfe.kernels.types import In, Out, Real, Size
@@ -806,7 +804,7 @@ def _python(
                 raise ValueError(f"the rule chose arm {chosen!r} of {arms}")
             if probability is not None:
                 report[0] = probability
-        except BaseException as error:  # noqa: BLE001 - kept for whoever called from Python
+        except BaseException as error:  # kept for whoever called from Python
             arm = -1
             if rule.error is None:
                 rule.error = error
@@ -903,8 +901,12 @@ def _look_optimistic(
     count.
     """
     a: Size
+    i: Size
+    hardly: Size = 0
     width: Writing = _arm_array(model, arms, 1)
+    value: Writing = _arm_array(model, arms, 2)
     values: Writing = _arm_array(model, arms, 3)
+    most: Writing = _arm_array(model, arms, 4)
     best: Real
     _turn(model, features, arms, d, per_arm)
     best = _compare(model, slope, g, n, features, arms, d, per_arm, arm, values, out)
@@ -913,54 +915,36 @@ def _look_optimistic(
         _add_bonus(model, slope, n, doubt + 2 * n, width, values, arms)
         out[0] = values[argmax(values, arms)]
     for a in range(arms):
+        hardly += _hardly_tried(width[a])
+        most[a] = 0.0
+    if hardly == 0:
+        return
+    for i in range(n):
+        _estimate(model, i, n, features, arms, d, per_arm, value)
+        _add_at_most(slope[i], value, doubt[i], doubt[n + i], width, most, arms)
+    for a in range(arms):
         if _hardly_tried(width[a]):
-            out[3] = larger(
-                out[3],
-                _at_most(
-                    slope,
-                    model.theta + (a * n * d if per_arm else 0),
-                    features + (0 if per_arm else a * d),
-                    doubt,
-                    width[a],
-                    model.work + vector_size(model),
-                    n,
-                    d,
-                )
-                - best,
-            )
+            out[3] = larger(out[3], most[a] - best)
 
 
 @cython.nogil
 @cython.cfunc
 @cython.exceptval(check=False)
-def _at_most(
-    slope: Reading,
-    theta: Reading,
-    x: Reading,
-    doubt: Reading,
-    width: Real,
-    estimates: Writing,
-    n: Size,
-    d: Size,
-) -> Real:
-    """What <slope, r> of an arm may be. slope, estimates (n,), theta (n, d), x (d,), doubt: lows;
-    highs.
+def _add_at_most(
+    slope: Real, value: In, low: Real, high: Real, width: In, out: Out, arms: Size
+) -> cython.void:
+    """out[a] += the most that slope times a reward may be, its estimate projected on its range.
+
+    value, width, out (arms,).
     """
-    i: Size
-    low: Real
-    high: Real
-    end: Real
+    a: Size
+    estimate: Real
     bonus: Real
-    most: Real = 0.0
-    predict(theta, x, doubt, doubt + n, estimates, n, d)
-    for i in range(n):
-        low, high = doubt[i], doubt[n + i]
-        end = low if slope[i] < 0.0 else high
-        bonus = _pointwise_bonus(estimates[i], low, high, high - low, width, 2.0)
-        most += slope[i] * estimates[i] + smaller(
-            fabs(slope[i]) * bonus, slope[i] * (end - estimates[i])
-        )
-    return most
+    end: Real = low if slope < 0.0 else high
+    for a in range(arms):
+        estimate = between(value[a], low, high)
+        bonus = _pointwise_bonus(estimate, low, high, high - low, width[a], 2.0)
+        out[a] += slope * estimate + smaller(fabs(slope) * bonus, slope * (end - estimate))
 
 
 @cython.nogil
@@ -1071,6 +1055,10 @@ class PythonRule:
     exception is kept in `error`, and the rule returns -1.
     """
 
+    function: Any
+    error: Any
+    params: Any
+
     def __init__(self, function: Any) -> None:
         self.function = function
         self.error = None
@@ -1161,7 +1149,7 @@ def choose(
         )
     scores = np.empty(arms)
     to: cython.double[::1] = scores
-    report: Real
+    report: Real = 0.0
     arm: Size
     drawn: Reading = cython.address(draws[0]) if n_draws > 0 else cython.NULL
     given: Reading = cython.address(params[0]) if n_params > 0 else cython.NULL
@@ -1214,7 +1202,7 @@ def look(
     if slope.shape[0] != n or n_doubt < wanted or not 0 <= arm < arms:
         raise ValueError(
             f"the slope has {slope.shape[0]} numbers, the doubt {n_doubt}, the arm is {arm}; the "
-            f"model has {n} rewards, the look reads {wanted} numbers of doubt, there are {arms} arms"
+            f"model has {n} rewards, the look reads {wanted} numbers of doubt, of {arms} arms"
         )
     out = np.empty(4)
     to: cython.double[::1] = out

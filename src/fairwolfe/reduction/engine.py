@@ -16,11 +16,16 @@ from fairwolfe.core.problem import Problem
 from fairwolfe.core.rows import ArmRows
 from fairwolfe.errors import NumericalFailure
 from fairwolfe.kernels.arms import Arms
+from fairwolfe.oracles import OnlineGradient, Ridge
 from fairwolfe.reduction.frank_wolfe import FrankWolfe
 from fairwolfe.reduction.live import Watch
 from fairwolfe.reduction.windows import Windows
 
 __all__ = ["ArmPlan", "ArmState", "CompiledArms"]
+
+
+_LOOKS = {"outlook": "plain", "optimistic_outlook": "optimistic", "extended_outlook": "extended"}
+_REGRESSIONS = {Ridge: "ridge", OnlineGradient: "online_gradient"}
 
 
 class ArmState(NamedTuple):
@@ -136,13 +141,13 @@ class CompiledArms:
             fixed=fixed and not plan.prices,
             samples=samples,
             anticipate=plan.anticipates,
-            rule=base.choose.function.__name__,
+            rule=base.choose.function.__name__.removesuffix("_choice"),
             rule_params=first.params,
             uniforms=self._uniforms(problem),
-            look=base.look_rule.function.__name__,
+            look=_LOOKS[base.look_rule.function.__name__],
             doubt=doubt,
             certifies=plan.certifies,
-            learn=base.regression.learn.function.__name__,
+            learn=_REGRESSIONS[type(base.regression)],
             learn_params=oracle.params,
             extended=base.extended,
             keeps_direction=plan.follows,
