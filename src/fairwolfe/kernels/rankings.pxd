@@ -11,7 +11,8 @@ cdef struct RankingRow:     # one ranking: places in the columns of core/rows.py
     double *parts           # (3, k), NULL: not wanted
     int64_t *ranks          # (k,)
     double *live            # (2, k)
-    double *g               # (n,), where directions are kept
+    double *g               # (n_g,): where directions are kept, else n_g is 0
+    Size n_g                # coordinates when it was made
     const double *features  # (k, q): of the items
 
 cdef struct Candidates:     # what may be shown

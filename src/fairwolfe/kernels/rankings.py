@@ -438,6 +438,8 @@ class Rankings(Engine):
                 f"users ({m}, {users.shape[1]}), draws ({draws.shape[0]}, {draws.shape[1]}), "
                 f"normals ({normals.shape[0]}, {normals.shape[1]}, {normals.shape[2]})"
             )
+        if self.keeps and out.n_g != self.n:
+            raise ValueError(f"room for directions of {out.n_g} coordinates, not {self.n}")
         if (items is None) != (x.shape[1] == 0):
             raise ValueError("rows hold features where contexts bring them, and only there")
         if items is not None:
@@ -582,7 +584,7 @@ class Rankings(Engine):
             row.parts += 3 * self.k
             row.ranks += self.k
         row.live += 2 * self.k
-        row.g += self.n if self.keeps else 0
+        row.g += row.n_g
         if row.features != cython.NULL:
             row.features += self.k * self.q
 
@@ -608,7 +610,8 @@ class Rankings(Engine):
             and parts.shape[1] == 3
             and live.shape[1] == 2
             and live.shape[2] == k
-            and g.shape[1] == (self.n if self.keeps else 0)
+            and (g.shape[1] > self.n_rewards) == self.keeps
+            and g.shape[1] <= self.n
             and x.shape[1] in (0, k)
             and (x.shape[1] == 0 or x.shape[2] == self.q)
         ):
@@ -617,7 +620,7 @@ class Rankings(Engine):
                 f"and {self.p} x {self.q} features are asked for"
             )
         row.features = cython.NULL
-        row.g = self.spare
+        row.g, row.n_g = self.spare, g.shape[1]
         if m > 0:
             row.head, row.items = cython.address(head[0]), cython.address(items[0, 0])
             row.user, row.exposure = cython.address(user[0, 0]), cython.address(exposure[0, 0])
@@ -692,9 +695,10 @@ class Rankings(Engine):
                 total += 0.0 * row.exposure[i * self.k + j]
                 if not 0 <= row.items[i * self.k + j] < wanted:
                     raise ValueError(f"ranking {i} shows item {row.items[i * self.k + j]}")
-        if self.keeps:
-            for i in range(m * self.n):
-                total += 0.0 * row.g[i]
+            if self.keeps and row.head[i].size != row.n_g:
+                raise ValueError(f"ranking {i} has a direction of {row.n_g} coordinates")
+        for i in range(m * row.n_g):
+            total += 0.0 * row.g[i]
         if total != 0.0:
             raise ValueError("exposures and directions of rankings must be finite numbers")
         return row
@@ -893,7 +897,8 @@ class Rankings(Engine):
                 self.answer_features(0, self.x, self.reward)
         self._average(row, first)
         if self.keeps:
-            memcpy(self.running, row.g, 8 * self.n)
+            memcpy(self.running, row.g, 8 * first)
+            memcpy(self.running + self.m, row.g + first, 8 * self.n_rewards)
         if row.head.window < -1:
             return 0
         tally_slots(row.live, self.exposures, self.k, self.tally)
@@ -1060,7 +1065,7 @@ class Rankings(Engine):
         row.exposure = now.means + k * self.n_rewards
         row.features = row.exposure + k
         row.parts, row.ranks, row.live, row.g = cython.NULL, cython.NULL, cython.NULL, by.g
-        row.head, row.items = cython.address(head), cython.address(items[0])
+        row.head, row.items, row.n_g = cython.address(head), cython.address(items[0]), n
         now.users, now.tables = cython.address(users[0, 0]), cython.address(tables[0, 0, 0])
         now.stride = self.q * self.m if tables.shape[0] > 1 else 0
         now.mean_sum, now.reward_sum = cython.address(mean_sum[0]), cython.address(reward_sum[0])
