@@ -17,3 +17,4 @@ cdef struct Round:          # one simulated round
     double *mean_sum
     double *reward_sum
     double *scalar
+    bint late               # whether answers go through a mailbox

@@ -565,7 +565,7 @@ class Arms(Engine):
         decider: Any,
         world: ArmWorld,
         drawn: Any,
-        mailbox: ArmMailbox,
+        mailbox: Any,
         out: Any,
         done: int64_t = 0,
         refresh: int64_t = 1,
@@ -582,6 +582,7 @@ class Arms(Engine):
         and <g, r>.
         """
         by: Arms = self if decider is None else decider
+        box: ArmMailbox = ArmMailbox(1, 1, 0) if mailbox is None else mailbox
         contexts: cython.const[cython.double][:, :, ::1] = drawn.contexts  # type: ignore[valid-type]
         tags: cython.const[int64_t][::1] = drawn.tags  # type: ignore[valid-type]
         noise: cython.const[cython.double][:, ::1] = drawn.noise  # type: ignore[valid-type]
@@ -609,6 +610,7 @@ class Arms(Engine):
             and self.model.blocks == 1
             and world.own.n == n
             and world.own.d == self.d
+            and world.own.arms == arms
             and noise.shape[1] >= world.own.n_noise
             and (world.own.tags == 0 or m == 0 or (min(tags) >= 0 and max(tags) < world.own.tags))
         ):
@@ -622,18 +624,25 @@ class Arms(Engine):
         round_.head, round_.x = cython.address(answer), round_.mean + n
         round_.reward = round_.x + self.d
         round_.arms = arms
-        round_.mean_sum, round_.reward_sum = cython.address(mean_sum[0]), cython.address(reward_sum[0])
+        round_.mean_sum, round_.reward_sum = (
+            cython.address(mean_sum[0]),
+            cython.address(reward_sum[0]),
+        )
         round_.scalar = cython.address(scalar[0])
-        if mailbox is not None:
-            mailbox.make_room(drawn.delays, done)
+        round_.late = mailbox is not None
+        if round_.late:
+            box.make_room(drawn.delays, done)
         with cython.nogil:
             for s in range(m):
                 if by is not self and (done + s) % refresh == 0:
                     by.copy_from(self)
                 round_.context, round_.tag = cython.address(contexts[s, 0, 0]), tags[s]
-                round_.noise, round_.draws = cython.address(noise[s, 0]), cython.address(draws[s, 0])
+                round_.noise, round_.draws = (
+                    cython.address(noise[s, 0]),
+                    cython.address(draws[s, 0]),
+                )
                 round_.normals = cython.address(normals[s, 0, 0])
-                code = self._play_round(by, world, mailbox, s, cython.address(round_))
+                code = self._play_round(by, world, box, s, cython.address(round_))
                 if code != 0:
                     played = s if code > 0 else -1 - s
                     break
@@ -664,8 +673,7 @@ class Arms(Engine):
         clicked: Size = 0
         n: Size = self.n
         d: Size = self.d
-        late: cython.bint = mailbox is not None
-        if late:
+        if now.late:
             slot = mailbox.take_slot()
             now.head, now.x = mailbox.head + slot, mailbox.x + slot * d
             now.reward = mailbox.rewards + slot * n
@@ -676,7 +684,13 @@ class Arms(Engine):
             return -1
         memcpy(now.x, now.context + head.arm * d, 8 * d)
         world.own.reward(
-            cython.address(world.own), head.arm, now.tag, now.context, now.noise, now.mean, now.reward
+            cython.address(world.own),
+            head.arm,
+            now.tag,
+            now.context,
+            now.noise,
+            now.mean,
+            now.reward,
         )
         if self.directed and world.own.best != cython.NULL:
             best = world.own.best(
@@ -695,7 +709,7 @@ class Arms(Engine):
         head.number = -1
         head.window = -2  # simulated decisions do not count for live numbers
         head.place = -1
-        if not late:
+        if not now.late:
             return -1 if self._learn(head, now.x, by.g, now.reward, False) < 0 else 0
         if self.counts_open:
             head.place = cython.cast(int64_t, self.open[ISSUED])
