@@ -78,7 +78,7 @@ def states(
     """The states of a run at some times."""
     problem = world.problem() if problem is None else problem
     tables = world.init(stream(seed, "world"))
-    rewards, n = world.reward_program(tables), problem.n_objectives
+    rewards = world.reward_program(tables)
     state, rng = policy.init(problem), stream(seed, "policy")
     contexts, noise = stream(seed, "contexts"), stream(seed, "noise")
     for begin in range(0, max(times), 500):
@@ -87,7 +87,7 @@ def states(
         for i in range(min(500, max(times) - begin)):
             decision = policy.act(state, arms(features[i], problem), rng)
             arm: Any = decision.action
-            reward = rewards.answer(arm, int(tags[i]), features[i], drawn[i], n)[1]
+            reward = rewards.answer(arm, int(tags[i]), features[i], drawn[i])[1]
             state = policy.update(state, decision, reward)
             if state.t in times:
                 yield state

@@ -7,6 +7,7 @@ from typing import Any
 
 import cython
 import numpy as np
+from cython.cimports.fairwolfe.kernels.arms import Round
 from cython.cimports.fairwolfe.kernels.engine import (
     FIRST_WINDOW,
     ISSUED,
@@ -18,7 +19,6 @@ from cython.cimports.fairwolfe.kernels.engine import (
     aligned,
     pointer,
 )
-from cython.cimports.fairwolfe.kernels.arms import Round
 from cython.cimports.fairwolfe.kernels.mailbox import Mailbox
 from cython.cimports.fairwolfe.kernels.ridge import (
     Linear,
@@ -47,9 +47,9 @@ from fairwolfe.core.rows import ArmRows
 class ArmMailbox(Mailbox):
     """Decisions with their rewards: d features, n rewards, n_directions numbers of directions."""
 
-    rows: object
-    earned: object
-    shape: tuple
+    rows: Any
+    earned: Any
+    shape: Any
     head: cython.pointer[Head]
     x: cython.p_double
     g: cython.p_double

@@ -1,6 +1,6 @@
 # cython: language_level=3
 # mypy: disable-error-code="assignment,attr-defined,name-defined,var-annotated"
-# ruff: noqa: F821 - C types are declared in gradients.pxd
+
 """Smoothed gradients of objectives as trees of C structs, which nest as objectives do.
 
 A gradient is a struct: a function, its numbers, scratch, and its parts. A `Tree` owns one, with its

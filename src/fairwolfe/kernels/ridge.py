@@ -606,7 +606,7 @@ def _factor(matrix: Out, lower: Out, d: Size) -> cython.bint:
     if not isfinite(doubt):
         return False
     lift = 2.0**-52 * largest
-    for times in range(16):  # noqa: B007 - every C variable has a name
+    for times in range(16):
         for i in range(d):
             matrix[i * d + i] += lift
         if cholesky(matrix, lower, d):
