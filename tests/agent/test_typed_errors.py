@@ -240,7 +240,7 @@ def test_a_seed_is_a_whole_number(seed: Any) -> None:
 def test_a_multiple_of_an_objective_is_a_number(multiple: Any) -> None:
     with pytest.raises(InvalidInput, match="the multiple"):
         Minimum() * multiple
-    assert Minimum() * np.float32(2.0) == 2 * Minimum()
+    assert Minimum() * 2.0 == 2 * Minimum()
 
 
 def test_whole_numbers_fit_64_bits() -> None:

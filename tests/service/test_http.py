@@ -353,7 +353,19 @@ def test_a_page_of_another_site_cannot_reach_a_service_without_keys(
         assert body_of(answer)["field"] == "host"
         assert host.partition(":")[0] in body_of(answer)["message"]
         assert end == b"open"
-        assert server.get("/v1/models/router")["decisions"] == 0
+        change = {"objective": "Minimum()"}
+        for method, path, body, *more in (
+            ("GET", "/", b""),
+            ("GET", "/v1/models", b""),
+            ("GET", "/v1/admin/backup", b""),
+            ("POST", "/v1/admin/snapshot", b""),
+            ("PUT", "/v1/models/router/objective", change, "if-match: *"),
+        ):
+            asked = request(path, body, *more, method=method)
+            asked = asked.replace(b"host: localhost", f"host: {host}".encode())
+            assert status_of(exchange(server, asked)[0]) == 421, path
+        known = server.get("/v1/models/router")
+        assert (known["decisions"], known["version"]) == (0, 0)
         port = urlsplit(server.url).port
         for good in (f"127.0.0.1:{port}", "LOCALHOST", "[::1]:80", "shop.test", "127.0.0.9"):
             named = f"host: {good}".encode()

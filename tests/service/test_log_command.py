@@ -15,8 +15,10 @@ from click.testing import CliRunner, Result
 
 import fairwolfe as fw
 from fairwolfe.agent.file import arrays_of
+from fairwolfe.bandits import EpsilonGreedy
 from fairwolfe.cli import commands
 from fairwolfe.data import decisions
+from fairwolfe.objectives import Minimum
 from fairwolfe.service.keys import new_key
 from fairwolfe.service.model import Model
 from fairwolfe.service.recovery import recover
@@ -523,6 +525,10 @@ def test_an_export_is_read_for_evaluation(original: Original, tmp_path: Path) ->
         read = fw.offpolicy.Log.of(tmp_path / "out" / f"{name}.parquet")
         assert f"{len(rows)} decisions" in repr(read)
         assert "usable" in str(read.check()).splitlines()[0]
+    arms = fw.offpolicy.Log.of(tmp_path / "out" / "router.parquet")
+    policy = fw.FrankWolfe(Minimum(), EpsilonGreedy(0.3))
+    found = arms.evaluate(fw.Agent(policy, arms.problem), Minimum(), "snips")
+    assert np.isfinite(found.value)
 
 
 @pytest.mark.needs("pyarrow")

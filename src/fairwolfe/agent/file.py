@@ -213,15 +213,14 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]
     """The text and the arrays of a file that `write` wrote, every check sum verified."""
     path = file_path(path)
     try:
-        file = open(path, "rb")
+        with open(path, "rb") as file:
+            return read_from(file, path)
     except OSError as error:
         wrong = MissingData if isinstance(error, FileNotFoundError) else InvalidInput
         raise wrong(
             f"the agent {os.fspath(path)!r} cannot be read ({error.strerror}); name a file that "
             "Agent.save wrote"
         ) from error
-    with file:
-        return read_from(file, path)
 
 
 def read_from(file: BinaryIO, path: object) -> tuple[dict[str, Any], dict[str, Array]]:
