@@ -9,6 +9,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -337,6 +338,38 @@ def test_an_end_answers_everything_that_was_accepted(tmp_path: Path) -> None:
         server.start()
         for answer in answers:  # what was acknowledged is there
             server.get(f"/v1/models/router/decisions/{body_of(answer)['id']}")
+
+
+def test_an_end_under_load_resets_nobody(tmp_path: Path) -> None:
+    """Clients that ask again and again on a connection are answered, until an answer says that it
+    is the last.
+    """
+    whole = request(DECIDE, {"arms": ARMS})
+    seen: list[str] = []
+
+    def ask(connection: socket.socket) -> None:
+        kept, answer = bytearray(), b""
+        try:
+            while b"\r\nconnection: close\r\n" not in answer:
+                connection.sendall(whole)
+                answer = read_answer(connection, kept)
+                seen.append(str(status_of(answer)) if answer else "no answer")
+        except (OSError, IndexError) as error:
+            seen.append(type(error).__name__)
+        connection.close()
+
+    with Server(tmp_path, config(both=False)) as server:
+        for _ in range(3):
+            threads = [threading.Thread(target=ask, args=(connect(server),)) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            time.sleep(0.7)
+            assert server.stop() == 0
+            for thread in threads:
+                thread.join(30)
+            server.start()
+        assert set(seen) == {"200"}
+        assert server.get("/v1/models/router")["decisions"] == len(seen)
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "localhost.evil.example"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -167,6 +168,28 @@ def test_memory_is_bounded_with_parts_on_many_connections(watched: Watched) -> N
         for line in lines:
             with suppress(OSError):
                 line.sendall(head("content-length: 1000000", key=True) + b"\r\n" + b" " * 300_000)
+        assert watched.growth < MOST
+        assert watched.serves()
+
+
+def test_memory_is_bounded_with_bodies_of_small_chunks(tmp_path: Path) -> None:
+    """20 bodies of 1 MB in chunks of two bytes cost 30 times what was counted of them."""
+    body = b"2\r\n  \r\n" * (2**19 - 8)
+    text = config("60 s", head=HEAD.replace("seconds = 3.0", "seconds = 10.0"), both=False)
+    with Server(tmp_path, text) as server, ExitStack() as stack:
+        watched = Watched(server)
+
+        def send(line: socket.socket) -> None:
+            with suppress(OSError):
+                line.sendall(head("transfer-encoding: chunked", key=True) + b"\r\n" + body)
+
+        lines = [stack.enter_context(connect(server)) for _ in range(20)]
+        threads = [threading.Thread(target=send, args=(line,)) for line in lines]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        time.sleep(1.0)
         assert watched.growth < MOST
         assert watched.serves()
 
