@@ -194,6 +194,16 @@ def test_the_body_of_an_upgrade_is_not_the_next_request(server: Server) -> None:
     assert [status_of(answer) for answer in answers[:-1]] == [401]
 
 
+def test_the_body_of_an_upgrade_does_not_swallow_the_next_request(server: Server) -> None:
+    """It was parsed as a request that took the Authorization of the one behind it."""
+    inner = b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\nx: "
+    whole = request(DECIDE, inner, AUTH, "connection: upgrade", "upgrade: h2c")
+    at = whole.index(b"\r\n\r\n") + 4
+    answers = exchange(server, whole[:at], whole[at:], ONE, pause=0.1, answers=2)
+    assert [status_of(answer) for answer in answers[:-1]] == [422, 200]
+    assert "id" in body_of(answers[1])
+
+
 def test_head_is_get_without_a_body(server: Server) -> None:
     for path in ("/healthz", "/v1/models", "/v1/models/nobody"):
         head = read_head(server, request(path, b"", READ, method="HEAD"))
