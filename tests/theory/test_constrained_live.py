@@ -119,6 +119,25 @@ def test_the_guarantee_holds_in_a_hundred_runs(world: str) -> None:
     holds(world, 100, (500, 1500))
 
 
+def test_the_guarantee_is_below_the_value_only_while_a_constraint_is_missed() -> None:
+    """At first only the costly arm can be shown: f is .9 then, and an allowed policy has .39."""
+    problem = Problem.arms(2, {"clicks": (0, 1), "cost": (0, 1)}, parameter_norm=1.5)
+    f = Linear({"clicks": 1.0}) + AtMost({"cost": 0.2})
+    agent = Agent(FrankWolfe(f, LinUCB(exploration=0.1)), problem, seed=0)
+    means, rng = np.array([[0.9, 0.8], [0.3, 0.1]]), np.random.default_rng(0)
+    below = []
+    for t in range(1, 3001):
+        decision = agent.act(np.eye(2), candidates=[0] if t <= 1500 else None)
+        arm: Any = decision.action
+        agent.update(decision, (rng.random(2) < means[arm]).astype(float))
+        if t % 100 == 0:
+            live = agent.live()
+            if live.at_most is not None and live.at_most < live.value:
+                below.append(agent.constraints[0].slack)
+    assert below
+    assert max(below) < 0.0
+
+
 def test_the_guarantee_comes_below_the_optimum_without_constraints() -> None:
     """Otherwise it would say nothing of the constraints."""
     environment, f = WORLDS["ceiling and min"]

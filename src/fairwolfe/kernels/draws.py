@@ -13,9 +13,6 @@ from cython.cimports.fairwolfe.kernels.draws import product
 from cython.cimports.fairwolfe.kernels.types import Real, Size
 from cython.cimports.libc.stdint import int64_t, uint64_t
 
-if not cython.compiled:
-    raise ImportError("the kernels are not built; run `make build`")
-
 
 @cython.nogil
 @cython.inline

@@ -31,9 +31,6 @@ from cython.cimports.libc.string import memset
 
 from fairwolfe.errors import InvalidInput
 
-if not cython.compiled:
-    raise ImportError("the kernels are not built; run `make build`")
-
 _CFuncPtr: Any = ctypes.CFUNCTYPE(None).__mro__[1]  # of every function of ctypes
 
 __all__ = [

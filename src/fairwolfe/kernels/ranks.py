@@ -45,10 +45,6 @@ from cython.cimports.libc.stdint import int64_t
 from cython.cimports.libc.stdlib import free, malloc
 from cython.cimports.libc.string import memcpy
 
-if not cython.compiled:
-    raise ImportError("the kernels are not built; run `make build`")
-
-
 # --- selection --------------------------------------------------------------------------------
 
 

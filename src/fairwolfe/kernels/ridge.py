@@ -32,10 +32,6 @@ from cython.cimports.fairwolfe.kernels.types import REFRESH_EVERY, In, Out, Real
 from cython.cimports.libc.math import INFINITY, fabs, fma, isfinite, isnan, log, sqrt
 from cython.cimports.libc.stdint import uintptr_t
 
-if not cython.compiled:
-    raise ImportError("the kernels are not built; run `make build`")
-
-
 # --- vectors and matrices -------------------------------------------------------------------------
 
 

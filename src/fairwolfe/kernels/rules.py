@@ -39,10 +39,6 @@ from cython.cimports.fairwolfe.kernels.types import In, Out, Real, Size
 from cython.cimports.libc.math import NAN, fabs, fma, log, log1p, sqrt
 from cython.cimports.libc.stdint import uintptr_t
 
-if not cython.compiled:
-    raise ImportError("the kernels are not built; run `make build`")
-
-
 # --- scores and confidence widths -----------------------------------------------------------------
 # Arrays of a number for each arm in the scratch of the model, in units of padded(arms): the first
 # is taken by sums inside loops; then the widths, two more, and the features as columns.

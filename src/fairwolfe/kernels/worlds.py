@@ -19,9 +19,6 @@ from cython.cimports.fairwolfe.kernels.worlds import World
 from cython.cimports.libc.math import NAN, exp, fabs, fma
 from cython.cimports.libc.stdint import int64_t
 
-if not cython.compiled:
-    raise ImportError("the kernels are not built; run `make build`")
-
 
 @cython.nogil
 @cython.cfunc
