@@ -11,6 +11,9 @@ cdef enum:              # places in the params of a ranker
     RANDOMIZE = 2       # the chance of a swap
     HEAD = 3            # R_r (R,), sqrt(ridge) D_theta_r (R,), those of the rule, low, high (R,)
 
+cdef enum:
+    COLUMNS = 64        # whose maxima bound the largest of many scores from below
+
 cdef enum:              # what counts as exposed
     OBSERVED = 0        # as the feedback says
     SHOWN = 1           # every item of the ranking
