@@ -277,8 +277,14 @@ def test_items_that_come_and_go(name: str) -> None:
 LOOPS = {
     name: POLICIES[name]
     for name in (
-        "fw", "fw, moreau", "fw, memory and swaps", "fw, pointwise", "fw, clicks", "fw, randomised",
-        "unbiased", "fairlearn",
+        "fw",
+        "fw, moreau",
+        "fw, memory and swaps",
+        "fw, pointwise",
+        "fw, clicks",
+        "fw, randomised",
+        "unbiased",
+        "fairlearn",
     )  # fmt: skip
 }
 
@@ -379,4 +385,3 @@ def test_a_wrong_last_bit_is_noticed() -> None:
     twin.run.state.theta[0, 0, 0] = 5e-324
     with pytest.raises(AssertionError, match="theta"):
         assert_equal_states(agent, twin)
-

@@ -352,9 +352,7 @@ class Rankings(Engine):
                 head.score += self.looks[j] * ranker.scores[self.places[j]]
             explain(ranker, given.n, self.places, row.parts, row.ranks)
         if looks:
-            look_along(
-                ranker, row.user, given.items, given.n, given.slope, self.places, row.live
-            )
+            look_along(ranker, row.user, given.items, given.n, given.slope, self.places, row.live)
             for j in range(2 * k):
                 doubt += row.live[j]
             if isfinite(doubt):
@@ -449,7 +447,9 @@ class Rankings(Engine):
                 and tables.shape[1] == self.q
                 and tables.shape[2] == self.n_left
             ):
-                raise ValueError(f"items {items.shape} for {self.n_left} items of {self.q} features")
+                raise ValueError(
+                    f"items {items.shape} for {self.n_left} items of {self.q} features"
+                )
             table = cython.address(tables[0, 0, 0])
             stride = self.q * self.n_left if tables.shape[0] > 1 else 0
         elif not self.kept:
@@ -552,9 +552,7 @@ class Rankings(Engine):
         if done == m and self.counts_open and not moves and not propose:
             for j in range(m):
                 self.open_one()
-                self._expect(
-                    cython.address(first), self._features(cython.address(first)), 1.0, 1.0
-                )
+                self._expect(cython.address(first), self._features(cython.address(first)), 1.0, 1.0)
                 self._next(cython.address(first))
         return done
 
@@ -1080,7 +1078,10 @@ class Rankings(Engine):
                 if by is not self and (done + s) % refresh == 0:
                     by.copy_from(self)
                 now.tag, now.noise = tags[s], cython.address(noise[s, 0])
-                now.draws, now.normals = cython.address(draws[s, 0]), cython.address(normals[s, 0, 0])
+                now.draws, now.normals = (
+                    cython.address(draws[s, 0]),
+                    cython.address(normals[s, 0, 0]),
+                )
                 code = self._play_round(by, world, mailbox, s, row, cython.address(now))
                 if code != 0:
                     played = s if code > 0 else -1 - s
@@ -1123,9 +1124,7 @@ class Rankings(Engine):
         if not by._rank(cython.address(row), cython.address(given), False):
             return -1
         slot_means(cython.address(world.own), row.items, now.tag, now.means)
-        observe(
-            cython.address(world.own), now.tag, now.means, now.noise, now.seen, now.earned
-        )
+        observe(cython.address(world.own), now.tag, now.means, now.noise, now.seen, now.earned)
         mean_of_ranking(cython.address(world.own), row.items, now.tag, now.means, now.mean)
         if now.truth:
             best_ranking(

@@ -95,7 +95,9 @@ class RankingPlan:
 class CompiledRankings:
     """A ranking policy in a problem: it decides rows and learns rows. One is rows of length one."""
 
-    def __init__(self, policy: FrankWolfe, problem: Problem, features: Matrix | None = None) -> None:
+    def __init__(
+        self, policy: FrankWolfe, problem: Problem, features: Matrix | None = None
+    ) -> None:
         plan = policy.plan(kind_of(problem))
         base = plan.base.init(problem)
         if features is not None:
