@@ -764,7 +764,7 @@ def _fixed(
 @cython.nogil
 @cython.cfunc
 @cython.exceptval(check=False)
-def _python(
+def choose_python(
     model: cython.pointer[Linear],
     g: Reading,
     n: Size,
@@ -1030,7 +1030,7 @@ def choose_by_name(name: str) -> Choose:
     if name == "fixed":
         return _fixed
     if name == "python":
-        return _python
+        return choose_python
     raise ValueError(f"there is no rule {name!r}")
 
 
