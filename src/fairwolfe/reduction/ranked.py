@@ -55,7 +55,8 @@ class RankingState(NamedTuple):
 
     def copy(self) -> Self:
         """The same numbers in other memory."""
-        return type(self)(*(array.copy() for array in self))
+        arrays: Any = (array.copy() for array in self)
+        return type(self)(*arrays)
 
     def restore(self, other: Self) -> None:
         """Take the numbers of another state of the same shape."""
@@ -98,11 +99,12 @@ class CompiledRankings:
     def __init__(
         self, policy: FrankWolfe, problem: Problem, features: Matrix | None = None
     ) -> None:
-        plan = policy.plan(kind_of(problem))
+        kind: Any = kind_of(problem)
+        plan = policy.plan(kind)
         base = plan.base.init(problem)
         if features is not None:
             base = plan.base.with_features(base, features)
-            plan = policy.plan(plan.kind.holding(plan.base.catalogue(base)))  # type: ignore[attr-defined]
+            plan = policy.plan(kind.holding(plan.base.catalogue(base)))
         n, d = problem.n_objectives, problem.dimension
         arrays = (*np.zeros((3, n)), np.zeros(1), np.zeros(n), np.zeros(3), np.zeros(n))
         sums = (np.zeros((2, n)), np.zeros(n), np.zeros((2, 1, d + 1)), np.zeros((1, d + 1)))
@@ -117,10 +119,12 @@ class CompiledRankings:
         self.kind, self.watch, self.windows = plan.kind, plan.watch, live
         self.old_plan = plan
         oracle, problem, ranker = base.oracle, plan.kind.problem, plan.base
-        n, smoothing = plan.kind.seen.n_objectives, plan.smoothing
+        smoothing: Any = plan.smoothing
+        n = plan.kind.seen.n_objectives
         design = (oracle.gram, oracle.inverse, oracle.theta, oracle.moment, oracle.counters)
         counts = (base.exposed, base.shown, base.slots, base.features)
-        self.state = RankingState(*sums, *live.now, prices, *design, *counts)
+        arrays: Any = (*sums, *live.now, prices, *design, *counts)
+        self.state = RankingState(*arrays)
         limit = row_limit(problem, ranker.ridge)
         weights = ranker.position_weights
         self.plan = RankingPlan(
