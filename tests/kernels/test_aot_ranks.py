@@ -187,6 +187,8 @@ def test_exposures(exposure: int, n_rewards: int) -> None:
             exposed[rng.integers(k)] = rng.choice([0.5, nan, -1.0])
         if rng.random() < 0.1:
             rewards[rng.integers(k), 0] = rng.choice([nan, inf])
+        old: Any
+        new: Any
         old, new = np.full((2, k), 7.0), rng.normal(size=(2, 9 + n_rewards))
         new[1] = new[0]
         code = count_exposed(exposure, items, exposed, rewards, old[0], new[0])

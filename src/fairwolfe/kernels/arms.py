@@ -7,6 +7,7 @@ from typing import Any
 
 import cython
 import numpy as np
+from cython.cimports.fairwolfe.kernels.arms import Round
 from cython.cimports.fairwolfe.kernels.engine import (
     FIRST_WINDOW,
     ISSUED,
@@ -18,7 +19,6 @@ from cython.cimports.fairwolfe.kernels.engine import (
     aligned,
     pointer,
 )
-from cython.cimports.fairwolfe.kernels.arms import Round
 from cython.cimports.fairwolfe.kernels.mailbox import Mailbox
 from cython.cimports.fairwolfe.kernels.ridge import (
     Linear,
@@ -47,9 +47,9 @@ from fairwolfe.core.rows import ArmRows
 class ArmMailbox(Mailbox):
     """Decisions with their rewards: d features, n rewards, n_directions numbers of directions."""
 
-    rows: object
-    earned: object
-    shape: tuple
+    rows: Any
+    earned: Any
+    shape: Any
     head: cython.pointer[Head]
     x: cython.p_double
     g: cython.p_double
@@ -352,12 +352,16 @@ class Arms(Engine):
         own: cython.p_double
         theta: cython.p_double
         row: cython.pointer[Head]
+        where: cython.pointer[cython.const[int64_t]]
         issued: int64_t = cython.cast(int64_t, self.open[ISSUED])
         looks: cython.bint = self.certifies and self.window[PLANNED] > FIRST_WINDOW
         moves: cython.bint = advance and self.directed
         self.save_open()
         for i in range(m):
             row, own = head + i, x + i * d
+            where = cython.NULL
+            if places != cython.NULL:
+                where = places + i * arms
             if i == 0 or ((moves or self.samples > 0) and i % every == 0):
                 if not self.direction(normals + i * self.samples * (n + 2), self.g):
                     done = i
@@ -366,7 +370,7 @@ class Arms(Engine):
                 context,
                 arms,
                 per_arm,
-                cython.NULL if places == cython.NULL else places + i * arms,
+                where,
                 draws + i * uniforms,
                 row,
                 looks,

@@ -65,7 +65,7 @@ _EXPOSURES = ("observed", "shown", "until_last_click")
 
 
 @cython.cclass
-class RankingMailbox(Mailbox):  # type: ignore[misc]
+class RankingMailbox(Mailbox):
     """Rankings with their feedback: k slots, R rewards, n_directions numbers of directions."""
 
     arrays_: tuple[Any, ...]
@@ -109,7 +109,7 @@ class RankingMailbox(Mailbox):  # type: ignore[misc]
 
 
 @cython.cclass
-class Rankings(Engine):  # type: ignore[misc]
+class Rankings(Engine):
     """A state of a policy for rankings.
 
     Row by row: g = grad f_t(z); the items of largest score for <g, r>; when the feedback comes, the

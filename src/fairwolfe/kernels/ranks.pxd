@@ -1,5 +1,4 @@
 # Rankings: scores, the k largest, explanations, exposures, worlds; see ranks.py.
-from libc.math cimport sqrt
 from libc.stdint cimport int64_t
 
 from fairwolfe.kernels.products cimport Products
@@ -63,16 +62,6 @@ cdef struct RankingArrays:
     const double *columns   # (q, m)
     const double *weights   # (weights_n, k): how likely slots are exposed
     const double *ranges    # (R, 2)
-
-cdef inline double pointwise_bonus(
-    double value, double low, double high, double noise, double width, double radius
-) noexcept nogil:
-    """radius w sd + h (high - low), h = w^2/(1 + w^2), w the width: Bernstein's two terms."""
-    cdef double size = high - low
-    cdef double reach = width * width / (1.0 + width * width)
-    cdef double least = min(reach, 0.5)
-    cdef double p = min(max((value - low) / size, least), 1.0 - least)
-    return radius * width * min(size * sqrt(p * (1.0 - p)), noise) + reach * size
 
 cdef void top_k(In scores, Size n, Size k, Ints out) noexcept nogil
 

@@ -37,18 +37,14 @@ from cython.cimports.fairwolfe.kernels.ranks import (
     Ranker,
     RankingArrays,
     Score,
-    pointwise_bonus,
 )
 from cython.cimports.fairwolfe.kernels.ridge import LOG_DET, UPDATES
+from cython.cimports.fairwolfe.kernels.rules import pointwise_bonus, pointwise_radius
 from cython.cimports.fairwolfe.kernels.types import BLOCK, In, InInts, Ints, Out, Real, Size
-from cython.cimports.libc.math import INFINITY, fabs, fma, isfinite, log, sqrt
+from cython.cimports.libc.math import INFINITY, fabs, fma, isfinite, sqrt
 from cython.cimports.libc.stdint import int64_t
 from cython.cimports.libc.stdlib import free, malloc
 from cython.cimports.libc.string import memcpy
-
-if not cython.compiled:
-    raise ImportError("the kernels are not built; run `make build`")
-
 
 # --- selection --------------------------------------------------------------------------------
 
@@ -393,8 +389,7 @@ def _worth(
     self.bonus = 1.0
     self.wide = self.bonuses
     low = params + self.n_params - 2 * n_rewards
-    radius = cython.cast(Real, of.linear.d) * sqrt(of.linear.counters[UPDATES] + 1.0)
-    radius = 0.5 * sqrt(2.0 * log(1.0 + radius))
+    radius = pointwise_radius(cython.cast(Real, of.linear.d), of.linear.counters[UPDATES])
     for i in range(n):
         self.bonuses[i] = 0.0
     for r in range(n_rewards):

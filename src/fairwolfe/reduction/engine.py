@@ -20,6 +20,7 @@ from fairwolfe.kernels.arms import Arms
 from fairwolfe.oracles import OnlineGradient, Ridge
 from fairwolfe.oracles.linear_state import refuse
 from fairwolfe.reduction.frank_wolfe import FrankWolfe
+from fairwolfe.smoothing import Randomized
 
 __all__ = ["ArmPlan", "ArmState", "CompiledArms", "compiles"]
 
@@ -65,7 +66,8 @@ class ArmState(NamedTuple):
 
     def copy(self) -> Self:
         """The same numbers in other memory."""
-        return type(self)(*(array.copy() for array in self))
+        arrays: Any = (array.copy() for array in self)
+        return type(self)(*arrays)
 
     def restore(self, other: Self) -> None:
         """Take the numbers of another state of the same shape."""
@@ -100,7 +102,7 @@ class ArmPlan:
 
 
 class CompiledArms:
-    """A policy for arms in a problem: it decides rows and learns rows. One is rows of length one."""
+    """A policy for arms in a problem: it decides rows and learns rows; one decision is one row."""
 
     def __init__(self, policy: FrankWolfe, problem: Problem) -> None:
         plan = policy.plan(kind_of(problem))
@@ -136,7 +138,7 @@ class CompiledArms:
         tree = None
         if directed:
             tree = plan.prices.tree(prices) if plan.prices else plan.objective.tree(n)
-        samples = smoothing.n_samples if smoothing.averaged else 0
+        samples = smoothing.n_samples if isinstance(smoothing, Randomized) else 0
         fixed = getattr(smoothing, "horizon", None) is not None
         doubt = np.concatenate([problem.low, problem.high, self.watch.doubt])
         self.plan = ArmPlan(
