@@ -14,6 +14,7 @@ from fairwolfe.core.feedback import Shown
 from fairwolfe.core.streams import Numbered
 from fairwolfe.kernels.philox import uniforms
 from fairwolfe.objectives import (
+    AtLeast,
     EqualExposure,
     GiniEquality,
     GiniWelfare,
@@ -27,7 +28,7 @@ from fairwolfe.smoothing import Moreau, Randomized
 
 LANE = 1
 GINI = TwoSided(GiniEquality(), beta=0.5)
-POLICIES = {
+POLICIES: dict[str, Any] = {
     "fw": FWLinUCBRank(GINI),
     "fw, moreau": FWLinUCBRank(
         TwoSided(GiniWelfare(), beta=0.5), smoothing=Moreau(1.0), exploration=0.1
@@ -39,6 +40,8 @@ POLICIES = {
     "fw, expected": FWLinUCBRank(GINI, iterate="expected", exploration=0.1),
     "fw, expected, memory": FWLinUCBRank(GINI, iterate="expected", exploration=0.1, memory=30.0),
     "fw, weights": FWLinUCBRank(GINI, iterate="expected", position_weights=(0.9, 0.5, 0.2)),
+    "fw, floors": FWLinUCBRank(TwoSided(AtLeast(0.2), beta=1.0), exploration=0.2),
+    "fw, floors, memory": FWLinUCBRank(TwoSided(AtLeast(0.2), beta=1.0), memory=40.0),
     "fw, pointwise": FWLinUCBRank(GINI, exploration="pointwise"),
     "fw, shown": FWLinUCBRank(GINI, exposure="shown", exploration=0.1),
     "fw, clicks": FWLinUCBRank(GINI, exposure="until_last_click", exploration=0.1),
@@ -212,7 +215,9 @@ def test_contexts_that_bring_the_features_of_the_items(name: str) -> None:
     assert_equal_states(agent, twin)
 
 
-@pytest.mark.parametrize("name", ["fw", "fw, moreau", "fw, memory and swaps", "fw, randomised"])
+@pytest.mark.parametrize(
+    "name", ["fw", "fw, moreau", "fw, memory and swaps", "fw, randomised", "fw, floors"]
+)
 @pytest.mark.parametrize("n_rewards", [1, 2])
 def test_batches_are_as_the_agent_makes_them(name: str, n_rewards: int) -> None:
     m, k, p, q = 12, 4, 5, 4
@@ -234,7 +239,8 @@ def test_batches_are_as_the_agent_makes_them(name: str, n_rewards: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["fw", "fw, moreau", "fw, memory and swaps", "fairlearn", "fw, randomised"]
+    "name",
+    ["fw", "fw, moreau", "fw, memory and swaps", "fairlearn", "fw, randomised", "fw, floors"],
 )
 def test_items_that_come_and_go(name: str) -> None:
     m, k, p, q = 8, 3, 3, 3

@@ -180,7 +180,7 @@ def test_exposures(exposure: int, n_rewards: int) -> None:
         k = int(rng.integers(1, 7))
         items: Any = rng.choice(9, k, replace=bool(rng.random() < 0.2)) - (rng.random() < 0.03)
         exposed: Any = rng.integers(0, 2, k) * 1.0
-        rewards = rng.integers(0, 2, (k, n_rewards)) * rng.random((k, n_rewards))
+        rewards: Any = rng.integers(0, 2, (k, n_rewards)) * rng.random((k, n_rewards))
         if rng.random() < 0.8:
             rewards *= exposed[:, None]
         if rng.random() < 0.1:

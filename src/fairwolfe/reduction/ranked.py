@@ -123,7 +123,8 @@ class CompiledRankings:
         n, smoothing = plan.kind.seen.n_objectives, plan.smoothing
         design = (oracle.gram, oracle.inverse, oracle.theta, oracle.moment, oracle.counters)
         counts: Any = (base.exposed, base.shown, base.slots, base.features)
-        self.state = state = RankingState(*sums, *live.now, prices, *design, *counts)  # type: ignore[call-arg]
+        arrays: Any = (*sums, *live.now, prices, *design, *counts)
+        self.state = state = RankingState(*arrays)
         self.objective = plan.objective
         # The state of the policy, of which the engine shares the memory.
         averages = (state.totals, state.earned, state.clocks, state.running, state.t)
