@@ -11,3 +11,4 @@ ctypedef const double *restrict In      # read only; no other argument overlaps 
 ctypedef double *restrict Out           # written; no other argument overlaps it
 ctypedef int64_t *restrict Ints
 ctypedef const int64_t *restrict InInts
+ctypedef const double *Doubles          # read only; may overlap others

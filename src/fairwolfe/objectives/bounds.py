@@ -63,6 +63,7 @@ class Bounds(Concave):
     names: tuple[str, ...] = ()
 
     kernel = bounded
+    form = "bounded"
     hard = True
 
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
@@ -28,6 +28,9 @@ from fairwolfe.objectives.concave import (
     call_gradient,
     require_objective,
 )
+
+if TYPE_CHECKING:
+    from fairwolfe.kernels.gradients import Tree
 
 __all__ = ["Combination", "On", "Part", "Scaled", "Sum", "is_zero"]
 
@@ -197,6 +200,24 @@ class Combination(Concave):
             place = end
             scratch += self._scratch(part, n)
         return np.concatenate([heads, *tail])
+
+    def _branches(self, n: int) -> list[tuple[Concave, int]]:
+        return [(part.objective, part.size(n)) for part in self.parts(n)]
+
+    def _tree(self, n: int, parts: list[Tree]) -> Tree:
+        from fairwolfe.kernels import gradients
+
+        return gradients.combined(
+            n,
+            [
+                (
+                    part.scale,
+                    tree,
+                    part.where.indices(n)[0] if isinstance(part.where, slice) else part.where,
+                )
+                for part, tree in zip(self.parts(n), parts, strict=True)
+            ],
+        )
 
     def _work_size(self, n: int) -> int:
         return sum(self._scratch(part, n) for part in self.parts(n))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
@@ -17,6 +18,7 @@ from fairwolfe.errors import InvalidInput, NoProx, did_you_mean
 from fairwolfe.kernels.compile import Kernel, function_at, kernel
 
 if TYPE_CHECKING:
+    from fairwolfe.kernels.gradients import Tree
     from fairwolfe.objectives.combine import On, Scaled, Sum
 
 __all__ = ["GRADIENT", "Concave", "Program", "Scope", "call_gradient", "finite_vector", "numbers"]
@@ -193,6 +195,8 @@ class Concave(ABC):
     """
 
     kernel: ClassVar[Kernel[..., None]]
+    form: ClassVar[str | None] = None
+    """The name of a leaf among the compiled ones (kernels/gradients.py), if it is one of them."""
     hard: ClassVar[bool] = False
     """Whether a leaf is a constraint: 0 where it is kept, -inf elsewhere."""
     of_items: ClassVar[bool] = False
@@ -403,6 +407,51 @@ class Concave(ABC):
                 tuple(kept for kept in failures if kept is not None),
             )
         return program
+
+    def tree(self, n: int) -> Tree:
+        """The compiled gradient for n coordinates, with scratch of its own: see
+        kernels/gradients.py. Every call makes another one; each serves one thread at a time.
+        """
+        with suppress(RecursionError):  # sizes of parts are checked where these are reached
+            self._check_size(n)
+        # Not by recursion, whose depth Python limits.
+        open_: list[tuple[Concave, int, list[tuple[Concave, int]], list[Tree]]] = []
+        here: tuple[Concave, int] | None = (self, n)
+        while True:
+            if here is not None:
+                open_.append((*here, list(here[0]._branches(here[1])), []))
+            objective, size, branches, made = open_[-1]
+            if len(made) < len(branches):
+                here = branches[len(made)]
+                continue
+            open_.pop()
+            tree = objective._tree(size, made)
+            if not open_:
+                return tree
+            open_[-1][3].append(tree)
+            here = None
+
+    def _branches(self, n: int) -> list[tuple[Concave, int]]:
+        """The parts of an expression, each with the number of its coordinates; none of a leaf."""
+        self._check_size(n)
+        return []
+
+    def _tree(self, n: int, parts: list[Tree]) -> Tree:
+        """`tree`, given the trees of the branches."""
+        if self.form is not None:
+            return self._leaf_tree(n, self._params(n))
+        from fairwolfe.kernels import gradients
+
+        # A leaf of somebody else's, which is called as Python calls it.
+        return gradients.python(n, self._smoothed, takes_step=True)
+
+    def _leaf_tree(self, n: int, params: Vector) -> Tree:
+        """`tree` of a leaf, with other params than its own where they have been changed."""
+        if self.form is None:
+            return self.tree(n)
+        from fairwolfe.kernels import gradients
+
+        return gradients.leaf(self.form, n, params)
 
     # --- the rest -----------------------------------------------------------------------------
 

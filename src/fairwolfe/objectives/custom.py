@@ -6,7 +6,7 @@ import ctypes
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput, NotConcave
 from fairwolfe.kernels.compile import call_back, kernel
 from fairwolfe.objectives.concave import GRADIENT, Concave, Scope, finite_vector
+
+if TYPE_CHECKING:
+    from fairwolfe.kernels.gradients import Tree
 
 __all__ = ["Custom"]
 
@@ -37,6 +40,9 @@ def custom(z: Vector, step: float, params: Vector, work: Vector, out: Vector) ->
 @dataclass(frozen=True, init=False, repr=False)
 class Custom(Concave):
     """f given by Python functions: ``value(z) -> float`` and ``gradient(z) -> vector``.
+
+    The gradient may be a C function too: a `scipy.LowLevelCallable` (of C, Cython, numba's cfunc)
+    or a function of ctypes, ``void (const double *z, Py_ssize_t n, double *out, void *user_data)``.
 
     Without a gradient, central differences are used, with a warning: 2 n values a call,
     about 10 digits where f is smooth, the mean of the one-sided slopes at a kink (which need not
@@ -68,7 +74,9 @@ class Custom(Concave):
         lipschitz: float = np.inf,
     ) -> None:
         for name, given in (("value", value), ("gradient", gradient)):
-            if given is not None and not callable(given):
+            if name == "gradient" and _is_c_function(given):
+                _c_leaf(given, 1)  # which checks its signature
+            elif given is not None and not callable(given):
                 raise InvalidInput(f"the {name} of Custom is {given!r}; give a function of z")
         if gradient is None:
             warnings.warn(
@@ -124,13 +132,19 @@ class Custom(Concave):
     def _slope(self, z: Vector) -> Vector:
         if self.slope is None:
             return self._differences(z)
-        g = finite_vector("the gradient that Custom's function returned", self.slope(z))
+        g = finite_vector("the gradient that Custom's function returned", self._given_slope(z))
         if g.size != z.size:
             raise InvalidInput(
                 f"the gradient function of Custom returned {g.size} numbers for a z of length "
                 f"{z.size}; return one for each coordinate"
             )
         return g
+
+    def _given_slope(self, z: Vector) -> Any:
+        if _is_c_function(self.slope):
+            return _c_leaf(self.slope, z.size).gradient(z, 0.0)
+        assert self.slope is not None
+        return self.slope(z)
 
     def _differences(self, z: Vector) -> Vector:
         g = np.empty(z.size)
@@ -156,6 +170,15 @@ class Custom(Concave):
         # The callback object must live as long as its address is used.
         holder = self.__dict__.setdefault("_callback", _CALLBACK(self._called))
         return np.array([ctypes.cast(holder, ctypes.c_void_p).value], dtype=np.float64)
+
+    def _tree(self, n: int, parts: list[Tree]) -> Tree:
+        from fairwolfe.kernels import gradients
+
+        if n not in self.__dict__.setdefault("_checked_sizes", set()):
+            self.check(np.zeros(n), np.ones(n))
+        if _is_c_function(self.slope):
+            return _c_leaf(self.slope, n)
+        return gradients.python(n, self._slope)
 
     def _called(self, z: Any, n: int, out: Any) -> None:
         result = np.ctypeslib.as_array(out, (n,))
@@ -220,6 +243,21 @@ class Custom(Concave):
             cls(_soft_minimum, _soft_minimum_gradient, smooth=True, lipschitz=1.0),
             cls(_least, _least_gradient, lipschitz=1.0),
         )
+
+
+def _is_c_function(function: Any) -> bool:
+    """Whether it is a `scipy.LowLevelCallable` or a function of ctypes."""
+    if isinstance(function, tuple):
+        from scipy import LowLevelCallable
+
+        return isinstance(function, LowLevelCallable)
+    return isinstance(function, ctypes._CFuncPtr)
+
+
+def _c_leaf(function: Any, n: int) -> Tree:
+    from fairwolfe.kernels import gradients
+
+    return gradients.outside(n, function)
 
 
 def _name(function: Callable[..., Any]) -> str:

@@ -51,6 +51,7 @@ class EqualExposure(Concave):
     """
 
     kernel = equal_exposure
+    form = "equal_exposure"
 
     def _value(self, z: Vector) -> float:
         return -float(np.linalg.norm(z - z.mean())) / z.size

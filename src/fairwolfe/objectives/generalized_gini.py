@@ -41,6 +41,7 @@ class _Gini(Concave):
     """sum_j w_j z_(j) with z ascending and w non-increasing."""
 
     kernel = generalized_gini
+    form = "generalized_gini"
 
     @abstractmethod
     def weights_for(self, n: int) -> Vector:

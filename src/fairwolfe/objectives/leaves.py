@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
@@ -20,6 +20,9 @@ from fairwolfe.kernels.frames import part
 from fairwolfe.objectives.bounds import WIDTHS
 from fairwolfe.objectives.concave import GRADIENT, Concave, Program, call_gradient, gradient_at
 from fairwolfe.objectives.linear import Linear
+
+if TYPE_CHECKING:
+    from fairwolfe.kernels.gradients import Tree
 
 __all__ = ["Leaves"]
 
@@ -104,6 +107,18 @@ class Leaves:
         failures = [leaf.failures for leaf in self.leaves]
         kept = tuple(failure for failure in failures if failure is not None)
         return Program(stacked.address, np.concatenate([heads, *tail]), scratch, kept)
+
+    def tree(self, params: Vector | None = None) -> Tree:
+        """The gradient of F as a tree, with the widths of now; `params` as in `program`."""
+        from fairwolfe.kernels import gradients
+
+        numbers = self.program.params if params is None else params
+        parts = []
+        for k, (scale, leaf) in enumerate(zip(self.scales, self.leaves, strict=True)):
+            size = self.blocks[k].stop - self.blocks[k].start
+            width = float(numbers[1 + _HEADER * k + 2])
+            parts.append((scale, width, leaf._leaf_tree(size, self.part(numbers, k))))
+        return gradients.stacked(parts)
 
     def widen(self, widths: list[float]) -> None:
         """Set the width of the envelope of each leaf."""

@@ -37,6 +37,7 @@ class Linear(Concave):
 
     weights: Sequence[float] | Mapping[str, float]
     kernel = linear
+    form = "linear"
 
     def __post_init__(self) -> None:
         if isinstance(self.weights, Mapping):

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -25,6 +25,9 @@ from fairwolfe.objectives.concave import (
     numbers,
     require_objective,
 )
+
+if TYPE_CHECKING:
+    from fairwolfe.kernels.gradients import Tree
 
 __all__ = ["ByGroup", "Mapped", "PerMerit"]
 
@@ -138,6 +141,16 @@ class _OfMap(Concave):
         return np.concatenate(
             [head, matrix.indptr, matrix.indices, matrix.data, inner.params], dtype=np.float64
         )
+
+    def _branches(self, n: int) -> list[tuple[Concave, int]]:
+        self._check_size(n)
+        return [(self.objective, self._rows)]
+
+    def _tree(self, n: int, parts: list[Tree]) -> Tree:
+        from fairwolfe.kernels import gradients
+
+        matrix = self.map
+        return gradients.mapped(n, (matrix.indptr, matrix.indices, matrix.data), parts[0])
 
     def _work_size(self, n: int) -> int:
         rows = self._rows

@@ -51,6 +51,7 @@ class Penalised(Concave):
     sign: float
 
     kernel = penalised
+    form = "penalised"
 
     @property
     def size(self) -> int | None:

@@ -69,6 +69,10 @@ class TwoSided(Combination):
                 "give at least one item before them"
             )
 
+    def _branches(self, n: int) -> list[tuple[Concave, int]]:
+        self._check_size(n)
+        return super()._branches(n)
+
     def parts(self, n: int) -> list[Part]:
         items = [Part(self.beta, self.items, slice(0, n - self.n_users))] if self.beta else []
         return [*items, Part(1.0, self._users, slice(n - self.n_users, n))]

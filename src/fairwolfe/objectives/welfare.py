@@ -249,6 +249,7 @@ class Welfare(_Additive):
     offset: float = 0.0
     low: float | tuple[float, ...] = 0.0
     kernel = welfare
+    form = "welfare"
 
     def __post_init__(self) -> None:
         alpha = real_number("alpha", self.alpha)
@@ -314,6 +315,7 @@ class Nash(_Additive):
     offset: float = 0.0
     low: float | tuple[float, ...] = 0.0
     kernel = nash
+    form = "nash"
 
     def __post_init__(self) -> None:
         self._check_numbers()

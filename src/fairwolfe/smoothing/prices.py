@@ -17,7 +17,7 @@ cents decides as one in euros. Prices stay within 100 Delta/B.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
@@ -51,6 +51,9 @@ from fairwolfe.smoothing.identity import Identity
 from fairwolfe.smoothing.moreau import Moreau, usual
 from fairwolfe.smoothing.randomized import Randomized
 from fairwolfe.smoothing.schedule import shrink, shrunk
+
+if TYPE_CHECKING:
+    from fairwolfe.kernels.gradients import PricedTree
 
 __all__ = ["Prices", "priced", "reprice", "scale_of", "typical_slope"]
 
@@ -202,6 +205,24 @@ class Prices:
         """Of `reprice`, for the prices of a state."""
         return _pointing(self._params(self.moving), prices)
 
+    def tree(self, prices: Vector) -> PricedTree:
+        """The direction, and `reprice`, for the prices of a state: the array itself, which the tree
+        changes. A state whose array is replaced needs another tree.
+        """
+        from fairwolfe.kernels.gradients import PricedTree
+
+        return PricedTree(
+            self.leaves.matrix.shape[1],
+            self.leaves.tree(_with_margins(self.leaves)),
+            _by_rows(self.leaves),
+            self.moving.tree(_with_margins(self.moving)),
+            _by_rows(self.moving),
+            prices,
+            self.widths,
+            self.rates,
+            self.caps,
+        )
+
     @staticmethod
     def step(t: int) -> float:
         """1/sqrt(t + 1): widths are kept apart, since every leaf has its own."""
@@ -280,6 +301,12 @@ def _with_margins(leaves: Leaves) -> Vector:
         if isinstance(leaf, Bounds):
             leaves.part(own, k).reshape(4, -1)[MARGINS] = leaf.margin
     return own
+
+
+def _by_rows(leaves: Leaves) -> tuple[Any, Any, Any]:
+    """A by rows: where each begins, columns, values."""
+    matrix = sparse.csr_array(leaves.matrix)
+    return matrix.indptr, matrix.indices, matrix.data
 
 
 def _pointing(params: Vector, prices: Vector) -> Vector:

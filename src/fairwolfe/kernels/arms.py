@@ -1,0 +1,558 @@
+# cython: language_level=3
+"""Decide for arms, learn from their rewards, and play simulated worlds: Algorithm 2 over rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cython
+import numpy as np
+from cython.cimports.fairwolfe.kernels.engine import (
+    FIRST_WINDOW,
+    ISSUED,
+    OPEN,
+    PLANNED,
+    SERIAL,
+    Engine,
+    Head,
+    aligned,
+    pointer,
+)
+from cython.cimports.fairwolfe.kernels.mailbox import Mailbox
+from cython.cimports.fairwolfe.kernels.ridge import (
+    Linear,
+    learn_online_gradient,
+    learn_ridge,
+    linear_work,
+)
+from cython.cimports.fairwolfe.kernels.rules import (
+    Choose,
+    Look,
+    choose_by_name,
+    extended_lesson,
+    look_by_name,
+)
+from cython.cimports.fairwolfe.kernels.types import Doubles, Real, Size
+from cython.cimports.libc.math import isfinite
+from cython.cimports.libc.stdint import int64_t
+from cython.cimports.libc.stdlib import calloc, free
+from cython.cimports.libc.string import memcpy
+
+from fairwolfe.core.rows import ArmRows
+
+
+@cython.cclass
+class ArmMailbox(Mailbox):
+    """Decisions with their rewards: d features, n rewards, n_directions numbers of directions."""
+
+    rows: object
+    earned: object
+    shape: tuple
+    head: cython.pointer[Head]
+    x: cython.p_double
+    g: cython.p_double
+    rewards: cython.p_double
+
+    def __init__(self, d: int, n: int, n_directions: int) -> None:
+        self.shape = (d, n, n_directions)
+        self.rows, self.earned = None, None
+        Mailbox.__init__(self)
+
+    def grow(self, capacity: int) -> None:
+        d, n, n_directions = self.shape
+        rows, earned = ArmRows.empty(capacity, d, n_directions), np.empty((capacity, n))
+        if self.rows is not None:
+            old = len(self.earned)
+            for new, column in zip((*rows, earned), (*self.rows, self.earned), strict=True):
+                new[:old] = column
+        self.rows, self.earned = rows, earned
+        head: Head[::1] = rows.head
+        self.head = cython.address(head[0])
+        self.x, self.g = pointer(rows.x, (capacity, d)), pointer(rows.g, (capacity, n_directions))
+        self.rewards = pointer(earned, (capacity, n))
+
+
+@cython.cclass
+class Arms(Engine):
+    """A state of a policy for arms. d features; D = d in a shared model, n d in an extended one.
+
+    Row by row: g = grad f_t(z); the arm that the rule chooses for <g, r>; when its reward comes,
+    the regression learns it and z averages it.
+    """
+
+    model: Linear
+    choose: Choose
+    look: Look
+    rule: cython.p_double
+    n_rule: Size
+    doubt: cython.p_double
+    n_doubt: Size
+    limit: Real
+    extended: cython.bint
+    keeps: cython.bint
+    certifies: cython.bint
+    room: cython.p_double
+    arms: Size
+    g: cython.p_double
+    scores: cython.p_double
+    wide: cython.p_double
+    chosen: Linear
+
+    def __init__(self, plan: Any, state: Any) -> None:
+        self.room = cython.NULL
+        Engine.__init__(self, plan, state)
+        model: cython.pointer[Linear] = cython.address(self.model)
+        stages, blocks, size = state.gram.shape[:3]
+        if state.theta.ndim != 3 or stages != 1:
+            raise ValueError(f"gram {state.gram.shape}, theta {state.theta.shape}")
+        model.blocks, model.rewards, model.d = state.theta.shape
+        self.extended, self.keeps = plan.extended, plan.keeps_direction
+        self.certifies, self.limit = plan.certifies, plan.limit
+        self.attach("gram", cython.address(model.gram), state.gram.shape)
+        self.attach("inverse", cython.address(model.inverse), state.inverse.shape)
+        self.attach("theta", cython.address(model.theta), state.theta.shape)
+        self.attach("moment", cython.address(model.moment), state.moment.shape)
+        self.attach("learnt", cython.address(model.counters), (1, 5))
+        model.params = pointer(plan.learn_params, plan.learn_params.shape)
+        model.n_params = plan.learn_params.size
+        if plan.learn == "ridge":
+            model.learn = learn_ridge
+        elif plan.learn == "online_gradient":
+            model.learn = learn_online_gradient
+        else:
+            raise ValueError(f"there is no regression {plan.learn!r}")
+        if state.gram.size == 0:  # only the estimates are kept
+            model.gram, model.inverse = cython.NULL, cython.NULL
+        self.choose, self.look = choose_by_name(plan.rule), look_by_name(plan.look)
+        self.rule, self.n_rule = (
+            pointer(plan.rule_params, plan.rule_params.shape),
+            plan.rule_params.size,
+        )
+        self.doubt, self.n_doubt = pointer(plan.doubt, plan.doubt.shape), plan.doubt.size
+        self.theta, self.n_linear = model.theta, (self.n if self.blocks > 0 else 0)
+        if self.blocks > 0 and self.blocks * self.n * self.d != state.theta.size:
+            raise ValueError(f"theta {state.theta.shape} for {self.n} rewards of {self.d} features")
+        self.arms = 0
+        self.make_room(8)
+
+    def __dealloc__(self) -> None:
+        free(self.room)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def make_room(self, arms: Size) -> cython.int:
+        """Scratch for contexts of up to so many arms."""
+        if arms <= self.arms:
+            return 0
+        arms = max(arms, 2 * self.arms)
+        n: Size = (self.n + 7) // 8 * 8
+        wide: Size = (self.model.d + 9) // 8 * 8
+        out: Size = (arms + 7) // 8 * 8
+        work: Size = linear_work(self.model.d, self.model.rewards, arms)
+        gathered: Size = arms * self.model.d * (self.model.d + self.model.rewards)
+        if self.model.blocks == 1:
+            gathered = 0
+        room: cython.p_double = cython.cast(
+            cython.p_double, calloc(n + wide + out + work + gathered + 24, 8)
+        )
+        if room == cython.NULL:
+            raise MemoryError
+        free(self.room)
+        self.room, self.arms = room, arms
+        self.g = aligned(room)
+        self.wide = self.g + n
+        self.scores = self.wide + wide
+        self.model.work = aligned(self.scores + out)
+        self.chosen = self.model
+        if gathered > 0:
+            self.chosen.theta = self.model.work + work
+            self.chosen.inverse = self.chosen.theta + arms * self.model.d * self.model.rewards
+        return 0
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _choose(
+        self,
+        context: Doubles,
+        arms: Size,
+        per_arm: cython.bint,
+        places: cython.pointer[cython.const[int64_t]],
+        draws: Doubles,
+        head: cython.pointer[Head],
+        looks: cython.bint,
+    ) -> cython.bint:
+        """The arm for the direction `g`, its probability and score; with live numbers if `looks`.
+
+        context (arms or 1, d); places (arms,): blocks of the arms that may be chosen, or NULL.
+        """
+        a: Size
+        arm: Size
+        model: cython.pointer[Linear] = cython.address(self.model)
+        size: Size = model.d * model.d
+        wide: Size = model.d * model.rewards
+        if per_arm and places != cython.NULL:
+            model = cython.address(self.chosen)
+            model.blocks = arms
+            for a in range(arms):
+                memcpy(model.theta + a * wide, self.model.theta + places[a] * wide, 8 * wide)
+                memcpy(model.inverse + a * size, self.model.inverse + places[a] * size, 8 * size)
+        arm = self.choose(
+            model,
+            self.g,
+            self.n,
+            context,
+            arms,
+            self.d,
+            per_arm,
+            draws,
+            self.rule,
+            self.n_rule,
+            self.scores,
+            cython.address(head.probability),
+        )
+        if arm < 0:
+            return False
+        head.arm, head.score = arm, self.scores[arm]
+        head.block = 0
+        if per_arm:
+            head.block = arm if places == cython.NULL else places[arm]
+        head.window = -1
+        head.best = 0.0
+        head.missed = 0.0
+        head.spare = 0.0
+        head.untried = 0.0
+        if looks:
+            self.look(
+                model,
+                self.slope,
+                self.g,
+                self.n,
+                context,
+                arms,
+                self.d,
+                per_arm,
+                arm,
+                self.doubt,
+                self.n_doubt,
+                cython.address(head.best),
+            )
+            if isfinite(head.best + head.missed + head.spare + head.untried):
+                head.window = cython.cast(int64_t, self.window[SERIAL])
+        return True
+
+    # --- decide -------------------------------------------------------------------------------
+
+    def decide(
+        self,
+        rows: Any,
+        contexts: cython.const[cython.double][:, :, ::1],  # type: ignore[valid-type]
+        draws: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+        normals: cython.const[cython.double][:, :, ::1],  # type: ignore[valid-type]
+        number: int64_t,
+        n_arms: Size = 0,
+        places: Any = None,
+        advance: cython.bint = True,
+        propose: cython.bint = False,
+        every: Size = 1,
+    ) -> Size:
+        """Decide a row for each context; how many were decided. Fewer: the direction or the
+        scores of the next are not finite numbers, and nothing has changed.
+
+        rows: `ArmRows` to fill; contexts (rows, arms, d), or (rows, 1, d) with n_arms where each
+        arm has a block of its own; places (rows, n_arms): the blocks that may be chosen; draws
+        (rows, uniforms); normals (rows, samples, n + 2); number: of the first decision; advance:
+        each decision counts as open for the next; propose: none is open afterwards; every: how
+        many decisions share a direction.
+        """
+        head: Head[::1] = rows.head
+        x: cython.double[:, ::1] = rows.x
+        kept: cython.double[:, ::1] = rows.g
+        m: Size = contexts.shape[0]
+        per_arm: cython.bint = n_arms > 0
+        arms: Size = n_arms if per_arm else contexts.shape[1]
+        where: cython.pointer[cython.const[int64_t]] = cython.NULL
+        if places is not None:
+            blocks: cython.const[int64_t][:, ::1] = places  # type: ignore[valid-type]
+            if blocks.shape[0] != m or blocks.shape[1] != arms:
+                raise ValueError(f"places {places.shape} for {m} contexts of {arms} arms")
+            where = cython.address(blocks[0, 0])
+        if not (
+            head.shape[0] == m == x.shape[0] == kept.shape[0] == draws.shape[0] == normals.shape[0]
+            and x.shape[1] == contexts.shape[2] == self.d
+            and kept.shape[1] == (self.n if self.keeps else 0)
+            and normals.shape[1] == self.samples
+            and draws.shape[1] == self.plan.uniforms
+            and (self.samples == 0 or normals.shape[2] == self.n + 2)
+            and (
+                not per_arm
+                or (contexts.shape[1] == 1 and (places is not None or arms == self.model.blocks))
+            )
+            and (per_arm or self.model.blocks == 1)
+            and arms > 0
+        ):
+            raise ValueError(
+                f"rows {head.shape[0]}, {x.shape[1]}, contexts {m}, {contexts.shape[1]}, "
+                f"{contexts.shape[2]}, draws {draws.shape[0]}, {draws.shape[1]}, normals "
+                f"{normals.shape[0]}, {normals.shape[1]}, blocks {self.model.blocks}"
+            )
+        self.make_room(arms)
+        done: Size
+        with cython.nogil:
+            done = self._decide(
+                cython.address(head[0]),
+                cython.address(x[0, 0]),
+                cython.address(kept[0, 0]),
+                m,
+                cython.address(contexts[0, 0, 0]),
+                arms,
+                per_arm,
+                where,
+                cython.address(draws[0, 0]),
+                draws.shape[1],
+                cython.address(normals[0, 0, 0]),
+                number,
+                advance,
+                propose,
+                every,
+            )
+        self.check_callbacks()
+        return done
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _decide(
+        self,
+        head: cython.pointer[Head],
+        x: cython.p_double,
+        kept: cython.p_double,
+        m: Size,
+        contexts: Doubles,
+        arms: Size,
+        per_arm: cython.bint,
+        places: cython.pointer[cython.const[int64_t]],
+        draws: Doubles,
+        uniforms: Size,
+        normals: Doubles,
+        number: int64_t,
+        advance: cython.bint,
+        propose: cython.bint,
+        every: Size,
+    ) -> Size:
+        i: Size
+        j: Size
+        r: Size
+        along: Real
+        n: Size = self.n
+        d: Size = self.d
+        done: Size = m
+        context: Doubles = contexts
+        own: cython.p_double
+        theta: cython.p_double
+        row: cython.pointer[Head]
+        issued: int64_t = cython.cast(int64_t, self.open[ISSUED])
+        looks: cython.bint = self.certifies and self.window[PLANNED] > FIRST_WINDOW
+        moves: cython.bint = advance and self.directed
+        self.save_open()
+        for i in range(m):
+            row, own = head + i, x + i * d
+            if i == 0 or ((moves or self.samples > 0) and i % every == 0):
+                if not self.direction(normals + i * self.samples * (n + 2), self.g):
+                    done = i
+                    break
+            if not self._choose(
+                context,
+                arms,
+                per_arm,
+                cython.NULL if places == cython.NULL else places + i * arms,
+                draws + i * uniforms,
+                row,
+                looks,
+            ):
+                done = i
+                break
+            row.number = number + i
+            row.t = cython.cast(int64_t, self.t[0])
+            row.size = n
+            row.place = issued + i if self.counts_open else -1
+            memcpy(own, context if per_arm else context + row.arm * d, 8 * d)
+            theta = self.model.theta + row.block * n * d
+            row.value = 0.0
+            for j in range(d):
+                along = 0.0
+                for r in range(n):
+                    along += self.g[r] * theta[r * d + j]
+                row.value += along * own[j]
+            if self.keeps:
+                memcpy(kept + i * n, self.g, 8 * n)
+            if moves:
+                self.open_one()
+                self.open_features(row.block, own, 1.0, 1.0)
+            context += d if per_arm else arms * d
+        if done < m or propose or not (moves and self.counts_open):
+            self.restore_open()
+        if done == m and self.counts_open and not moves and not propose:
+            for i in range(m):
+                self.open_one()
+                self.open_features(head[i].block, x + i * d, 1.0, 1.0)
+        return done
+
+    def open_rows(self, rows: Any) -> None:
+        """Count proposed decisions as open, in their order."""
+        head: Head[::1] = rows.head
+        x: cython.double[:, ::1] = rows.x
+        i: Size
+        self._check(head, x)
+        if self.counts_open:
+            for i in range(head.shape[0]):
+                self.open_one()
+                self.open_features(head[i].block, cython.address(x[i, 0]), 1.0, 1.0)
+
+    def withdraw(self, rows: Any) -> None:
+        """Decisions that get no answer are not open any more."""
+        head: Head[::1] = rows.head
+        x: cython.double[:, ::1] = rows.x
+        i: Size
+        weight: Real
+        self._check(head, x)
+        for i in range(head.shape[0]):
+            if self._is_open(cython.address(head[i])):
+                weight = self.age_weight(head[i].place)
+                self.open_features(head[i].block, cython.address(x[i, 0]), -1.0, weight)
+                self.close_one(0, 0, weight)
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _is_open(self, head: cython.pointer[Head]) -> cython.bint:
+        return self.counts_open and self.open[OPEN] > 0.0 and 0 <= head.place < self.open[ISSUED]
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _check(self, head: Head[::1], x: cython.double[:, ::1]) -> cython.int:
+        """Sizes and blocks of rows that may come from outside."""
+        i: Size
+        if x.shape[0] != head.shape[0] or x.shape[1] != self.d:
+            raise ValueError(
+                f"{head.shape[0]} decisions with features ({x.shape[0]}, {x.shape[1]})"
+            )
+        for i in range(head.shape[0]):
+            if not 0 <= head[i].block < self.model.blocks:
+                raise ValueError(f"decision {i} is of block {head[i].block} of {self.model.blocks}")
+        return 0
+
+    # --- learn --------------------------------------------------------------------------------
+
+    def learn(
+        self,
+        rows: Any,
+        rewards: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+        start: Size = 0,
+    ) -> Size:
+        """Learn the rewards (rows, n) of decisions from `start` on, in their order.
+
+        Twice the row to continue at, plus 1 where a certificate of live numbers is due before;
+        -1 - i where the regression rejects row i, of which nothing is learnt.
+        """
+        head: Head[::1] = rows.head
+        x: cython.double[:, ::1] = rows.x
+        kept: cython.double[:, ::1] = rows.g
+        m: Size = head.shape[0]
+        self._check(head, x)
+        if not (
+            rewards.shape[0] == m == kept.shape[0]
+            and rewards.shape[1] == self.n
+            and kept.shape[1] == (self.n if self.keeps else 0)
+            and 0 <= start <= m
+        ):
+            raise ValueError(f"{m} decisions, rewards ({rewards.shape[0]}, {rewards.shape[1]})")
+        code: Size = 2 * m
+        due: Size
+        i: Size
+        with cython.nogil:
+            for i in range(start, m):
+                due = self._learn(
+                    cython.address(head[i]),
+                    cython.address(x[i, 0]),
+                    cython.address(kept[i, 0]),
+                    cython.address(rewards[i, 0]),
+                    True,
+                )
+                if due != 0:
+                    code = 2 * i + 3 if due > 0 else -1 - i
+                    break
+        return code
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _learn(
+        self,
+        head: cython.pointer[Head],
+        x: Doubles,
+        g: Doubles,
+        reward: Doubles,
+        opens: cython.bint,
+    ) -> Size:
+        """One answer: the regression, open decisions, z and live numbers, all or none of them.
+
+        1 where a certificate is due, -1 where the regression rejects it. opens: whether estimates
+        of open decisions will be needed.
+        """
+        weight: Real
+        if not self._regress(head.block, x, g, reward):
+            return -1
+        if opens and self.directed:
+            if self._is_open(head):
+                weight = self.age_weight(head.place)
+                self.open_features(head.block, x, -1.0, weight)
+                self.answer_features(head.block, x, reward)
+                self.close_one(0, 0, weight)
+            else:
+                self.answer_features(head.block, x, reward)
+        self.average(reward, reward, 0, 0)
+        if self.keeps:
+            memcpy(self.running, g, 8 * self.n)
+        return self.count_live(head, cython.address(head.best), reward)
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _regress(self, block: Size, x: Doubles, g: Doubles, reward: Doubles) -> cython.bint:
+        """The regression learns r from x, or <g, r> from g (x) x in an extended model."""
+        j: Size
+        square: Real = 0.0
+        size: Size = self.model.d
+        if not self.extended:
+            return self.model.learn(cython.address(self.model), block, x, reward)
+        extended_lesson(g, x, reward, self.wide, self.wide + size, self.n, self.d)
+        for j in range(size):
+            square += self.wide[j] * self.wide[j]
+        if not square <= self.limit:
+            return False
+        return self.model.learn(cython.address(self.model), 0, self.wide, self.wide + size)
+
+    def study(
+        self,
+        rows: Any,
+        rewards: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+    ) -> Size:
+        """The regression alone learns from rewards (rows, n) of decisions that others made; how
+        many rows it learnt, fewer where it rejects the next.
+        """
+        head: Head[::1] = rows.head
+        x: cython.double[:, ::1] = rows.x
+        i: Size
+        nothing: cython.p_double = self.spare
+        self._check(head, x)
+        if rewards.shape[0] != head.shape[0] or rewards.shape[1] != self.n:
+            raise ValueError(f"rewards ({rewards.shape[0]}, {rewards.shape[1]})")
+        for i in range(self.n):
+            nothing[i] = 0.0
+        for i in range(head.shape[0]):
+            if not self._regress(
+                head[i].block, cython.address(x[i, 0]), nothing, cython.address(rewards[i, 0])
+            ):
+                return i
+        return head.shape[0]

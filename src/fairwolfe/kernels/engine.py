@@ -1,0 +1,474 @@
+# cython: language_level=3
+"""What arms and rankings share: averages, open decisions, the direction, and live numbers.
+
+An `Engine` holds the arrays of a state and decides and learns with them. z, the point where f is
+differentiated, is the average over the answered rewards and the estimates of open decisions:
+
+    e = (sum of the answered rewards - theta psi)/answered
+    z = (totals + theta phi + open e)/(clocks + open)
+
+phi and psi are the sums of the features of the open and of the answered decisions; e corrects a
+constant error of the model. z does not depend on the order of the answers. Sums over open decisions
+are kept twice, rounded and what rounding has left, so that adding and subtracting a billion vectors
+leaves an error below that of a single addition. The last column of phi and psi counts decisions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cython
+import numpy as np
+from cython.cimports.fairwolfe.kernels.gradients import PricedTree, all_finite, sampled
+from cython.cimports.fairwolfe.kernels.types import Doubles, Real, Size
+from cython.cimports.libc.math import floor, fmod, pow, sqrt
+from cython.cimports.libc.stdint import int64_t, uintptr_t
+from cython.cimports.libc.stdlib import calloc, free
+from cython.cimports.libc.string import memcpy, memset
+
+
+def pointer(array: object, shape: object) -> cython.p_double:
+    """The memory of an array of float64 in C order, whose shape is checked here and nowhere else."""
+    if not (isinstance(array, np.ndarray) and array.dtype == np.float64 and array.flags.carray):
+        raise ValueError(f"an array of the state is {array!r:.80}, not float64 in C order")
+    if array.shape != shape:
+        raise ValueError(f"an array of the state has shape {array.shape}, not {shape}")
+    where: uintptr_t = array.ctypes.data if array.size else 64
+    return cython.cast(cython.p_double, cython.cast(cython.p_void, where))
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def aligned(at: cython.p_double) -> cython.p_double:
+    """The next address that starts a cache line."""
+    up: uintptr_t = (cython.cast(uintptr_t, at) + 63) & ~cython.cast(uintptr_t, 63)
+    return cython.cast(cython.p_double, cython.cast(cython.p_void, up))
+
+
+@cython.nogil
+@cython.inline
+@cython.cfunc
+@cython.exceptval(check=False)
+def _add(high: cython.p_double, low: cython.p_double, value: Real) -> cython.void:
+    """Add a number to a sum that is kept twice."""
+    total: Real = high[0] + value
+    part: Real = total - high[0]
+    low[0] += (high[0] - (total - part)) + (value - part)
+    high[0] = total
+
+
+@cython.cclass
+class Engine:
+    """A state with what never changes (`plan`), for kernels.
+
+    n rewards, of which f sees n_seen; blocks of d features.
+    """
+
+    def __init__(self, plan: Any, state: Any) -> None:
+        self.plan, self.state = plan, state
+        self.tree = plan.tree
+        self.priced = plan.tree if isinstance(plan.tree, PricedTree) else None
+        self.directed = plan.tree is not None
+        n: Size = state.totals.shape[0]
+        self.n = n
+        self.coordinates = cython.NULL
+        self.n_seen = n
+        if plan.coordinates is not None:
+            seen: cython.const[int64_t][::1] = plan.coordinates  # type: ignore[valid-type]
+            if seen.shape[0] and not (0 <= min(seen) and max(seen) < n):
+                raise ValueError(f"coordinates {plan.coordinates} of {n} rewards")
+            self.coordinates, self.n_seen = cython.address(seen[0]), seen.shape[0]
+        if self.directed and self.tree.n != self.n_seen:
+            raise ValueError(f"the gradient has {self.tree.n} coordinates, not {self.n_seen}")
+        self.samples, self.counts_open = plan.samples, plan.anticipate
+        self.forget, self.keep = plan.forget, 1.0 - plan.forget
+        self.width, self.fixed = plan.width, plan.fixed
+        self.low, self.high = pointer(plan.low, (n,)), pointer(plan.high, (n,))
+        phi: tuple = state.phi.shape
+        self.blocks, self.d = phi[1], phi[2] - 1
+        self.n_fields = 0
+        self.attach("totals", cython.address(self.totals), (n,))
+        self.attach("earned", cython.address(self.earned), (n,))
+        self.attach("clocks", cython.address(self.clocks), (n,))
+        self.attach("t", cython.address(self.t), (1,))
+        self.attach("running", cython.address(self.running), (n,))
+        self.attach("open", cython.address(self.open), (3,))
+        self.attach("weights", cython.address(self.weights), (n,))
+        self.attach("sums", cython.address(self.sums), (2, n))
+        self.attach("answered", cython.address(self.answered), (n,))
+        self.attach("phi", cython.address(self.phi), (2, self.blocks, self.d + 1))
+        self.attach("psi", cython.address(self.psi), (self.blocks, self.d + 1))
+        self.attach("window", cython.address(self.window), (18,))
+        self.attach("slope", cython.address(self.slope), (self.n_seen,))
+        self.attach("rewards_seen", cython.address(self.rewards_seen), (self.n_seen,))
+        self.attach("prices", cython.address(self.prices), state.prices.shape)
+        if self.priced is not None and self.priced.prices != self.prices:
+            raise ValueError("the gradient was made for the prices of another state")
+        row: Size = (n + 7) // 8 * 8
+        kept: Size = 3 + 3 * n + 2 * self.blocks * (self.d + 1)
+        self.memory = cython.cast(cython.p_double, calloc(8 * row + kept + 8, 8))
+        if self.memory == cython.NULL:
+            raise MemoryError
+        self.z = aligned(self.memory)
+        self.at, self.over = self.z + row, self.z + 2 * row
+        self.spare = self.z + 3 * row  # four rows
+        self.saved = self.z + 7 * row
+
+    def __dealloc__(self) -> None:
+        free(self.memory)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def attach(
+        self, name: object, place: cython.pointer[cython.p_double], shape: object
+    ) -> cython.int:
+        """Find an array of the state, once."""
+        place[0] = pointer(getattr(self.state, name), shape)
+        size: Size = 1
+        for length in shape:
+            size *= cython.cast(Size, length)
+        self.fields[self.n_fields].data = place[0]
+        self.fields[self.n_fields].size = size
+        self.n_fields += 1
+        return 0
+
+    def check_callbacks(self) -> None:
+        """Raise what a Python function of the user raised inside compiled code, if one did."""
+        if self.directed and self.tree.calls_python:
+            self.tree.raise_failure()
+
+    # --- the direction ------------------------------------------------------------------------
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def age(self, t: Real) -> Real:
+        """t for the schedules: with memory, how many rewards the average still holds."""
+        return t if self.forget == 0.0 else min(t, floor(1.0 / self.forget))
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def step(self, t: Real) -> Real:
+        """The width of the smoothing after t rewards."""
+        return self.width if self.fixed else self.width / sqrt(t + 1.0)
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def with_open(self, at: cython.p_double, over: cython.p_double) -> cython.void:
+        """Sums and clocks with the open decisions in them. at, over (n,)."""
+        i: Size
+        b: Size
+        r: Size
+        j: Size
+        place: Size
+        weight: Real
+        total: Real
+        away: Real
+        n: Size = self.n
+        d: Size = self.d
+        half: Size = self.blocks * (d + 1)
+        past: Real = pow(self.keep, self.open[OPEN]) if self.keep < 1.0 else 1.0
+        corrected: Real = 0.0 if self.blocks > 0 else 1.0
+        unknown: Real = 0.0
+        answered: Real = 0.0
+        for b in range(self.blocks):
+            place = b * (d + 1) + d
+            answered += self.psi[place]
+            if self.psi[place] == 0.0:
+                unknown += self.phi[place] + self.phi[half + place]
+        for i in range(n - self.n_linear):  # estimates as they were recorded
+            weight = self.weights[i]
+            total = self.sums[i] + self.sums[n + i] + corrected * weight * self.answered[i]
+            total = max(total, weight * self.low[i])
+            total = min(total, weight * self.high[i])
+            at[i] = past * self.totals[i] + total
+            over[i] = past * self.clocks[i] + weight
+        for r in range(self.n_linear):  # estimates of the current model
+            i = n - self.n_linear + r
+            weight = self.weights[i] - unknown
+            total = 0.0
+            away = self.answered[i]
+            for b in range(self.blocks):
+                if self.psi[b * (d + 1) + d] > 0.0:
+                    for j in range(d):
+                        place = b * (d + 1) + j
+                        total += self.theta[(b * self.n_linear + r) * d + j] * (
+                            self.phi[place] + self.phi[half + place]
+                        )
+                        away -= self.theta[(b * self.n_linear + r) * d + j] * self.psi[place]
+            at[i] = past * self.totals[i]
+            over[i] = past * self.clocks[i]
+            if weight > 0.0 and answered > 0.0:
+                total += weight * away / answered
+                at[i] += min(max(total, weight * self.low[i]), weight * self.high[i])
+                over[i] += weight
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def direction(self, normals: Doubles, g: cython.p_double) -> cython.bint:
+        """g = grad f_t(z), (n_seen,), and whether it is made of finite numbers.
+
+        normals (samples, n_seen + 2): what randomised smoothing draws. Where rewards beyond their
+        ranges have moved z out of the domain of f, z is clipped to the ranges.
+        """
+        i: Size
+        j: Size
+        at: cython.p_double = self.totals
+        over: cython.p_double = self.clocks
+        t: Real = self.age(self.t[0] + self.open[OPEN])
+        if not self.directed:
+            for i in range(self.n_seen):
+                g[i] = self.running[i if self.coordinates == cython.NULL else self.coordinates[i]]
+            return True
+        if self.open[OPEN] > 0.0:
+            self.with_open(self.at, self.over)
+            at, over = self.at, self.over
+        for i in range(self.n_seen):
+            j = i if self.coordinates == cython.NULL else self.coordinates[i]
+            self.z[i] = at[j] / max(over[j], 1.0)
+        if self._gradient(t, normals, g):
+            return True
+        if self.samples > 0:
+            return False
+        for i in range(self.n_seen):
+            j = i if self.coordinates == cython.NULL else self.coordinates[i]
+            self.z[i] = self.totals[j] / max(self.clocks[j], 1.0)
+            self.z[i] = min(max(self.z[i], self.low[j]), self.high[j])
+        return self._gradient(t, normals, g)
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _gradient(self, t: Real, normals: Doubles, g: cython.p_double) -> cython.bint:
+        """The gradient at `z`; for randomised smoothing, its running average."""
+        i: Size
+        j: Size
+        mix: Real
+        row: Size = (self.n + 7) // 8 * 8
+        fresh: cython.p_double = self.spare
+        step: Real = self.step(t)
+        if self.samples == 0:
+            self.tree.own.call(cython.address(self.tree.own), self.z, step, g)
+        else:
+            sampled(
+                cython.address(self.tree.own),
+                self.z,
+                step,
+                normals,
+                self.samples,
+                self.n_seen,
+                self.spare + row,
+                self.spare + 2 * row,
+                fresh,
+            )
+            mix = 4.0 / pow(t + 8.0, 2.0 / 3.0)
+            for i in range(self.n_seen):
+                j = i if self.coordinates == cython.NULL else self.coordinates[i]
+                g[i] = (1.0 - mix) * self.running[j] + mix * fresh[i]
+        return all_finite(g, self.n_seen)
+
+    # --- open decisions -----------------------------------------------------------------------
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def open_one(self) -> cython.void:
+        """Count one more open decision; with memory those before it fade, as rewards do."""
+        i: Size
+        if self.keep < 1.0:
+            for i in range(self.n):
+                self.weights[i] *= self.keep
+            for i in range(2 * self.n):
+                self.sums[i] *= self.keep
+            for i in range(2 * self.blocks * (self.d + 1)):
+                self.phi[i] *= self.keep
+        for i in range(self.n):
+            self.weights[i] += 1.0
+        self.open[OPEN] += 1.0
+        self.open[ISSUED] += 1.0
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def open_features(self, block: Size, x: Doubles, sign: Real, weight: Real) -> cython.void:
+        """phi += sign weight x for one block, whose last column counts decisions. x (d,)."""
+        j: Size
+        half: Size = self.blocks * (self.d + 1)
+        high: cython.p_double = self.phi + block * (self.d + 1)
+        for j in range(self.d):
+            _add(high + j, high + half + j, sign * weight * x[j])
+        _add(high + self.d, high + half + self.d, sign * weight)
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def open_value(self, i: Size, value: Real) -> cython.void:
+        """Add to the sum of the recorded estimates of reward i."""
+        _add(self.sums + i, self.sums + self.n + i, value)
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def age_weight(self, place: int64_t) -> Real:
+        """What the open decision that was the place-th to be made still weighs."""
+        return pow(self.keep, self.open[ISSUED] - 1.0 - place) if self.keep < 1.0 else 1.0
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def close_one(self, first: Size, stop: Size, weight: Real) -> cython.void:
+        """A decision of this weight is not open any more; its estimate has left the sums already.
+        Coordinates from `first` to below `stop` joined after it.
+        """
+        i: Size
+        self.open[OPEN] -= 1.0
+        if self.open[OPEN] <= 0.0:
+            self.open[OPEN] = 0.0
+            memset(self.weights, 0, 8 * self.n)
+            memset(self.sums, 0, 16 * self.n)
+            memset(self.phi, 0, 16 * self.blocks * (self.d + 1))
+            return
+        for i in range(self.n):
+            if i < first or i >= stop:
+                self.weights[i] = max(self.weights[i] - weight, 0.0)
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def answer_features(self, block: Size, x: Doubles, reward: Doubles) -> cython.void:
+        """psi += x for one block, and its reward to the answered ones. x (d,), reward (n,)."""
+        i: Size
+        psi: cython.p_double = self.psi + block * (self.d + 1)
+        if self.keep < 1.0:
+            for i in range(self.n):
+                self.answered[i] *= self.keep
+            for i in range(self.blocks * (self.d + 1)):
+                self.psi[i] *= self.keep
+        for i in range(self.n):
+            self.answered[i] += reward[i]
+        for i in range(self.d):
+            psi[i] += x[i]
+        psi[self.d] += 1.0
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def save_open(self) -> cython.void:
+        """Keep what `restore_open` brings back."""
+        m: Size = 2 * self.blocks * (self.d + 1)
+        memcpy(self.saved, self.open, 24)
+        memcpy(self.saved + 3, self.weights, 8 * self.n)
+        memcpy(self.saved + 3 + self.n, self.sums, 16 * self.n)
+        memcpy(self.saved + 3 + 3 * self.n, self.phi, 8 * m)
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def restore_open(self) -> cython.void:
+        """Open decisions as they were at `save_open`."""
+        m: Size = 2 * self.blocks * (self.d + 1)
+        memcpy(self.open, self.saved, 24)
+        memcpy(self.weights, self.saved + 3, 8 * self.n)
+        memcpy(self.sums, self.saved + 3 + self.n, 16 * self.n)
+        memcpy(self.phi, self.saved + 3 + 3 * self.n, 8 * m)
+
+    # --- an answer ----------------------------------------------------------------------------
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def average(
+        self,
+        reward: Doubles,
+        rho: Doubles,
+        first: Size,
+        stop: Size,
+    ) -> cython.void:
+        """Average rho in, after prices have moved: totals, earned += rho, reward; t += 1.
+
+        Averages are totals over clocks, so that coordinates with equal sums have equal averages and
+        one that joined late is averaged over its own time. reward, rho (n,). Coordinates from
+        `first` to below `stop` joined after the decision, which has nothing for them.
+        """
+        i: Size
+        j: Size
+        if self.priced is not None:
+            for i in range(self.n_seen):
+                j = i if self.coordinates == cython.NULL else self.coordinates[i]
+                self.z[i] = self.totals[j] / max(self.clocks[j], 1.0)
+            self.priced.move(self.z, self.age(self.t[0]))
+        for i in range(self.n):
+            if i < first or i >= stop:
+                self.totals[i] = self.keep * self.totals[i] + rho[i]
+                self.earned[i] = self.keep * self.earned[i] + reward[i]
+                self.clocks[i] = self.keep * self.clocks[i] + 1.0
+        self.t[0] += 1.0
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def count_live(
+        self,
+        head: cython.pointer[Head],
+        tally: Doubles,
+        reward: Doubles,
+    ) -> cython.bint:
+        """Count an answered decision for live numbers; whether a certificate is due.
+
+        tally (4,): best, missed, spare and untried of the decision, all 0 in the first window;
+        reward (n,). Decisions of an earlier window do not count: its certificate is forgotten.
+        """
+        i: Size
+        now: cython.p_double = self.window
+        top: Real = 0.0
+        y: Real = 0.0
+        spare: Real = 0.0
+        untried: Real = 0.0
+        r: Real
+        place: Real
+        away: Real
+        if head.window == -1:
+            if now[PLANNED] > FIRST_WINDOW:
+                return False
+        elif cython.cast(Real, head.window) != now[SERIAL]:
+            return False
+        else:
+            top, y, spare, untried = tally[0], tally[1], tally[2], tally[3]
+        for i in range(self.n_seen):
+            r = reward[i if self.coordinates == cython.NULL else self.coordinates[i]]
+            y += self.slope[i] * r
+            self.rewards_seen[i] += r
+        place = head.number if head.number >= 0 else now[COUNT]
+        if now[COUNT] == 0.0:
+            now[FIRST] = place
+            now[LAST] = place
+        now[FIRST] = min(now[FIRST], place)
+        now[LAST] = max(now[LAST], place)
+        now[COUNT] += 1.0
+        now[TOP] += min(top, now[CAP])
+        now[ESTIMATE] += y
+        now[SPARE] += spare
+        now[UNTRIED] += untried
+        now[BATCH] += y
+        now[BATCH_COUNT] += 1.0
+        if now[BATCH_COUNT] * BATCHES_PLANNED >= now[PLANNED]:
+            away = now[BATCH] / now[BATCH_COUNT] - now[MEAN]
+            now[BATCHES] += 1.0
+            now[MEAN] += away / now[BATCHES]
+            now[SQUARES] += away * away * (now[BATCHES] - 1.0) / now[BATCHES]
+            now[BATCH] = 0.0
+            now[BATCH_COUNT] = 0.0
+        return fmod(now[COUNT], now[PLANNED] / CERTIFICATES) == 0.0
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def copy_from(self, other: Engine) -> cython.void:
+        """Make the state equal to that of another engine of the same plan."""
+        i: Size
+        for i in range(self.n_fields):
+            memcpy(self.fields[i].data, other.fields[i].data, 8 * self.fields[i].size)
