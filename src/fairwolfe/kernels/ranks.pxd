@@ -1,0 +1,130 @@
+# Rankings: scores, the k largest, explanations, exposures, worlds; see ranks.py.
+from libc.math cimport sqrt
+from libc.stdint cimport int64_t
+
+from fairwolfe.kernels.products cimport Products
+from fairwolfe.kernels.types cimport In, InInts, Ints, Out, Real, Size
+
+cdef enum:              # places in the params of a ranker
+    EXPLORATION = 0     # times the confidence widths; negative: a pointwise bonus
+    LEVEL = 1           # 2 ln(1/delta_1)
+    RANDOMIZE = 2       # the chance of a swap
+    HEAD = 3            # R_r (R,), sqrt(ridge) D_theta_r (R,), those of the rule, low, high (R,)
+
+cdef enum:              # what counts as exposed
+    OBSERVED = 0        # as the feedback says
+    SHOWN = 1           # every item of the ranking
+    UNTIL_LAST_CLICK = 2  # every item down to the last that earned something
+
+cdef enum:              # what can be wrong with the feedback to a slot
+    NOT_A_COIN = 1
+    NOT_FINITE = 2
+    EARNED_UNSEEN = 3
+    NO_ITEM = 4
+    ITEM_TWICE = 5
+
+ctypedef void (*Score)(
+    In value, In width, Real bonus, In direction, In exposed, In shown, Real t, Size slots,
+    In params, Out out, Size n
+) noexcept nogil
+
+cdef struct Ranker:
+    Products products
+    Score score
+    Size slots              # k
+    Size most               # the largest number of candidates
+    const double *params    # see HEAD
+    Size n_params
+    const double *doubt     # the first params with exploration 1, for upper bounds
+    Size n_doubt            # 0: no upper bounds
+    const double *ranges    # (2, R): low and high of the rewards of a slot
+    double *value           # (most,): estimates of the last `rank`
+    double *width           # (most,): its confidence widths
+    double *scores          # (most,)
+    double *bonuses         # (most,)
+    double *spare           # (most,)
+    double *combined        # (q,)
+    double *wide            # width, or bonuses where these are pointwise
+    double bonus            # what to multiply wide by
+    int64_t *best           # (slots,)
+
+cdef struct RankingArrays:
+    Size users
+    Size items_n            # m
+    Size q                  # factors
+    Size rewards            # R
+    Size slots              # k
+    Size weights_n          # 1, or users
+    const double *turned    # (R, users, q)
+    const double *items     # (m, q)
+    const double *columns   # (q, m)
+    const double *weights   # (weights_n, k): how likely slots are exposed
+    const double *ranges    # (R, 2)
+
+cdef inline double pointwise_bonus(
+    double value, double low, double high, double noise, double width, double radius
+) noexcept nogil:
+    """radius w sd + h (high - low), h = w^2/(1 + w^2), w the width: Bernstein's two terms."""
+    cdef double size = high - low
+    cdef double reach = width * width / (1.0 + width * width)
+    cdef double least = min(reach, 0.5)
+    cdef double p = min(max((value - low) / size, least), 1.0 - least)
+    return radius * width * min(size * sqrt(p * (1.0 - p)), noise) + reach * size
+
+cdef void top_k(In scores, Size n, Size k, Ints out) noexcept nogil
+
+cdef Score score_by_name(str name)
+cdef Size ranker_room(const Ranker *self) noexcept nogil
+cdef void ranker_scratch(Ranker *self, double *room) noexcept nogil
+cdef Real rank(
+    Ranker *self, const double *user, const double *items, Size n, const double *direction,
+    const double *exposed, const double *shown, Real t, const int64_t *pinned,
+    const double *draws, int64_t *ranking
+) noexcept nogil
+cdef void explain(
+    Ranker *self, Size n, const int64_t *ranking, double *parts, int64_t *plain_rank
+) noexcept nogil
+cdef void look_along(
+    Ranker *self, const double *user, const double *items, Size n, const double *slope,
+    const int64_t *ranking, double *outlook
+) noexcept nogil
+
+cdef void look_rates(In slots, In weights, Out looks, Size k) noexcept nogil
+cdef void features_of(In items, Size n, InInts ranking, Size k, Size q, Out rows) noexcept nogil
+cdef void expected_features(In looks, In user, In rows, Size k, Size p, Size q, Out x) noexcept nogil
+cdef int64_t count_exposed(
+    int64_t exposure, InInts items, In exposed, In rewards, Size k, Size n_rewards, Size n,
+    Out exposures, Out total
+) noexcept nogil
+cdef Size exposed_rows(
+    In rows, In exposures, In rewards, Size k, Size q, Size n_rewards, Out learnt, Out targets
+) noexcept nogil
+cdef void tally_slots(In outlook, In exposures, Size k, Out out) noexcept nogil
+cdef void count_ranking(
+    InInts items, In exposures, Size k, Size known, Real owed, Out exposed, Out shown, Size m,
+    Out slots
+) noexcept nogil
+
+cdef void slot_means(
+    const RankingArrays *self, InInts action, Size user, Out out
+) noexcept nogil
+cdef void observe(
+    const RankingArrays *self, Size user, In means, In uniforms, Out exposed, Out rewards
+) noexcept nogil
+cdef void mean_of_ranking(
+    const RankingArrays *self, InInts action, Size user, In means, Out out
+) noexcept nogil
+cdef void best_ranking(
+    const RankingArrays *self, const double *direction, Size user, double *spare, double *scores,
+    int64_t *out
+) noexcept nogil
+cdef Real support_of_rankings(
+    const RankingArrays *self, const double *direction, const double *shares, double *spare,
+    double *scores, int64_t *best, double *out
+) noexcept nogil
+
+cdef class RankingWorld:
+    cdef RankingArrays own
+    cdef tuple arrays           # keeps them alive
+    cdef double *room           # (3, m): scratch of the methods below
+    cdef int64_t *best          # (k,)

@@ -1,0 +1,1395 @@
+# cython: language_level=3
+"""From estimates to a ranking, and from its feedback to what is learnt; worlds with rankings.
+
+A ranker estimates what each item would earn if it were exposed, and shows the items of largest
+score. Users have p features, items q, d = p q; m items, k slots, R user-side rewards, n = m + R
+coordinates of a direction: the items first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cython
+from cython.cimports.fairwolfe.kernels.products import (
+    Products,
+    aligned,
+    contract,
+    estimates,
+    products_room,
+    products_scratch,
+    turn_parameters,
+)
+from cython.cimports.fairwolfe.kernels.ranks import (
+    EARNED_UNSEEN,
+    EXPLORATION,
+    HEAD,
+    ITEM_TWICE,
+    LEVEL,
+    NO_ITEM,
+    NOT_A_COIN,
+    NOT_FINITE,
+    OBSERVED,
+    RANDOMIZE,
+    SHOWN,
+    UNTIL_LAST_CLICK,
+    Ranker,
+    RankingArrays,
+    Score,
+    pointwise_bonus,
+)
+from cython.cimports.fairwolfe.kernels.ridge import LOG_DET, UPDATES
+from cython.cimports.fairwolfe.kernels.types import BLOCK, In, InInts, Ints, Out, Real, Size
+from cython.cimports.libc.math import INFINITY, fabs, fma, isfinite, log, sqrt
+from cython.cimports.libc.stdint import int64_t
+from cython.cimports.libc.stdlib import free, malloc
+from cython.cimports.libc.string import memcpy
+
+if not cython.compiled:
+    raise ImportError("the kernels are not built; run `make build`")
+
+
+# --- selection --------------------------------------------------------------------------------
+
+
+@cython.nogil
+@cython.inline
+@cython.cfunc
+@cython.exceptval(check=False)
+def _any_above(bar: Real, scores: In, n: Size) -> cython.bint:
+    """Whether a score (n,) is larger than the bar; all are compared, many at once."""
+    i: Size
+    above: int64_t = 0
+    for i in range(n):
+        above += 1 if scores[i] > bar else 0
+    return above > 0
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def top_k(scores: In, n: Size, k: Size, out: Ints) -> cython.void:
+    """The places of the k largest scores, largest first, equals in their order; k <= n.
+
+    Bounded insertion: most scores fail the comparison with the k-th so far, block by block, and
+    cost nothing else. scores (n,), out (k,).
+    """
+    bar: Real = -INFINITY
+    score: Real
+    filled: Size = 0
+    start: Size = 0
+    size: Size
+    i: Size
+    place: Size
+    while start < n:
+        size = min(cython.cast(Size, BLOCK), n - start)
+        if filled < k or _any_above(bar, scores + start, size):
+            for i in range(start, start + size):
+                score = scores[i]
+                if filled == k and not score > bar:
+                    continue
+                place = filled
+                if filled == k:
+                    place -= 1
+                else:
+                    filled += 1
+                while place > 0 and score > scores[out[place - 1]]:
+                    out[place] = out[place - 1]
+                    place -= 1
+                out[place] = i
+                if filled == k:
+                    bar = scores[out[k - 1]]
+        start += BLOCK
+
+
+# --- rules ------------------------------------------------------------------------------------
+# (value, width, bonus, direction, exposed, shown, t, slots, params, out, n): estimates (n,),
+# confidence widths (n,) and what to multiply these by (pointwise: bonuses, and 1), the direction of
+# the items, how often each was exposed and shown in the t rankings so far; params of the rule.
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def _optimistic(
+    value: In,
+    width: In,
+    bonus: Real,
+    direction: In,
+    exposed: In,
+    shown: In,
+    t: Real,
+    slots: Size,
+    params: In,
+    out: Out,
+    n: Size,
+) -> cython.void:
+    """LinUCBRank: the estimate, its confidence width, and what exposing the item is worth to f."""
+    i: Size
+    for i in range(n):
+        out[i] = value[i] + bonus * width[i] + direction[i]
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def _discounted(
+    value: In,
+    width: In,
+    bonus: Real,
+    direction: In,
+    exposed: In,
+    shown: In,
+    t: Real,
+    slots: Size,
+    params: In,
+    out: Out,
+    n: Size,
+) -> cython.void:
+    """UnbiasedLinUCBRank: the width times 1 - slots exposed_i/(all exposures); params[0]: whether
+    that stops at 0.
+    """
+    i: Size
+    total: Real = 0.0
+    factor: Real
+    for i in range(n):
+        total += exposed[i]
+    for i in range(n):
+        factor = 1.0
+        if total > 0.0:
+            factor = 1.0 - cython.cast(Real, slots) * exposed[i] / total
+        if params[0] != 0.0:
+            factor = max(factor, 0.0)
+        out[i] = value[i] + factor * bonus * width[i]
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def _deprived_first(
+    value: In,
+    width: In,
+    bonus: Real,
+    direction: In,
+    exposed: In,
+    shown: In,
+    t: Real,
+    slots: Size,
+    params: In,
+    out: Out,
+    n: Size,
+) -> cython.void:
+    """FairLearnRank: items that lag behind params[0] t by more than params[1] come first, the worst
+    before all.
+    """
+    i: Size
+    lag: Real
+    for i in range(n):
+        lag = params[0] * t - shown[i]
+        if lag > params[1]:
+            out[i] = 1e100 * (1.0 + lag)  # above every score
+        else:
+            out[i] = value[i] + bonus * width[i]
+
+
+@cython.cfunc
+def score_by_name(name: str) -> Score:
+    """The rule of a ranker: "optimistic", "discounted" or "deprived_first"."""
+    if name == "optimistic":
+        return _optimistic
+    if name == "discounted":
+        return _discounted
+    if name == "deprived_first":
+        return _deprived_first
+    raise ValueError(f"there is no rule {name!r}; it is optimistic, discounted or deprived_first")
+
+
+# --- a ranking --------------------------------------------------------------------------------
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def _combine(
+    self: cython.pointer[Ranker],
+    user: cython.pointer[cython.const[cython.double]],
+    weights: cython.pointer[cython.const[cython.double]],
+) -> cython.void:
+    """combined = sum_r weights_r theta_r, turned to the user. user (p,), weights (R,)."""
+    of: cython.pointer[Products] = cython.address(self.products)
+    q: Size = of.q
+    r: Size
+    e: Size
+    turned: In = of.turned
+    combined: Out = self.combined
+    turn_parameters(user, of.linear.theta, of.turned, of.p, q, of.linear.rewards)
+    for e in range(q):
+        combined[e] = 0.0
+    for r in range(of.linear.rewards):
+        for e in range(q):
+            combined[e] += weights[r] * turned[r * q + e]
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def _bonus(weights: In, params: In, log_det: Real, n_rewards: Size) -> Real:
+    """What widths are worth: sum_r |g_r| alpha_r, optimistic for either sign of g, times the
+    exploration; alpha_r = R_r sqrt(2 ln(1/delta_1) + ln det V/det V_0) + sqrt(ridge) D_theta_r.
+
+    weights (R,), params: see `Ranker`.
+    """
+    r: Size
+    total: Real = 0.0
+    alpha: Real
+    for r in range(n_rewards):
+        alpha = params[HEAD + r] * sqrt(params[LEVEL] + log_det) + params[HEAD + n_rewards + r]
+        total += fabs(weights[r]) * alpha
+    return params[EXPLORATION] * total
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def _add_pointwise(
+    own: In,
+    width: In,
+    low: Real,
+    high: Real,
+    noise: Real,
+    wide: Real,
+    weight: Real,
+    out: Out,
+    n: Size,
+) -> cython.void:
+    """out_i += |weight| pointwise_bonus_i of one reward. own: estimates (n,), width, out (n,)."""
+    i: Size
+    for i in range(n):
+        out[i] += fabs(weight) * pointwise_bonus(own[i], low, high, noise, width[i], wide)
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def _estimate_along(turned: In, items: In, out: Out, q: Size, n: Size) -> cython.void:
+    """out_i = <turned, item_i>. turned (q,), items (q, n), out (n,)."""
+    e: Size
+    i: Size
+    x: Real
+    row: In
+    for i in range(n):
+        out[i] = 0.0
+    for e in range(q):
+        x = turned[e]
+        row = items + e * n
+        for i in range(n):
+            out[i] = fma(x, row[i], out[i])
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def _worth(
+    self: cython.pointer[Ranker],
+    items: cython.pointer[cython.const[cython.double]],
+    n: Size,
+    weights: cython.pointer[cython.const[cython.double]],
+) -> cython.void:
+    """What confidence widths are worth: bonus and wide. Where pointwise, wide are the sums
+    sum_r |g_r| bonus_r of each item, and bonus is 1.
+
+    items (q, n), weights (R,); `turned` and `width` are those of the round.
+    """
+    of: cython.pointer[Products] = cython.address(self.products)
+    n_rewards: Size = of.linear.rewards
+    params: cython.pointer[cython.const[cython.double]] = self.params
+    low: cython.pointer[cython.const[cython.double]]
+    radius: Real
+    r: Size
+    i: Size
+    if params[EXPLORATION] >= 0.0:
+        self.bonus = _bonus(weights, params, of.linear.counters[LOG_DET], n_rewards)
+        self.wide = self.width
+        return
+    self.bonus = 1.0
+    self.wide = self.bonuses
+    low = params + self.n_params - 2 * n_rewards
+    radius = cython.cast(Real, of.linear.d) * sqrt(of.linear.counters[UPDATES] + 1.0)
+    radius = 0.5 * sqrt(2.0 * log(1.0 + radius))
+    for i in range(n):
+        self.bonuses[i] = 0.0
+    for r in range(n_rewards):
+        _estimate_along(of.turned + r * of.q, items, self.spare, of.q, n)
+        _add_pointwise(
+            self.spare,
+            self.width,
+            low[r],
+            low[n_rewards + r],
+            params[HEAD + r],
+            radius,
+            weights[r],
+            self.bonuses,
+            n,
+        )
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def _around(
+    self: cython.pointer[Ranker],
+    pinned: InInts,
+    n: Size,
+    ranking: Ints,
+) -> cython.void:
+    """The best of the other items in the slots that are free. pinned, ranking (k,): places among
+    the n candidates, -1 where a slot is free.
+    """
+    slot: Size
+    free_slots: Size = 0
+    place: Size = 0
+    memcpy(self.spare, self.scores, 8 * n)
+    for slot in range(self.slots):
+        if pinned[slot] >= 0:
+            self.spare[pinned[slot]] = -INFINITY
+        else:
+            free_slots += 1
+    if free_slots > 0:
+        top_k(self.spare, n, free_slots, self.best)
+    for slot in range(self.slots):
+        if pinned[slot] >= 0:
+            ranking[slot] = pinned[slot]
+        else:
+            ranking[slot] = self.best[place]
+            place += 1
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def _swapped(
+    chance: Real,
+    draws: cython.pointer[cython.const[cython.double]],
+    pinned: cython.pointer[cython.const[int64_t]],
+    ranking: Ints,
+    k: Size,
+) -> Real:
+    """Swap neighbouring slots at random, in pairs that start at the first or the second slot; the
+    propensity of the result.
+
+    Which of the two is drawn first. A ranking with a swap comes from one of them only, the ranking
+    without any from both, so its propensity is known exactly.
+
+    draws (1 + k // 2,), pinned (k,) or NULL, ranking (k,).
+    """
+    start: Size
+    offset: Size
+    swaps: Size = 0
+    probability: Real = 0.5
+    other: Real = 0.5
+    item: int64_t
+    if chance == 0.0:
+        return 1.0
+    offset = 0 if draws[0] < 0.5 else 1
+    for start in range(k - 1):
+        if pinned != cython.NULL and (pinned[start] >= 0 or pinned[start + 1] >= 0):
+            continue
+        if start % 2 != offset:
+            other *= 1.0 - chance
+        elif draws[1 + start // 2] < chance:
+            swaps += 1
+            probability *= chance
+            item = ranking[start]
+            ranking[start] = ranking[start + 1]
+            ranking[start + 1] = item
+        else:
+            probability *= 1.0 - chance
+    return probability if swaps > 0 else probability + other
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def rank(
+    self: cython.pointer[Ranker],
+    user: cython.pointer[cython.const[cython.double]],
+    items: cython.pointer[cython.const[cython.double]],
+    n: Size,
+    direction: cython.pointer[cython.const[cython.double]],
+    exposed: cython.pointer[cython.const[cython.double]],
+    shown: cython.pointer[cython.const[cython.double]],
+    t: Real,
+    pinned: cython.pointer[cython.const[int64_t]],
+    draws: cython.pointer[cython.const[cython.double]],
+    ranking: cython.pointer[int64_t],
+) -> Real:
+    """The ranking, as places among the n candidates, best slot first; its propensity.
+
+    It leaves B and C of the user, estimates, widths and scores in the ranker. user (p,),
+    items (q, n), direction (n + R,), exposed, shown (n,), t: rankings so far; pinned (k,): places
+    of items that have their slot, -1 where it is free, or NULL; draws (1 + k // 2,), read where
+    slots are swapped; ranking (k,). d^2 q + n q^2/2 multiplications.
+    """
+    of: cython.pointer[Products] = cython.address(self.products)
+    contract(of, user)
+    _combine(self, user, direction + n)
+    estimates(self.combined, of.metric, items, self.spare, self.value, self.width, of.q, n)
+    _worth(self, items, n, direction + n)
+    self.score(
+        self.value,
+        self.wide,
+        self.bonus,
+        direction,
+        exposed,
+        shown,
+        t,
+        self.slots,
+        self.params + HEAD + 2 * of.linear.rewards,
+        self.scores,
+        n,
+    )
+    if pinned == cython.NULL:
+        top_k(self.scores, n, self.slots, ranking)
+    else:
+        _around(self, pinned, n, ranking)
+    return _swapped(self.params[RANDOMIZE], draws, pinned, ranking, self.slots)
+
+
+@cython.nogil
+@cython.inline
+@cython.cfunc
+@cython.exceptval(check=False)
+def _count_above(bar: Real, values: In, n: Size) -> int64_t:
+    """How many of the values (n,) are larger."""
+    i: Size
+    above: int64_t = 0
+    for i in range(n):
+        above += 1 if values[i] > bar else 0
+    return above
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def explain(
+    self: cython.pointer[Ranker],
+    n: Size,
+    ranking: cython.pointer[cython.const[int64_t]],
+    parts: cython.p_double,
+    plain_rank: cython.pointer[int64_t],
+) -> cython.void:
+    """By slot, of the last `rank`: estimate, exploration and fairness, which sum to the score, and
+    the rank by the first two alone.
+
+    ranking (k,), parts (3, k); plain_rank (k,), or NULL: not computed (k n comparisons).
+    """
+    k: Size = self.slots
+    slot: Size
+    row: Size
+    i: Size
+    plain: Real
+    value: In = self.value
+    wide: In = self.wide
+    sums: Out = self.spare
+    if plain_rank != cython.NULL:
+        for i in range(n):
+            sums[i] = value[i] + self.bonus * wide[i]
+    for slot in range(k):
+        row = ranking[slot]
+        plain = value[row] + self.bonus * wide[row]
+        parts[slot] = value[row]
+        parts[k + slot] = self.bonus * wide[row]
+        parts[2 * k + slot] = self.scores[row] - plain
+        if plain_rank != cython.NULL:
+            plain_rank[slot] = _count_above(plain, self.spare, n) + 1
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def look_along(
+    self: cython.pointer[Ranker],
+    user: cython.pointer[cython.const[cython.double]],
+    items: cython.pointer[cython.const[cython.double]],
+    n: Size,
+    slope: cython.pointer[cython.const[cython.double]],
+    ranking: cython.pointer[cython.const[int64_t]],
+    outlook: cython.p_double,
+) -> cython.void:
+    """By slot, of <slope, r> where it is exposed: the largest optimistic scores (0 without
+    `doubt`), and by how much the ranking is below the largest estimates.
+
+    After `rank` for the same user, whose scores it overwrites: confidence widths do not depend on
+    the direction. user (p,), items (q, n), slope (n + R,), ranking (k,), outlook (2, k).
+    """
+    of: cython.pointer[Products] = cython.address(self.products)
+    k: Size = self.slots
+    n_rewards: Size = of.linear.rewards
+    r: Size
+    i: Size
+    j: Size
+    most: Real = 0.0
+    bonus: Real
+    own: Out = self.spare
+    scores: Out = self.scores
+    width: In = self.width
+    for r in range(n_rewards):
+        most += max(slope[n + r] * self.ranges[r], slope[n + r] * self.ranges[n_rewards + r])
+    _combine(self, user, slope + n)
+    _estimate_along(self.combined, items, self.spare, of.q, n)
+    for i in range(n):
+        scores[i] = own[i] + slope[i]
+    top_k(self.scores, n, k, self.best)
+    for j in range(k):
+        outlook[j] = 0.0
+        outlook[k + j] = scores[self.best[j]] - scores[ranking[j]]
+    if self.n_doubt > 0:
+        bonus = _bonus(slope + n, self.doubt, of.linear.counters[LOG_DET], n_rewards)
+        for i in range(n):
+            scores[i] = min(own[i] + bonus * width[i], most) + slope[i]
+        top_k(self.scores, n, k, self.best)
+        for j in range(k):
+            outlook[j] = scores[self.best[j]]
+
+
+# --- exposures --------------------------------------------------------------------------------
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def look_rates(slots: In, weights: In, looks: Out, k: Size) -> cython.void:
+    """How likely each slot is exposed: its weight, where these are given; else as often as it was,
+    1 before it was shown. slots (2, k): rankings, exposures; weights (k,) or NULL, looks (k,).
+    """
+    j: Size
+    for j in range(k):
+        if weights != cython.NULL:
+            looks[j] = weights[j]
+        else:
+            looks[j] = slots[k + j] / slots[j] if slots[j] > 0.0 else 1.0
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def features_of(items: In, n: Size, ranking: InInts, k: Size, q: Size, rows: Out) -> cython.void:
+    """The features of the items of a ranking. items (q, n), ranking (k,), rows (k, q)."""
+    j: Size
+    e: Size
+    for j in range(k):
+        for e in range(q):
+            rows[j * q + e] = items[e * n + ranking[j]]
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def expected_features(
+    looks: In, user: In, rows: In, k: Size, p: Size, q: Size, x: Out
+) -> cython.void:
+    """x = user (x) sum_j looks_j row_j: features of what is expected to be exposed of a ranking.
+
+    looks (k,), user (p,), rows (k, q), x (p q,).
+    """
+    e: Size
+    j: Size
+    a: Size
+    combined: Real
+    for e in range(q):
+        combined = 0.0
+        for j in range(k):
+            combined += looks[j] * rows[j * q + e]
+        for a in range(p):
+            x[a * q + e] = user[a] * combined
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def count_exposed(
+    exposure: int64_t,
+    items: InInts,
+    exposed: In,
+    rewards: In,
+    k: Size,
+    n_rewards: Size,
+    n: Size,
+    exposures: Out,
+    total: Out,
+) -> int64_t:
+    """Which slots count as exposed, and the reward vector of the ranking, which is added to total.
+
+    exposure: OBSERVED, SHOWN or UNTIL_LAST_CLICK. items, exposed (k,), rewards (k, R),
+    exposures (k,), total (n,). 0, or where the feedback contradicts itself, before anything is
+    written: slot + k times what is wrong.
+    """
+    first: Size = n - n_rewards
+    last: Size = -1
+    i: Size
+    j: Size
+    r: Size
+    for j in range(k):
+        if not 0 <= items[j] < first:
+            return k * NO_ITEM + j
+        for i in range(j):
+            if items[i] == items[j]:
+                return k * ITEM_TWICE + j
+        if exposed[j] != 0.0 and exposed[j] != 1.0:
+            return k * NOT_A_COIN + j
+        for r in range(n_rewards):
+            if not isfinite(rewards[j * n_rewards + r]):
+                return k * NOT_FINITE + j
+            if rewards[j * n_rewards + r] != 0.0:
+                last = j
+                if exposure == OBSERVED and exposed[j] == 0.0:
+                    return k * EARNED_UNSEEN + j
+    for j in range(k):
+        if exposure == OBSERVED:
+            exposures[j] = exposed[j]
+        elif exposure == SHOWN or j <= last:
+            exposures[j] = 1.0
+        else:
+            exposures[j] = 0.0
+        if exposures[j] != 0.0:
+            total[items[j]] += 1.0
+            for r in range(n_rewards):
+                total[first + r] += rewards[j * n_rewards + r]
+    return 0
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def exposed_rows(
+    rows: In,
+    exposures: In,
+    rewards: In,
+    k: Size,
+    q: Size,
+    n_rewards: Size,
+    learnt: Out,
+    targets: Out,
+) -> Size:
+    """The rows and rewards of the items that were exposed, and how many.
+
+    rows, learnt (k, q), exposures (k,), rewards, targets (k, R).
+    """
+    r: Size = 0
+    j: Size
+    e: Size
+    for j in range(k):
+        if exposures[j] > 0.0:
+            for e in range(q):
+                learnt[r * q + e] = rows[j * q + e]
+            for e in range(n_rewards):
+                targets[r * n_rewards + e] = rewards[j * n_rewards + e]
+            r += 1
+    return r
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def tally_slots(outlook: In, exposures: In, k: Size, out: Out) -> cython.void:
+    """Of <slope, r>: the largest optimistic value, and what the ranking missed by the estimates,
+    twice; then 0. outlook (2, k), exposures (k,), out (4,).
+    """
+    j: Size
+    top: Real = 0.0
+    missed: Real = 0.0
+    for j in range(k):
+        top += outlook[j] * exposures[j]
+        missed += outlook[k + j] * exposures[j]
+    out[0] = top
+    out[1] = missed
+    out[2] = missed
+    out[3] = 0.0
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def count_ranking(
+    items: InInts,
+    exposures: In,
+    k: Size,
+    known: Size,
+    owed: Real,
+    exposed: Out,
+    shown: Out,
+    m: Size,
+    slots: Out,
+) -> cython.void:
+    """Count a ranking. Items from `known` on came after it, and count as shown in a share `owed` of
+    what was decided before: a ranking of that time changes nothing for them.
+
+    items, exposures (k,), exposed, shown (m,), slots (2, k).
+    """
+    j: Size
+    for j in range(k):
+        exposed[items[j]] += exposures[j]
+        shown[items[j]] += 1.0
+        slots[j] += 1.0
+        slots[k + j] += exposures[j]
+    for j in range(known, m):
+        shown[j] += owed
+
+
+# --- worlds -----------------------------------------------------------------------------------
+
+
+@cython.nogil
+@cython.inline
+@cython.cfunc
+@cython.exceptval(check=False)
+def _item_mean(turned: In, item: In, q: Size, low: Real, high: Real) -> Real:
+    """<turned, item>, clipped to the range of the reward. turned, item (q,)."""
+    j: Size
+    total: Real = 0.0
+    for j in range(q):
+        total = fma(turned[j], item[j], total)
+    return min(max(total, low), high)
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def slot_means(
+    self: cython.pointer[cython.const[RankingArrays]], action: InInts, user: Size, out: Out
+) -> cython.void:
+    """The mean of every reward of the item in each slot, where it is exposed. out (k, R)."""
+    q: Size = self.q
+    n: Size = self.rewards
+    j: Size
+    r: Size
+    for j in range(self.slots):
+        for r in range(n):
+            out[j * n + r] = _item_mean(
+                self.turned + (r * self.users + user) * q,
+                self.items + action[j] * q,
+                q,
+                self.ranges[2 * r],
+                self.ranges[2 * r + 1],
+            )
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def observe(
+    self: cython.pointer[cython.const[RankingArrays]],
+    user: Size,
+    means: In,
+    uniforms: In,
+    exposed: Out,
+    rewards: Out,
+) -> cython.void:
+    """The feedback to a ranking with these `slot_means` (k, R): a slot is exposed with its weight,
+    a reward that is exposed is one of the two ends of its range.
+
+    uniforms (k + k R,): for the exposures, then for the rewards by slot; exposed (k,),
+    rewards (k, R).
+    """
+    k: Size = self.slots
+    n: Size = self.rewards
+    j: Size
+    r: Size
+    low: Real
+    high: Real
+    hit: cython.bint
+    weights: In = self.weights + (user if self.weights_n > 1 else 0) * k
+    for j in range(k):
+        exposed[j] = 1.0 if uniforms[j] < weights[j] else 0.0
+        for r in range(n):
+            low = self.ranges[2 * r]
+            high = self.ranges[2 * r + 1]
+            # low + (high - low) U < mean, without a division: the mean is that of a coin.
+            hit = fma(high - low, uniforms[k + j * n + r], low) < means[j * n + r]
+            rewards[j * n + r] = 0.0 if exposed[j] == 0.0 else (high if hit else low)
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def mean_of_ranking(
+    self: cython.pointer[cython.const[RankingArrays]],
+    action: InInts,
+    user: Size,
+    means: In,
+    out: Out,
+) -> cython.void:
+    """The expected reward vector of a ranking with these `slot_means` (k, R): exposures of its
+    items, then the user-side rewards. Other coordinates of out (m + R,) are left alone.
+    """
+    k: Size = self.slots
+    n: Size = self.rewards
+    j: Size
+    r: Size
+    weights: In = self.weights + (user if self.weights_n > 1 else 0) * k
+    total: Out = out + self.items_n
+    for r in range(n):
+        total[r] = 0.0
+    for j in range(k):
+        out[action[j]] = 0.0 + weights[j]
+        for r in range(n):
+            total[r] = fma(weights[j], means[j * n + r], total[r])
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def _item_means(turned: In, columns: In, out: Out, q: Size, m: Size) -> cython.void:
+    """<turned, item> of every item, not clipped, with the bits of one item at a time: each sum is
+    taken in the order of the factors. turned (q,), columns (q, m), out (m,).
+    """
+    i: Size
+    j: Size
+    a: Real
+    b: Real
+    c: Real
+    d: Real
+    w: In
+    x: In
+    y: In
+    z: In
+    whole: Size = q - q % 4
+    for i in range(m):
+        out[i] = 0.0
+    for j in range(0, whole, 4):
+        a = turned[j]
+        b = turned[j + 1]
+        c = turned[j + 2]
+        d = turned[j + 3]
+        w = columns + j * m
+        x = w + m
+        y = x + m
+        z = y + m
+        for i in range(m):
+            out[i] = fma(d, z[i], fma(c, y[i], fma(b, x[i], fma(a, w[i], out[i]))))
+    for j in range(whole, q):
+        a = turned[j]
+        w = columns + j * m
+        for i in range(m):
+            out[i] = fma(a, w[i], out[i])
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def _add_clipped(g: Real, means: In, low: Real, high: Real, scores: Out, m: Size) -> cython.void:
+    """scores += g (means clipped to [low, high]). means, scores (m,)."""
+    i: Size
+    for i in range(m):
+        scores[i] = fma(g, min(max(means[i], low), high), scores[i])
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def best_ranking(
+    self: cython.pointer[cython.const[RankingArrays]],
+    direction: cython.pointer[cython.const[cython.double]],
+    user: Size,
+    spare: cython.p_double,
+    scores: cython.p_double,
+    out: cython.pointer[int64_t],
+) -> cython.void:
+    """The items of largest g_i + sum_r g_r mean_r(i), largest first.
+
+    Position weights do not increase, so that sorting by score is optimal (Proposition 4).
+    direction (m + R,), spare, scores (m,), out (k,).
+    """
+    m: Size = self.items_n
+    q: Size = self.q
+    r: Size
+    memcpy(scores, direction, 8 * m)
+    for r in range(self.rewards):
+        _item_means(self.turned + (r * self.users + user) * q, self.columns, spare, q, m)
+        _add_clipped(direction[m + r], spare, self.ranges[2 * r], self.ranges[2 * r + 1], scores, m)
+    top_k(scores, m, self.slots, out)
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def support_of_rankings(
+    self: cython.pointer[cython.const[RankingArrays]],
+    direction: cython.pointer[cython.const[cython.double]],
+    shares: cython.pointer[cython.const[cython.double]],
+    spare: cython.p_double,
+    scores: cython.p_double,
+    best: cython.pointer[int64_t],
+    out: cython.p_double,
+) -> Real:
+    """sum_u share_u <g, mean of u's best ranking>, and that mean reward vector in `out`.
+
+    direction, out (m + R,), shares (users,), spare, scores (m,), best (k,).
+    """
+    m: Size = self.items_n
+    k: Size = self.slots
+    u: Size
+    i: Size
+    j: Size
+    r: Size
+    share: Real
+    mean: Real
+    height: Real = 0.0
+    weights: cython.pointer[cython.const[cython.double]]
+    for i in range(m + self.rewards):
+        out[i] = 0.0
+    for u in range(self.users):
+        best_ranking(self, direction, u, spare, scores, best)
+        weights = self.weights + (u if self.weights_n > 1 else 0) * k
+        for j in range(k):
+            i = best[j]
+            share = shares[u] * weights[j]
+            height = fma(share, scores[i], height)
+            out[i] += share
+            for r in range(self.rewards):
+                mean = _item_mean(
+                    self.turned + (r * self.users + u) * self.q,
+                    self.items + i * self.q,
+                    self.q,
+                    self.ranges[2 * r],
+                    self.ranges[2 * r + 1],
+                )
+                out[m + r] = fma(share, mean, out[m + r])
+    return height
+
+
+# --- scratch ----------------------------------------------------------------------------------
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def ranker_room(self: cython.pointer[cython.const[Ranker]]) -> Size:
+    """How many numbers `ranker_scratch` needs; those of its products among them."""
+    own: Size = 5 * self.most + self.products.q + self.slots + 8 * 8
+    return own + products_room(cython.address(self.products))
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def ranker_scratch(self: cython.pointer[Ranker], room: cython.p_double) -> cython.void:
+    """Divide room among the scratch arrays, each from the start of a cache line on."""
+    self.value = aligned(room)
+    self.width = aligned(self.value + self.most)
+    self.scores = aligned(self.width + self.most)
+    self.spare = aligned(self.scores + self.most)
+    self.bonuses = aligned(self.spare + self.most)
+    self.combined = aligned(self.bonuses + self.most)
+    self.best = cython.cast(cython.pointer[int64_t], aligned(self.combined + self.products.q))
+    self.wide = self.width
+    products_scratch(
+        cython.address(self.products), cython.cast(cython.p_double, self.best + self.slots)
+    )
+
+
+# --- for Python -------------------------------------------------------------------------------
+
+
+@cython.cclass
+class RankingWorld:
+    """A world with rankings over arrays, which are not copied: the mean of reward r of item i for a
+    user is <turned[r, user], items[i]>, clipped to its range.
+
+    turned (R, users, q), items (m, q), columns (q, m): the items transposed, weights (1 or users,
+    k): how likely slots are exposed, ranges (R, 2).
+    """
+
+    own: RankingArrays
+    arrays: tuple[Any, ...]
+    room: cython.p_double
+    best: cython.pointer[int64_t]
+
+    def __cinit__(self) -> None:
+        self.room = cython.NULL
+        self.best = cython.NULL
+
+    def __init__(
+        self,
+        turned: cython.const[cython.double][:, :, ::1],  # type: ignore[valid-type]
+        items: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+        columns: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+        weights: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+        ranges: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+    ) -> None:
+        own: cython.pointer[RankingArrays] = cython.address(self.own)
+        own.rewards, own.users, own.q = turned.shape[0], turned.shape[1], turned.shape[2]
+        own.items_n, own.weights_n, own.slots = items.shape[0], weights.shape[0], weights.shape[1]
+        if not (
+            own.rewards > 0
+            and own.users > 0
+            and own.q > 0
+            and 0 < own.slots <= own.items_n
+            and items.shape[1] == own.q == columns.shape[0]
+            and columns.shape[1] == own.items_n
+            and own.weights_n in (1, own.users)
+            and ranges.shape[0] == own.rewards
+            and ranges.shape[1] == 2
+        ):
+            raise ValueError(
+                f"turned ({own.rewards}, {own.users}, {own.q}), items ({items.shape[0]}, "
+                f"{items.shape[1]}), columns ({columns.shape[0]}, {columns.shape[1]}), weights "
+                f"({own.weights_n}, {own.slots}), ranges ({ranges.shape[0]}, {ranges.shape[1]})"
+            )
+        self.arrays = (turned.base, items.base, columns.base, weights.base, ranges.base)
+        own.turned = cython.address(turned[0, 0, 0])
+        own.items = cython.address(items[0, 0])
+        own.columns = cython.address(columns[0, 0])
+        own.weights = cython.address(weights[0, 0])
+        own.ranges = cython.address(ranges[0, 0])
+        free(self.room)
+        free(self.best)
+        slots: Size = own.slots * own.rewards
+        self.room = cython.cast(cython.p_double, malloc(8 * (2 * own.items_n + slots)))
+        self.best = cython.cast(cython.pointer[int64_t], malloc(8 * own.slots))
+        if self.room == cython.NULL:
+            raise MemoryError
+        if self.best == cython.NULL:
+            raise MemoryError
+
+    def __dealloc__(self) -> None:
+        free(self.room)
+        free(self.best)
+
+    def feedback(
+        self,
+        action: cython.const[int64_t][::1],  # type: ignore[valid-type]
+        user: Size,
+        uniforms: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        exposed: cython.double[::1],
+        rewards: cython.double[:, ::1],
+    ) -> None:
+        """Which slots are exposed and what their items earn: see `observe`."""
+        k: Size = self.own.slots
+        n: Size = self.own.rewards
+        self._check(action, user)
+        if not (
+            uniforms.shape[0] == k + k * n
+            and exposed.shape[0] == k == rewards.shape[0]
+            and rewards.shape[1] == n
+        ):
+            raise ValueError("the arrays of the feedback have other shapes")
+        with cython.nogil:
+            slot_means(cython.address(self.own), cython.address(action[0]), user, self.room)
+            observe(
+                cython.address(self.own),
+                user,
+                self.room,
+                cython.address(uniforms[0]),
+                cython.address(exposed[0]),
+                cython.address(rewards[0, 0]),
+            )
+
+    def mean(
+        self,
+        action: cython.const[int64_t][::1],  # type: ignore[valid-type]
+        user: Size,
+        out: cython.double[::1],
+    ) -> None:
+        """The expected reward vector of a ranking, out (m + R,)."""
+        i: Size
+        self._check(action, user)
+        if out.shape[0] != self.own.items_n + self.own.rewards:
+            raise ValueError(f"{out.shape[0]} numbers for a reward vector")
+        with cython.nogil:
+            for i in range(out.shape[0]):
+                out[i] = 0.0
+            slot_means(cython.address(self.own), cython.address(action[0]), user, self.room)
+            mean_of_ranking(
+                cython.address(self.own),
+                cython.address(action[0]),
+                user,
+                self.room,
+                cython.address(out[0]),
+            )
+
+    def best_for(
+        self,
+        direction: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        user: Size,
+        out: int64_t[::1],
+    ) -> None:
+        """The ranking of largest <direction, mean reward>, ties to the lowest index. out (k,)."""
+        own: cython.pointer[RankingArrays] = cython.address(self.own)
+        if not (
+            0 <= user < own.users
+            and direction.shape[0] == own.items_n + own.rewards
+            and out.shape[0] == own.slots
+        ):
+            raise ValueError("the user, the direction or the ranking does not fit the world")
+        with cython.nogil:
+            best_ranking(
+                own,
+                cython.address(direction[0]),
+                user,
+                self.room,
+                self.room + own.items_n,
+                cython.address(out[0]),
+            )
+
+    def support(
+        self,
+        direction: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        shares: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        out: cython.double[::1],
+    ) -> float:
+        """sum_u share_u <g, mean of u's best ranking>; that mean reward vector in out (m + R,)."""
+        own: cython.pointer[RankingArrays] = cython.address(self.own)
+        height: Real
+        if not (
+            shares.shape[0] == own.users
+            and direction.shape[0] == own.items_n + own.rewards == out.shape[0]
+        ):
+            raise ValueError("the direction, the shares or the point does not fit the world")
+        with cython.nogil:
+            height = support_of_rankings(
+                own,
+                cython.address(direction[0]),
+                cython.address(shares[0]),
+                self.room,
+                self.room + own.items_n,
+                self.best,
+                cython.address(out[0]),
+            )
+        return height
+
+    def _check(self, action: cython.const[int64_t][::1], user: Size) -> None:  # type: ignore[valid-type]
+        """An action and a user that may come from outside."""
+        j: Size
+        if action.shape[0] != self.own.slots or not 0 <= user < self.own.users:
+            raise ValueError(f"{action.shape[0]} items for user {user}")
+        for j in range(action.shape[0]):
+            if not 0 <= action[j] < self.own.items_n:
+                raise ValueError(f"there is no item {action[j]}")
+
+
+@cython.cclass
+class Ranking:
+    """One ranking over the arrays of a linear state of one block, which it only reads.
+
+    rule: see `score_by_name`; gram, inverse (1, d, d), theta, moment (1, R, d), counters (5,);
+    params, doubt: see `Ranker`; ranges (2, R); p, q: features of users and items; k slots.
+    """
+
+    own: Ranker
+    arrays: tuple[Any, ...]  # keeps them alive
+    room: cython.p_double
+
+    def __cinit__(self) -> None:
+        self.room = cython.NULL
+
+    def __init__(
+        self,
+        rule: str,
+        theta: cython.double[:, :, ::1],
+        inverse: cython.double[:, :, ::1],
+        counters: cython.double[::1],
+        params: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        doubt: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        ranges: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+        p: Size,
+        q: Size,
+        k: Size,
+        most: Size,
+    ) -> None:
+        own: cython.pointer[Ranker] = cython.address(self.own)
+        of: cython.pointer[Products] = cython.address(self.own.products)
+        n: Size = theta.shape[1]
+        of.p, of.q, of.most = p, q, k
+        of.linear.blocks, of.linear.rewards, of.linear.d = 1, n, p * q
+        if not (
+            0 < k <= most
+            and p > 0
+            and q > 0
+            and n > 0
+            and theta.shape[0] == inverse.shape[0] == 1
+            and theta.shape[2] == inverse.shape[1] == inverse.shape[2] == p * q
+            and counters.shape[0] == 5
+            and params.shape[0] >= HEAD + 2 * n
+            and (params[EXPLORATION] >= 0.0 or params.shape[0] >= HEAD + 4 * n)
+            and (doubt.shape[0] == 0 or doubt.shape[0] == HEAD + 2 * n)
+            and ranges.shape[0] == 2
+            and ranges.shape[1] == n
+        ):
+            raise ValueError(f"the arrays are not those of {p} x {q} features and {n} rewards")
+        self.arrays = (
+            theta.base,
+            inverse.base,
+            counters.base,
+            params.base,
+            doubt.base,
+            ranges.base,
+        )
+        of.linear.gram, of.linear.moment = cython.NULL, cython.NULL
+        of.linear.theta = cython.address(theta[0, 0, 0])
+        of.linear.inverse = cython.address(inverse[0, 0, 0])
+        of.linear.counters = cython.address(counters[0])
+        own.score, own.slots, own.most = score_by_name(rule), k, most
+        own.params, own.n_params = cython.address(params[0]), params.shape[0]
+        own.n_doubt = doubt.shape[0]
+        own.doubt = cython.address(doubt[0]) if own.n_doubt > 0 else cython.NULL
+        own.ranges = cython.address(ranges[0, 0])
+        free(self.room)
+        self.room = cython.cast(cython.p_double, malloc(8 * ranker_room(own)))
+        if self.room == cython.NULL:
+            raise MemoryError
+        ranker_scratch(own, self.room)
+
+    def __dealloc__(self) -> None:
+        free(self.room)
+
+    def choose(
+        self,
+        user: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        items: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+        direction: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        exposed: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        shown: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        t: Real,
+        pinned: cython.const[int64_t][::1],  # type: ignore[valid-type]
+        draws: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        ranking: int64_t[::1],
+        estimated: cython.double[:, ::1],
+    ) -> float:
+        """The propensity of the ranking. pinned (k,) or none; draws (1 + k // 2,) or none;
+        estimated (3, n): values, widths and scores.
+        """
+        own: cython.pointer[Ranker] = cython.address(self.own)
+        n: Size = items.shape[1]
+        probability: Real
+        fixed: cython.pointer[cython.const[int64_t]] = cython.NULL
+        drawn: cython.pointer[cython.const[cython.double]] = cython.NULL
+        self._check(user, items, direction, ranking)
+        if not (
+            exposed.shape[0] == shown.shape[0] == n
+            and (pinned.shape[0] == 0 or pinned.shape[0] == own.slots)
+            and (own.params[RANDOMIZE] == 0.0 or draws.shape[0] == 1 + own.slots // 2)
+            and estimated.shape[0] == 3
+            and estimated.shape[1] == n
+        ):
+            raise ValueError("the counts, the pinned slots or the draws have other shapes")
+        if pinned.shape[0] > 0:
+            fixed = cython.address(pinned[0])
+        if draws.shape[0] > 0:
+            drawn = cython.address(draws[0])
+        with cython.nogil:
+            probability = rank(
+                own,
+                cython.address(user[0]),
+                cython.address(items[0, 0]),
+                n,
+                cython.address(direction[0]),
+                cython.address(exposed[0]),
+                cython.address(shown[0]),
+                t,
+                fixed,
+                drawn,
+                cython.address(ranking[0]),
+            )
+        memcpy(cython.address(estimated[0, 0]), own.value, 8 * n)
+        memcpy(cython.address(estimated[1, 0]), own.width, 8 * n)
+        memcpy(cython.address(estimated[2, 0]), own.scores, 8 * n)
+        return probability
+
+    def reasons(
+        self, n: Size, ranking: int64_t[::1], parts: cython.double[:, ::1], ranks: int64_t[::1]
+    ) -> None:
+        """The parts (3, k) of the scores of the last ranking, and ranks (k,) without fairness."""
+        k: Size = self.own.slots
+        if not (ranking.shape[0] == ranks.shape[0] == parts.shape[1] == k and parts.shape[0] == 3):
+            raise ValueError("the arrays of the explanation have other shapes")
+        if not 0 < n <= self.own.most or not all(0 <= i < n for i in ranking):
+            raise ValueError(f"a ranking of {n} candidates")
+        explain(
+            cython.address(self.own),
+            n,
+            cython.address(ranking[0]),
+            cython.address(parts[0, 0]),
+            cython.address(ranks[0]),
+        )
+
+    def look(
+        self,
+        user: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        items: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+        slope: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        ranking: int64_t[::1],
+        outlook: cython.double[:, ::1],
+    ) -> None:
+        """Live numbers along a slope, after `choose` for the same user: see `look_along`."""
+        self._check(user, items, slope, ranking)
+        if outlook.shape[0] != 2 or outlook.shape[1] != self.own.slots:
+            raise ValueError("the outlook has another shape")
+        look_along(
+            cython.address(self.own),
+            cython.address(user[0]),
+            cython.address(items[0, 0]),
+            items.shape[1],
+            cython.address(slope[0]),
+            cython.address(ranking[0]),
+            cython.address(outlook[0, 0]),
+        )
+
+    def _check(
+        self,
+        user: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        items: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+        direction: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        ranking: int64_t[::1],
+    ) -> None:
+        own: cython.pointer[Ranker] = cython.address(self.own)
+        n: Size = items.shape[1]
+        if not (
+            user.shape[0] == own.products.p
+            and items.shape[0] == own.products.q
+            and own.slots <= n <= own.most
+            and direction.shape[0] == n + own.products.linear.rewards
+            and ranking.shape[0] == own.slots
+        ):
+            raise ValueError("the user, the items, the direction or the ranking has another shape")
+
+
+def largest(
+    scores: cython.const[cython.double][::1],  # type: ignore[valid-type]
+    out: int64_t[::1],
+) -> None:
+    """The places of the largest scores (n,), as many as out (k,) has: see `top_k`."""
+    if not 0 < out.shape[0] <= scores.shape[0]:
+        raise ValueError(f"the largest {out.shape[0]} of {scores.shape[0]}")
+    with cython.nogil:
+        top_k(cython.address(scores[0]), scores.shape[0], out.shape[0], cython.address(out[0]))
+
+
+def count_exposures(
+    exposure: int64_t,
+    items: cython.const[int64_t][::1],  # type: ignore[valid-type]
+    exposed: cython.const[cython.double][::1],  # type: ignore[valid-type]
+    rewards: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+    exposures: cython.double[::1],
+    total: cython.double[::1],
+) -> int:
+    """`count_exposed`: items, exposed, exposures (k,), rewards (k, R), total (m + R,)."""
+    k: Size = items.shape[0]
+    if not (
+        exposed.shape[0] == k == rewards.shape[0] == exposures.shape[0]
+        and k > 0
+        and 0 < rewards.shape[1] <= total.shape[0]
+        and 0 <= exposure <= UNTIL_LAST_CLICK
+    ):
+        raise ValueError("the arrays of the feedback have other shapes")
+    return count_exposed(
+        exposure,
+        cython.address(items[0]),
+        cython.address(exposed[0]),
+        cython.address(rewards[0, 0]),
+        k,
+        rewards.shape[1],
+        total.shape[0],
+        cython.address(exposures[0]),
+        cython.address(total[0]),
+    )
