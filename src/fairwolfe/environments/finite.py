@@ -109,6 +109,7 @@ class Finite(ArmsWorld[FiniteWorld]):
     means: Table | None = None
     noise: str | float = "bernoulli"
 
+    form = "table"
     answers = (table_reward, table_best)
 
     def __post_init__(self) -> None:
@@ -244,6 +245,10 @@ class Finite(ArmsWorld[FiniteWorld]):
         """Uniform draws for Bernoulli rewards, normal ones for normal noise."""
         shape = (n, self.n_draws)
         return rng.random(shape) if self.noise == "bernoulli" else rng.standard_normal(shape)
+
+    def reward_params(self, world: FiniteWorld) -> Vector:
+        """The noise and the table."""
+        return world.params
 
     def reward_program(self, world: FiniteWorld) -> RewardProgram:
         """Rewards from the table."""

@@ -109,6 +109,7 @@ class Mehrotra(ArmsWorld[Matrix]):
     n_objectives: int = 5
     n_features: int = 10
 
+    form = "linear"
     answers = (linear_reward, linear_best)
 
     def __post_init__(self) -> None:
@@ -159,9 +160,14 @@ class Mehrotra(ArmsWorld[Matrix]):
         """A standard normal for each reward."""
         return rng.standard_normal((n, self.n_objectives))
 
+    def reward_params(self, world: Matrix) -> Vector:
+        """A copy of theta that kernels may take."""
+        return world.flatten()
+
     def reward_program(self, world: Matrix) -> RewardProgram:
-        """Linear rewards; the parameters are a copy of theta that kernels may take."""
-        return RewardProgram(linear_reward.address, linear_best.address, world.flatten())
+        """Linear rewards."""
+        params = self.reward_params(world)
+        return RewardProgram(linear_reward.address, linear_best.address, params)
 
     def support(self, world: Matrix, direction: Vector) -> tuple[float, Vector]:
         """h_S(g) = (<g, theta 1> + e_K |theta' g|)/d and where it is attained, exactly.

@@ -137,6 +137,7 @@ class Nonlinear(ArmsWorld[NonlinearWorld]):
     n_contexts: int = 1000
     width: float = 0.4
 
+    form = "nonlinear"
     answers = (nonlinear_reward, nonlinear_best)
 
     def __post_init__(self) -> None:
@@ -182,6 +183,10 @@ class Nonlinear(ArmsWorld[NonlinearWorld]):
     def draw_noise(self, rng: np.random.Generator, n: int) -> Matrix:
         """A uniform draw for each reward."""
         return rng.random((n, self.n_objectives))
+
+    def reward_params(self, world: NonlinearWorld) -> Vector:
+        """The width and the ideal points."""
+        return world.params
 
     def reward_program(self, world: NonlinearWorld) -> RewardProgram:
         """Rewards from the features; the list of contexts plays no part."""

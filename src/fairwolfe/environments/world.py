@@ -16,12 +16,14 @@ from fairwolfe.core.contexts import arms
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import Kernel, function_at, kernel
+from fairwolfe.kernels.worlds import ArmWorld
 
 __all__ = [
     "BEST",
     "REWARD",
     "ArmsWorld",
     "RewardProgram",
+    "arm_world",
     "best_at",
     "call_best",
     "call_reward",
@@ -105,6 +107,25 @@ def direction_of(problem: Problem, given: Any) -> Vector:
     return g
 
 
+def arm_world(environment: Any, world: Any, n_arms: int, n_features: int) -> ArmWorld:
+    """The rewards of one world as compiled code calls them; kernels of somebody else's are called
+    as Python calls them.
+    """
+    n = environment.problem().n_objectives
+    # A class that states another `reward_program` has other rewards than the one it is made from.
+    owner = next(cls for cls in type(environment).__mro__ if "reward_program" in vars(cls))
+    form = vars(owner).get("form")
+    if form is not None:
+        return ArmWorld(form, environment.reward_params(world), n, n_features, n_arms)
+    program: RewardProgram = environment.reward_program(world)
+
+    def answer(arm: int, tag: int, features: Matrix, noise: Vector) -> tuple[Vector, Vector]:
+        return program.answer(arm, tag, features, noise, n)
+
+    n_noise = environment.draw_noise(np.random.default_rng(0), 1).shape[1]
+    return ArmWorld.of_functions(answer, program.best_arm, n, n_features, n_arms, n_noise)
+
+
 class ArmsWorld(ABC, Generic[W]):
     """An environment with arms that is given by its draws and its kernels.
 
@@ -112,6 +133,8 @@ class ArmsWorld(ABC, Generic[W]):
     `draw_contexts`, `draw_noise` and `reward_program`, and how a context is recognised.
     """
 
+    form: ClassVar[str | None] = None
+    """The name of `reward_program` among the compiled ones (kernels/worlds.py), if it is one."""
     answers: ClassVar[tuple[Kernel[..., Any], ...]] = ()
     """The kernels of `reward_program`."""
 

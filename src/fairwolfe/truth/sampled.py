@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
+from fairwolfe.core.arrays import IntVector, Matrix, Vector
 from fairwolfe.core.protocols import CompiledWorld
-from fairwolfe.environments.world import call_best, call_reward
-from fairwolfe.kernels.compile import kernel
+from fairwolfe.environments.world import arm_world
+from fairwolfe.kernels.truth import best_means
 from fairwolfe.objectives import Concave
 from fairwolfe.truth.multipliers import Solution
 from fairwolfe.truth.rows import Rows
@@ -20,32 +20,6 @@ __all__ = ["Sample", "enclose", "enclose_kept", "refute"]
 _BATCHES = 20
 _ERRORS = 5.0  # standard errors
 _CHUNK = 1_000  # contexts drawn at once
-
-
-@kernel(
-    signature="void(int64, int64, float64[::1], float64[:, :, ::1], int64[::1], float64[:, ::1], "
-    "int64[::1], float64[::1], float64[:, ::1])"
-)
-def best_means(
-    best: int,
-    reward: int,
-    params: Vector,
-    features: Cube,
-    tags: IntVector,
-    directions: Matrix,
-    which: IntVector,
-    noise: Vector,
-    out: Matrix,
-) -> None:
-    """The mean rewards of the best arm of every context, for the direction that `which` names.
-
-    params: of the world. features (contexts, arms, features), tags, which (contexts,),
-    directions (directions, rewards), noise (draws,), out (contexts, rewards).
-    """
-    scores, spare = np.empty(features.shape[1]), np.empty(out.shape[1])
-    for i in range(out.shape[0]):
-        arm = call_best(best, directions[which[i]], tags[i], features[i], params, scores)
-        call_reward(reward, arm, tags[i], features[i], noise, params, out[i], spare)
 
 
 class Sample:
@@ -66,21 +40,9 @@ class Sample:
         environment, world = self.environment, self.world
         if self.compiled:
             out = np.empty((self.n, directions.shape[1]))
-            program = environment.reward_program(world)
-            noise = np.zeros_like(environment.draw_noise(np.random.default_rng(0), 1)[0])
-            rows = np.ascontiguousarray(directions)
             features, tags = self.contexts
-            best_means(
-                program.best,
-                program.reward,
-                program.params,
-                features,
-                tags,
-                rows,
-                which,
-                noise,
-                out,
-            )
+            rewards = arm_world(environment, world, *features.shape[1:])
+            best_means(rewards, features, tags, np.ascontiguousarray(directions), which, out)
             return out
         return np.array(
             [
