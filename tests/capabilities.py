@@ -136,9 +136,11 @@ CAPABILITIES = {
     "browser": Capability(
         lambda: browser() is not None, "Install chromium (apt install chromium)."
     ),
+    "c compiler": Capability(_command("cc"), "Install a C compiler (apt install gcc libc6-dev)."),
     "curl": Capability(_command("curl"), "Install curl (apt install curl)."),
     "cvxpy": Capability(_module("cvxpy"), "Install cvxpy (make setup)."),
     "fma-cpu": Capability(_fma, "Run on a processor with fused multiply-add (FMA3 or ARMv8)."),
+    "gcc": Capability(_command("gcc"), "Install gcc (apt install gcc libc6-dev)."),
     "go": Capability(_command("go"), "Install Go (apt install golang-go).", optional=True),
     "gymnasium": Capability(_module("gymnasium"), "Install gymnasium (make setup)."),
     "httpx": Capability(_module("httpx"), "Install httpx (make setup)."),

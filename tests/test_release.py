@@ -1,9 +1,10 @@
 """What is released: the wheel and the sdist of this tree, installed where nothing else is.
 
 Each interpreter takes about 20 s of one worker, most of it for the packages and the first
-compilation. All of them are among the quick tests, a minute together: it is the only place where
-another Python than that of the tests is tried. Installing the sdist is slow: it differs from the
-wheel only in who builds it, and a quick test shows that the same wheel comes out.
+compilation. All of them are among the quick tests, a minute together: it is the only quick place
+where another Python than that of the tests is tried. Compiled modules of this tree are taken over
+where they are not stale; the sdist has none, and compiles. Installing the sdist is slow: it differs
+from the wheel only in who builds it, and a quick test shows that the same wheel comes out.
 """
 
 from __future__ import annotations
@@ -26,14 +27,16 @@ import pytest
 
 import fairwolfe as fw
 from fairwolfe.errors import EXTRAS
+from tests.build.trees import hatch
 from tests.capabilities import installing, interpreter
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 VERSION = PROJECT["version"]
 TEN_LINES = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
-# What a file of the package may be: source, types, a spec, a page. No data, no compiled code.
-SUFFIXES = {".py", ".typed", ".toml", ".js", ".html", ".css"}
+# What a file of the package may be: source, types, a spec, a page, a compiled module, and the text
+# that says what modules were built from. No data.
+SUFFIXES = {".py", ".typed", ".toml", ".js", ".html", ".css", ".so", ".txt"}
 
 
 class Dist(NamedTuple):
@@ -54,20 +57,28 @@ def built(source: Path, out: Path) -> Dist:
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Dist:
     """Built from a copy of this tree, without what tests and builds leave in it."""
     tree = tmp_path_factory.mktemp("tree") / "fairwolfe"
-    left = shutil.ignore_patterns(".*", "__pycache__", "_build", "gallery", "build", "dist", "out")
-    shutil.copytree(ROOT, tree, ignore=left)
+    left = shutil.ignore_patterns(".*", "__pycache__", "_build", "gallery", "dist", "out")
+    shutil.copytree(ROOT, tree, ignore=lambda at, names: left(at, names) | made_in(at, names))
     shutil.copy(ROOT / ".gitignore", tree)
+    if hatch().recorded()["compiler"] != hatch().compiler().name:  # that of the sdist
+        (tree / "src" / hatch().MANIFEST).unlink()
     return built(tree, tmp_path_factory.mktemp("dist"))
+
+
+def made_in(folder: str, names: list[str]) -> set[str]:
+    """build/ of the root, but not tests/build."""
+    return {"build"} & set(names) if Path(folder) == ROOT else set()
 
 
 # --- what is in them -------------------------------------------------------------------------
 
 
 def test_the_wheel_is_the_package_and_nothing_else(dist: Dist) -> None:
-    assert dist.wheel.name == f"fairwolfe-{VERSION}-py3-none-any.whl"
+    system = hatch().platform_tag(hatch().compiler().zig)
+    assert dist.wheel.name == f"fairwolfe-{VERSION}-cp311-abi3-{system}.whl"
     source = ROOT / "src"
-    files = {f.relative_to(source).as_posix() for f in source.rglob("*") if f.is_file()}
-    files = {file for file in files if "__pycache__" not in file}
+    found = (f for f in (source / "fairwolfe").rglob("*") if f.is_file() and f.suffix != ".pxd")
+    files = {f.relative_to(source).as_posix() for f in found if "__pycache__" not in f.parts}
     about = f"fairwolfe-{VERSION}.dist-info/"
     with zipfile.ZipFile(dist.wheel) as wheel:
         names = set(wheel.namelist())
@@ -104,13 +115,9 @@ def test_the_version_is_the_same_wherever_it_stands() -> None:
     assert changes[1] == VERSION
     assert f"\nversion: {VERSION}\n" in citation
     assert f'\ndate-released: "{changes[2]}"\n' in citation
-    assert dist_name(VERSION) in (ROOT / "docs" / "installing.md").read_text()
+    assert f"dist/fairwolfe-{VERSION}-*.whl" in (ROOT / "docs" / "installing.md").read_text()
     for series in ("3.11", "3.12", "3.13"):
         assert f"Programming Language :: Python :: {series}" in PROJECT["classifiers"]
-
-
-def dist_name(version: str) -> str:
-    return f"dist/fairwolfe-{version}-py3-none-any.whl"
 
 
 # --- installed -------------------------------------------------------------------------------
@@ -132,13 +139,14 @@ class Clean:
         ours = ("PYTHON", "VIRTUAL_ENV", "FAIRWOLFE", "COV")
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
         self.env |= {"FAIRWOLFE_CACHE": str(folder / "cache"), "FAIRWOLFE_QUIET": "1"}
+        self.alone = self.env | {"PATH": str(self.bin)}  # no compiler
 
-    def run(self, *command: str | Path) -> str:
-        """What a command prints, in the empty folder."""
+    def run(self, *command: str | Path, alone: bool = False) -> str:
+        """What a command prints, in the empty folder; alone: with nothing else on the PATH."""
         done = subprocess.run(
             list(map(str, command)),
             cwd=self.empty,
-            env=self.env,
+            env=self.alone if alone else self.env,
             capture_output=True,
             text=True,
             check=False,
@@ -156,7 +164,8 @@ class Clean:
 
     def works(self) -> None:
         """The README's ten lines, and the command."""
-        said = self.run(self.python, "-W", "error", "-c", TEN_LINES)
+        said = self.run(self.python, "-W", "error", "-c", TEN_LINES, alone=True)
+        self.run(self.python, "-W", "error", ROOT / "tests/build/run_installed.py", alone=True)
         assert said == said_here()  # the same bits, in every Python
         agent = fw.Agent.load(self.empty / "router.fw")  # in the Python of the tests
         assert f"{agent.value}" in said

@@ -16,6 +16,7 @@ __all__ = [
     "InvalidInput",
     "MissingData",
     "MissingExtra",
+    "MissingKernels",
     "NoProx",
     "NotConcave",
     "NotFound",
@@ -69,6 +70,10 @@ class NumericalFailure(FairwolfeError):
 
 class MissingExtra(FairwolfeError, ImportError):
     """An optional dependency is not installed."""
+
+
+class MissingKernels(FairwolfeError, ImportError):
+    """The compiled kernels are not built, or not for this processor."""
 
 
 class MissingData(FairwolfeError, FileNotFoundError):

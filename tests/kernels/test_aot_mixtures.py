@@ -141,7 +141,8 @@ def test_what_a_function_raises_ends_an_ascent_at_once(ascend: Any) -> None:
 
 
 def test_a_gradient_that_calls_itself_is_refused() -> None:
-    vertices, trees = np.eye(2), []
+    vertices = np.eye(2)
+    trees: list[Any] = []
 
     def slope(z: Any) -> Any:
         if trees:

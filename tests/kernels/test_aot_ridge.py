@@ -86,6 +86,30 @@ def test_refreshes_come_where_the_inverse_shrinks_and_after_many_updates() -> No
     assert copy.counters[linalg.SINCE_REFRESH] == 0.0
 
 
+@pytest.mark.parametrize("d", [1, 3])
+def test_every_step_of_a_shrinking_inverse_is_met(d: int) -> None:
+    oracle = Ridge(1.0)
+    state = oracle.allocate(1, 1, d)
+    copy, regression = pair(state)
+    x = np.zeros(d)
+    for size, refreshed in ((1.0, False), (2e3, True), (1.0, False), (2e6, True), (2e9, True)):
+        x[-1] = size
+        oracle.learn(0, x, np.ones(1), *state)
+        regression.learn(0, x, np.ones(1))
+        same(state, copy)
+        assert (copy.counters[linalg.SINCE_REFRESH] == 0.0) == refreshed
+
+
+def test_an_inverse_of_nan_is_repaired_and_its_drift_infinite() -> None:
+    state = Ridge(2.0).allocate(1, 1, 3)
+    state.inverse[0, 1, 2] = np.nan
+    copy, regression = pair(state)
+    Ridge(2.0).learn(-1, np.empty(0), np.empty(0), *state)
+    assert regression.recompute()
+    same(state, copy)
+    assert copy.counters[linalg.DRIFT] == np.inf
+
+
 @pytest.mark.parametrize("gap", [0.0, 1e-17, 1e-14, 1e-12])
 def test_a_design_that_is_hardly_positive_definite_is_lifted_alike(gap: float) -> None:
     rng = np.random.default_rng(1)
@@ -145,6 +169,10 @@ def test_scores_and_widths_are_bit_equal(d: int, per_arm: bool) -> None:
         linalg.widths(copy.inverse, features, per_arm, out)
         features.flags.writeable = False
         same([out], [regression.widths(features, per_arm)])
+        low, high = np.array([-np.inf, -0.1, 0.2]), np.array([np.inf, 0.0, 0.3])
+        rewards = np.empty((arms, 3))
+        linalg.predictions(copy.theta, features.copy(), per_arm, low, high, rewards)
+        same([rewards], [regression.predictions(features, low, high, per_arm)])
 
 
 @pytest.mark.parametrize("rate", [2.0**0.5, 20.0])
@@ -196,6 +224,10 @@ def test_shapes_are_checked() -> None:
         regression.scores(np.ones(2), np.ones((1, 4)), True)
     with pytest.raises(ValueError, match="features have shape"):
         regression.widths(np.ones((2, 4)), True)
+    with pytest.raises(ValueError, match="features have shape"):
+        regression.predictions(np.ones((1, 5)), reward, reward, True)
+    with pytest.raises(ValueError, match="ends, not 3"):
+        regression.predictions(np.ones((1, 4)), reward, x, True)
     for field in ("gram", "inverse", "moment", "counters", "params"):
         wrong = state._replace(**{field: getattr(state, field)[..., :-1].copy()})
         with pytest.raises(ValueError, match=field):

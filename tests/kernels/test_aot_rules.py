@@ -179,6 +179,42 @@ def test_looks_are_bit_equal(name: str, per_arm: bool) -> None:
     assert (name == "plain") == (seen[3] == 0.0)
 
 
+@pytest.mark.parametrize("name", ["optimistic", "extended"])
+def test_arms_that_were_tried_100_times_are_left_out(name: str) -> None:
+    state = Ridge().allocate(1, 1, 1)
+    state.theta[:] = 0.5
+    one, doubt = np.ones(1), np.array([0.0, 1.0])
+    numba: Any = optimism.extended_outlook if name == "extended" else optimism.optimistic_outlook
+    for width, counts in ((0.2, True), (0.12, True), (0.102, True), (0.098, False), (0.09, False)):
+        features, out = np.array([[width], [0.01]]), np.empty(4)
+        numba(one, one, state.theta, state.inverse, state.counters, features, False, 0, doubt, out)
+        got = look(name, Regression(*state), one, one, features, False, 0, doubt)
+        np.testing.assert_array_equal(got, out)
+        assert (got[3] > 0.0) == counts
+
+
+def test_a_direction_of_zero_has_no_pointwise_bonus_in_an_extended_model() -> None:
+    case = grown(np.random.default_rng(10), 2, 3, 6, False, True)
+    params = np.array([-1.0, 3.0, 0.7, 1.1, 0.0, 0.0, 1.0, 1.0])
+    g, scores, report, state = np.zeros(2), np.empty(6), np.empty(1), case.state
+    arm = linucb.linucb_extended(
+        g,
+        state.theta,
+        state.inverse,
+        state.counters,
+        case.features,
+        False,
+        np.empty(0),
+        params,
+        scores,
+        report,
+    )
+    got = choose("linucb_extended", case.model, g, case.features, params=params)
+    assert got[0] == arm
+    np.testing.assert_array_equal(got[2], scores)
+    assert np.isfinite(got[2]).all()
+
+
 def test_a_pointwise_bonus_in_an_extended_look_is_bit_equal() -> None:
     rng = np.random.default_rng(8)
     case = grown(rng, 3, 4, 20, False, True)

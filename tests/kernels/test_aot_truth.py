@@ -1,4 +1,4 @@
-"""Mixtures of rankings for every user, and the best arms of samples: against NumPy."""
+"""Mixtures of rankings for every user, against NumPy."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import pytest
 from scipy import sparse
 
 from fairwolfe.core.streams import stream
-from fairwolfe.environments import FactorModel, Mehrotra, Nonlinear, dcg
-from fairwolfe.environments.world import arm_world
+from fairwolfe.environments import FactorModel, dcg
 from fairwolfe.kernels.ranks import RankingWorld
-from fairwolfe.kernels.truth import RankingMixtures, best_means
+from fairwolfe.kernels.truth import RankingMixtures
 from fairwolfe.objectives import GiniWelfare, TwoSided
 from fairwolfe.objectives.leaves import Leaves
 
@@ -127,45 +126,3 @@ def test_mixtures_of_other_shapes_are_refused() -> None:
                 mixture.sweep(tree, users, every, flat, flat, y)
     with pytest.raises(ValueError, match="13 numbers"):
         mixture.average(np.empty(12))
-
-
-@pytest.mark.parametrize(
-    "environment", [Mehrotra(n_arms=5, n_objectives=3, n_features=4), Nonlinear(n_contexts=40)]
-)
-def test_the_best_means_are_those_of_the_plain_methods(environment: Any) -> None:
-    world, n = environment.init(stream(1, "world")), environment.problem().n_objectives
-    features, tags = environment.draw_contexts(world, stream(2, "contexts"), 60)
-    directions, which = stream(3, "g").normal(size=(4, n)), np.arange(60) % 4
-    out = np.empty((60, n))
-    rewards = arm_world(environment, world, *features.shape[1:])
-    best_means(rewards, features, tags, directions, which, out)
-    for x, g, mean in zip(features, directions[which], out, strict=True):
-        arm = environment.best_action(world, x, g)
-        assert mean.tobytes() == environment.mean_reward(world, x, arm).tobytes()
-    for wrong in (
-        (features[:-1], tags, directions, which, out),
-        (features, tags[:-1], directions, which, out),
-        (features, tags, directions[:, :-1].copy(), which, out),
-        (features, tags, directions[:-1], which, out),
-        (features, tags, directions, which - 1, out),
-        (features, tags - 1, directions, which, out),
-        (features, tags, directions, which, np.empty((60, n + 1))),
-    ):
-        with pytest.raises(ValueError, match=r"which|tags|features"):
-            best_means(rewards, *wrong)
-
-
-def test_other_rewards_than_the_compiled_ones_are_called_as_python_calls_them() -> None:
-    class Doubled(Mehrotra):
-        def reward_program(self, world: Any) -> Any:
-            program = super().reward_program(world)
-            return program._replace(params=2.0 * program.params)
-
-    plain, doubled = (c(n_arms=3, n_objectives=2, n_features=4) for c in (Mehrotra, Doubled))
-    world = plain.init(stream(1, "world"))
-    features, tags = plain.draw_contexts(world, stream(2, "contexts"), 20)
-    outs = np.empty((2, 20, 2))
-    for environment, out in zip((plain, doubled), outs, strict=True):
-        rewards = arm_world(environment, world, 3, 4)
-        best_means(rewards, features, tags, np.ones((1, 2)), np.zeros(20, np.int64), out)
-    np.testing.assert_array_equal(outs[1], 2.0 * outs[0])

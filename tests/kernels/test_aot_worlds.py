@@ -1,4 +1,4 @@
-"""Ahead-of-time rewards of worlds with arms against today's numba kernels, bit by bit."""
+"""Ahead-of-time rewards of worlds with arms against NumPy."""
 
 from __future__ import annotations
 
@@ -30,26 +30,50 @@ WORLDS: list[tuple[str, Any]] = [
 ]
 
 
+def mean_of(kind: str, world: Any, environment: Any, tag: int, features: Any) -> Any:
+    """The mean rewards of all arms (arms, n), by NumPy."""
+    if kind == "linear":
+        return features @ world.T
+    if kind == "table":
+        return world.means[tag]
+    points = world.params[1:].reshape(environment.n_objectives, -1)
+    away = features[:, None, 1:] - points
+    return np.exp(-(away**2).sum(axis=2) / (2.0 * environment.width**2))
+
+
+def reward_of(kind: str, environment: Any, mean: Any, noise: Any) -> Any:
+    if kind == "linear":
+        return mean + 0.1 * abs(mean) * noise
+    if kind == "nonlinear" or environment.noise == "bernoulli":
+        return (noise < mean).astype(float)
+    return mean if environment.noise == "none" else mean + environment.noise * noise
+
+
 @pytest.mark.parametrize(("kind", "environment"), WORLDS)
-def test_rewards_and_best_arms_are_bit_equal(kind: str, environment: Any) -> None:
+def test_rewards_and_best_arms(kind: str, environment: Any) -> None:
     rng = np.random.default_rng(0)
-    problem = environment.problem()
     drawn = environment.init(rng)
-    program = environment.reward_program(drawn)
+    world = environment.reward_program(drawn)
     contexts, tags = environment.draw_contexts(drawn, rng, 200)
     noises = environment.draw_noise(rng, 200)
-    n, d, arms = problem.n_objectives, problem.dimension, contexts.shape[1]
-    world = ArmWorld(kind, program.params, n, d, arms)
-    best = set()
-    for features, tag, noise in zip(contexts, tags.tolist(), noises, strict=True):
-        arm, g = int(rng.integers(arms)), rng.standard_normal(n)
-        mean, reward = program.answer(arm, tag, features, noise, n)
-        got = world.answer(arm, tag, features, noise)
-        np.testing.assert_array_equal(got[0], mean)
-        np.testing.assert_array_equal(got[1], reward)
-        best.add(world.best_arm(g, tag, features))
-        assert world.best_arm(g, tag, features) == program.best_arm(g, tag, features)
+    n, arms = environment.problem().n_objectives, contexts.shape[1]
+    directions, which = rng.standard_normal((7, n)), rng.integers(7, size=200)
+    best, tops = set(), []
+    for features, tag, noise, j in zip(contexts, tags.tolist(), noises, which, strict=True):
+        arm, g = int(rng.integers(arms)), directions[j]
+        mean, reward = world.answer(arm, tag, features, noise)
+        means = mean_of(kind, drawn, environment, tag, features)
+        np.testing.assert_allclose(mean, means[arm], rtol=1e-12, atol=1e-15)
+        np.testing.assert_allclose(
+            reward, reward_of(kind, environment, mean, noise), rtol=1e-12, atol=1e-15
+        )
+        top = world.best_arm(g, tag, features)
+        assert means[top] @ g >= (means @ g).max() - 1e-12
+        best.add(top)
+        tops.append(world.answer(top, tag, features, noise)[0])
     assert len(best) > min(arms - 1, 3)
+    found = world.best_means(contexts, tags, directions, which)
+    np.testing.assert_array_equal(found, np.array(tops))
 
 
 def test_a_world_in_python_is_called_and_its_exception_raised() -> None:

@@ -33,7 +33,7 @@ TEXT = config("1 s")
 def test_every_requirement_is_pinned_and_hashed(lock: Path) -> None:
     text = lock.read_text()
     held = SBOM["packages"](text)
-    assert len(held) >= 20
+    assert len(held) >= (1 if lock.name == "compiler.txt" else 20)
     assert len(re.findall(r"(?m)^\S", text)) == len(held)  # nothing else begins a line
     for package in held:
         assert package.hashes, package.name
@@ -59,7 +59,7 @@ def test_a_lock_that_is_open_is_noticed(line: str) -> None:
 
 def test_the_makefile_installs_with_hashes_only() -> None:
     commands = [line for line in (ROOT / "Makefile").read_text().splitlines() if "-r req" in line]
-    assert commands
+    assert len(commands) == len(LOCKS)
     assert all("--require-hashes" in line for line in commands)
 
 

@@ -366,11 +366,11 @@ def test_a_multiplier_keeps_the_budget_much_better(name: str) -> None:
 @pytest.mark.needs("cvxpy")
 @pytest.mark.parametrize("name", WANTED)
 def test_the_price_is_found(name: str) -> None:
-    from fairwolfe.simulation.compiled import CompiledRun
+    from fairwolfe.simulation.compiled import ArmsRun
     from fairwolfe.simulation.streams import Streams
 
     policy = FrankWolfe(WANTED[name] + AtMost(BUDGET).on(2), LinUCB(exploration=0.3))
-    run = CompiledRun(policy, THREE, THREE.init(np.random.default_rng(0)), Streams.of(1))
+    run = ArmsRun(policy, THREE, THREE.init(np.random.default_rng(0)), Streams.of(1))
     done = 0
     while done < 100_000:
         done += len(run.play(100_000 - done))

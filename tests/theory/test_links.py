@@ -25,7 +25,7 @@ from fairwolfe.objectives import Concave, Custom, Linear, Nash
 from fairwolfe.oracles import Ridge
 from fairwolfe.reduction import FrankWolfe
 from fairwolfe.simulation import simulate
-from fairwolfe.simulation.compiled import CompiledRun
+from fairwolfe.simulation.compiled import ArmsRun
 from fairwolfe.simulation.streams import Streams
 from fairwolfe.truth import optimum
 from tests.theory.worlds import A1, A2, DISTANCE, MINIMUM
@@ -344,7 +344,7 @@ def test_the_widths_add_up_to_more_where_the_ridge_is_small() -> None:
 RUNS, ROUNDS, LOOK = 200, 300, 5
 
 
-def radii(run: CompiledRun) -> Vector:
+def radii(run: ArmsRun) -> Vector:
     """The radii that the rule itself uses: its scores less its estimates, over the widths."""
     oracle, problem = run.state.base.oracle, run.state.plan.kind.problem
     extended = run.base.extended
@@ -382,7 +382,7 @@ def worst_ratios(world: str, base: LinUCB) -> Vector:
     worst = np.zeros(RUNS)
     for seed in range(RUNS):
         tables = environment.init(np.random.default_rng(0))
-        run = CompiledRun(FrankWolfe(f, base), environment, tables, Streams.of(seed))
+        run = ArmsRun(FrankWolfe(f, base), environment, tables, Streams.of(seed))
         for _ in range(0, ROUNDS, LOOK):
             run.play(LOOK)
             oracle = run.state.base.oracle

@@ -18,7 +18,7 @@ from fairwolfe.bandits import LinUCB, SquareCB
 from fairwolfe.core.arrays import IntVector, Matrix, Vector
 from fairwolfe.errors import InvalidInput, NumericalFailure
 from fairwolfe.kernels.linalg import LOG_DET
-from fairwolfe.simulation.compiled import CompiledRun
+from fairwolfe.simulation.compiled import ArmsRun
 from fairwolfe.simulation.compiled_rankings import CompiledRankings
 
 __all__ = [
@@ -31,7 +31,7 @@ __all__ = [
     "smoothed_gini",
 ]
 
-Run: TypeAlias = CompiledRun | CompiledRankings
+Run: TypeAlias = ArmsRun | CompiledRankings
 """A compiled run."""
 
 
@@ -79,7 +79,7 @@ class _Loop:
 class ArmsLoop(_Loop, ABC):
     """FrankWolfe with a generalised Gini function in Mehrotra's world, for one rule."""
 
-    def __init__(self, run: CompiledRun) -> None:
+    def __init__(self, run: ArmsRun) -> None:
         super().__init__(run)
         oracle = run.state.base.oracle
         self.theta = np.array(run.world)

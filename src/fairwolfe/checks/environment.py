@@ -228,7 +228,7 @@ def draws_many_like_one(environment: Any, rng: np.random.Generator) -> None:
     for t in range(_ROUNDS):
         arm = int(rng.integers(len(features[t])))
         context, tag = features[t], int(tags[t])
-        mean, reward = program.answer(arm, tag, context, noise[t], n)
+        mean, reward = program.answer(arm, tag, context, noise[t])
         plain: Vector = environment.feedback(world, context, arm, once)
         truth: Vector = environment.mean_reward(world, context, arm)
         require(np.array_equal(reward, plain), f"the kernel's reward {reward} is not {plain}")

@@ -31,6 +31,10 @@ def check(ctx: click.Context, subject: str, as_json: bool) -> None:
 
     from rich.markup import escape
 
+    from fairwolfe.kernels.loading import stale
+
+    if sentence := stale():
+        click.echo(sentence, err=True)
     # What the user's module prints must not mix with the table or the JSON.
     with console(stderr=True).status(f"checking {escape(subject)}"), redirect_stdout(sys.stderr):
         outcomes = _outcomes(subject)

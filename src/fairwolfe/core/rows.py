@@ -61,7 +61,8 @@ class RankingRows(NamedTuple):
     head (n,) of HEAD; items (n, k): ids, best slot first; user (n, p); exposure (n, k): how likely
     each slot is seen; parts (n, 3, k): value, exploration and fairness of each item's score; ranks
     (n, k): of the items without fairness; live (n, 2, k): optimistic scores and what was missed,
-    by slot; g (n, coordinates or 0): directions, where learning needs them.
+    by slot; g (n, coordinates or 0): directions, where learning needs them; x (n, k or 0, q):
+    features of the items, where contexts bring them.
     """
 
     head: np.ndarray[tuple[int], np.dtype[np.void]]
@@ -72,10 +73,13 @@ class RankingRows(NamedTuple):
     ranks: IntMatrix
     live: Cube
     g: Matrix
+    x: Cube
 
     @classmethod
-    def empty(cls, n: int, k: int, p: int, n_directions: int) -> Self:
-        """Room for n rankings."""
+    def empty(
+        cls, n: int, k: int, p: int, n_directions: int, features: tuple[int, int] = (0, 0)
+    ) -> Self:
+        """Room for n rankings. features: (k, q) where contexts bring them."""
         return cls(
             np.zeros(n, HEAD),
             np.empty((n, k), np.int64),
@@ -85,6 +89,7 @@ class RankingRows(NamedTuple):
             np.empty((n, k), np.int64),
             np.zeros((n, 2, k)),
             np.empty((n, n_directions)),
+            np.empty((n, *features)),
         )
 
     def part(self, which: slice | IntVector) -> Self:

@@ -11,60 +11,14 @@ import numpy as np
 
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.problem import Problem
-from fairwolfe.environments.world import BEST, REWARD, ArmsWorld, RewardProgram, direction_of
+from fairwolfe.environments.world import ArmsWorld, direction_of
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.compile import fma, kernel
-from fairwolfe.kernels.selection import argmax
+from fairwolfe.kernels.worlds import ArmWorld
 from fairwolfe.objectives.concave import finite_vector
 
 __all__ = ["Finite", "FiniteWorld"]
 
 _NONE, _BERNOULLI, _NORMAL = 0.0, 1.0, 2.0
-
-
-@kernel(signature=REWARD)
-def table_reward(
-    arm: int,
-    tag: int,
-    features: Matrix,
-    noise: Vector,
-    params: Vector,
-    mean: Vector,
-    reward: Vector,
-) -> None:
-    """params: kind of noise, its standard deviation, then the means (contexts, arms, rewards).
-
-    features (arms, features), noise (rewards or 0,), mean, reward (rewards,).
-    """
-    kind, deviation = params[0], params[1]
-    n = mean.size
-    place = 2 + (tag * features.shape[0] + arm) * n
-    for i in range(n):
-        mean[i] = params[place + i]
-        if kind == _BERNOULLI:
-            reward[i] = 1.0 if noise[i] < mean[i] else 0.0
-        elif kind == _NORMAL:
-            reward[i] = fma(deviation, noise[i], mean[i])
-        else:
-            reward[i] = mean[i]
-
-
-@kernel(signature=BEST)
-def table_best(
-    direction: Vector, tag: int, features: Matrix, params: Vector, scores: Vector
-) -> int:
-    """The arm of largest <g, mean>.
-
-    direction (rewards,), features (arms, features), scores (arms,). params: as in `table_reward`.
-    """
-    n = direction.size
-    for a in range(scores.size):
-        place = 2 + (tag * scores.size + a) * n
-        total = 0.0
-        for i in range(n):
-            total = fma(direction[i], params[place + i], total)
-        scores[a] = total
-    return argmax(scores)
 
 
 class FiniteWorld(NamedTuple):
@@ -108,9 +62,6 @@ class Finite(ArmsWorld[FiniteWorld]):
     theta: Sequence[Sequence[float]] | Matrix | None = None
     means: Table | None = None
     noise: str | float = "bernoulli"
-
-    form = "table"
-    answers = (table_reward, table_best)
 
     def __post_init__(self) -> None:
         features = _array("contexts", self.contexts, ("contexts", "arms", "features"))
@@ -246,13 +197,10 @@ class Finite(ArmsWorld[FiniteWorld]):
         shape = (n, self.n_draws)
         return rng.random(shape) if self.noise == "bernoulli" else rng.standard_normal(shape)
 
-    def reward_params(self, world: FiniteWorld) -> Vector:
-        """The noise and the table."""
-        return world.params
-
-    def reward_program(self, world: FiniteWorld) -> RewardProgram:
+    def reward_program(self, world: FiniteWorld) -> ArmWorld:
         """Rewards from the table."""
-        return RewardProgram(table_reward.address, table_best.address, world.params)
+        (_, arms, d), n = world.features.shape, world.means.shape[2]
+        return ArmWorld("table", world.params, n, d, arms)
 
     def tag(self, world: FiniteWorld, features: Matrix) -> int:
         """Which of the contexts has these features."""

@@ -12,53 +12,11 @@ from scipy.special import log_ndtr
 
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.problem import Problem, whole_number
-from fairwolfe.environments.world import BEST, REWARD, ArmsWorld, RewardProgram, direction_of
-from fairwolfe.kernels.compile import fma, kernel
-from fairwolfe.kernels.linalg import combine_rows, row_products
-from fairwolfe.kernels.selection import argmax
+from fairwolfe.environments.world import ArmsWorld, direction_of
+from fairwolfe.kernels.worlds import ArmWorld
 from fairwolfe.objectives import GeneralizedGini
 
 __all__ = ["Mehrotra", "largest_of_normals"]
-
-_RELATIVE_NOISE = 0.1  # variance 0.01 mean^2
-
-
-@kernel(signature=REWARD)
-def linear_reward(
-    arm: int,
-    tag: int,
-    features: Matrix,
-    noise: Vector,
-    params: Vector,
-    mean: Vector,
-    reward: Vector,
-) -> None:
-    """Reward theta x with a standard deviation of a tenth of it. params: theta by rows.
-
-    features (arms, features), noise, mean, reward (rewards,).
-    """
-    d = features.shape[1]
-    for i in range(mean.size):
-        total = 0.0
-        for j in range(d):
-            total = fma(params[i * d + j], features[arm, j], total)
-        mean[i] = total
-        reward[i] = fma(_RELATIVE_NOISE * abs(total), noise[i], total)
-
-
-@kernel(signature=BEST)
-def linear_best(
-    direction: Vector, tag: int, features: Matrix, params: Vector, scores: Vector
-) -> int:
-    """The arm of largest <theta' g, x>.
-
-    direction (rewards,), features (arms, features), params (rewards features,), scores (arms,).
-    """
-    n, d = direction.size, features.shape[1]
-    turned = np.empty(d)  # theta' g
-    combine_rows(direction, params.reshape((n, d)), turned)
-    row_products(features, turned, scores)
-    return argmax(scores)
 
 
 @cache
@@ -109,9 +67,6 @@ class Mehrotra(ArmsWorld[Matrix]):
     n_objectives: int = 5
     n_features: int = 10
 
-    form = "linear"
-    answers = (linear_reward, linear_best)
-
     def __post_init__(self) -> None:
         for name in ("n_arms", "n_objectives", "n_features"):
             object.__setattr__(self, name, whole_number(name, getattr(self, name)))
@@ -160,14 +115,10 @@ class Mehrotra(ArmsWorld[Matrix]):
         """A standard normal for each reward."""
         return rng.standard_normal((n, self.n_objectives))
 
-    def reward_params(self, world: Matrix) -> Vector:
-        """A copy of theta that kernels may take."""
-        return world.flatten()
-
-    def reward_program(self, world: Matrix) -> RewardProgram:
-        """Linear rewards."""
-        params = self.reward_params(world)
-        return RewardProgram(linear_reward.address, linear_best.address, params)
+    def reward_program(self, world: Matrix) -> ArmWorld:
+        """Linear rewards with noise of a tenth of the mean."""
+        n, d = world.shape
+        return ArmWorld("linear", world.flatten(), n, d, self.n_arms)
 
     def support(self, world: Matrix, direction: Vector) -> tuple[float, Vector]:
         """h_S(g) = (<g, theta 1> + e_K |theta' g|)/d and where it is attained, exactly.

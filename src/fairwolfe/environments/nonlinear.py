@@ -11,77 +11,13 @@ import numpy as np
 
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.problem import Problem, positive, whole_number
-from fairwolfe.environments.world import BEST, REWARD, ArmsWorld, RewardProgram, direction_of
+from fairwolfe.environments.world import ArmsWorld, direction_of
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.compile import fma, kernel
-from fairwolfe.kernels.selection import argmax
+from fairwolfe.kernels.worlds import ArmWorld
 
 __all__ = ["Nonlinear", "NonlinearWorld"]
 
 _DRAWS = 100  # of ideal points, from which the most distant are taken
-
-
-@kernel
-def closeness(x: Vector, params: Vector, reward: int) -> float:
-    """exp(-|x - c_i|^2/(2 width^2)). params: 1/(2 width^2), then the ideal points by rows.
-
-    The first feature is 1 and has no part in the distance.
-
-    x (features,), params (1 + rewards (features - 1),).
-    """
-    d = x.size - 1
-    point = params[1 + reward * d : 1 + (reward + 1) * d]
-    square = 0.0
-    for j in range(d):
-        away = x[1 + j] - point[j]
-        square = fma(away, away, square)
-    return float(np.exp(-params[0] * square))
-
-
-@kernel(signature=REWARD)
-def nonlinear_reward(
-    arm: int,
-    tag: int,
-    features: Matrix,
-    noise: Vector,
-    params: Vector,
-    mean: Vector,
-    reward: Vector,
-) -> None:
-    """Bernoulli rewards from uniform noise.
-
-    features (arms, features), noise, mean, reward (rewards,). params: as in `closeness`.
-    """
-    for i in range(mean.size):
-        mean[i] = closeness(features[arm], params, i)
-        reward[i] = 1.0 if noise[i] < mean[i] else 0.0
-
-
-@kernel(signature=BEST)
-def nonlinear_best(
-    direction: Vector, tag: int, features: Matrix, params: Vector, scores: Vector
-) -> int:
-    """The arm of largest <g, mean>.
-
-    direction (rewards,), features (arms, features), scores (arms,). params: as in `closeness`.
-    """
-    for a in range(scores.size):
-        total = 0.0
-        for i in range(direction.size):
-            total = fma(direction[i], closeness(features[a], params, i), total)
-        scores[a] = total
-    return argmax(scores)
-
-
-@kernel(signature="void(float64[:, ::1], float64[::1], float64[:, ::1])")
-def closeness_of_all(rows: Matrix, params: Vector, out: Matrix) -> None:
-    """out[a, i] = the mean of reward i for the features rows_a.
-
-    rows (n, features), out (n, rewards). params: as in `closeness`.
-    """
-    for a in range(out.shape[0]):
-        for i in range(out.shape[1]):
-            out[a, i] = closeness(rows[a], params, i)
 
 
 def _spread(rng: np.random.Generator, n: int, d: int) -> Matrix:
@@ -137,9 +73,6 @@ class Nonlinear(ArmsWorld[NonlinearWorld]):
     n_contexts: int = 1000
     width: float = 0.4
 
-    form = "nonlinear"
-    answers = (nonlinear_reward, nonlinear_best)
-
     def __post_init__(self) -> None:
         for name in ("n_arms", "n_objectives", "n_features", "n_contexts"):
             object.__setattr__(self, name, whole_number(name, getattr(self, name)))
@@ -168,10 +101,7 @@ class Nonlinear(ArmsWorld[NonlinearWorld]):
         features = rng.uniform(-1.0, 1.0, (self.n_contexts, self.n_arms, self.n_features))
         features[:, :, 0] = 1.0
         params = np.concatenate([[0.5 / self.width**2], points.ravel()])
-        means = np.empty((self.n_contexts * self.n_arms, self.n_objectives))
-        closeness_of_all(features.reshape(-1, self.n_features), params, means)
-        shape = (self.n_contexts, self.n_arms, self.n_objectives)
-        return NonlinearWorld(features, means.reshape(shape), params)
+        return NonlinearWorld(features, self._rewards(params).means(features), params)
 
     def draw_contexts(
         self, world: NonlinearWorld, rng: np.random.Generator, n: int
@@ -184,13 +114,12 @@ class Nonlinear(ArmsWorld[NonlinearWorld]):
         """A uniform draw for each reward."""
         return rng.random((n, self.n_objectives))
 
-    def reward_params(self, world: NonlinearWorld) -> Vector:
-        """The width and the ideal points."""
-        return world.params
-
-    def reward_program(self, world: NonlinearWorld) -> RewardProgram:
+    def reward_program(self, world: NonlinearWorld) -> ArmWorld:
         """Rewards from the features; the list of contexts plays no part."""
-        return RewardProgram(nonlinear_reward.address, nonlinear_best.address, world.params)
+        return self._rewards(world.params)
+
+    def _rewards(self, params: Vector) -> ArmWorld:
+        return ArmWorld("nonlinear", params, self.n_objectives, self.n_features, self.n_arms)
 
     def support(self, world: NonlinearWorld, direction: Vector) -> tuple[float, Vector]:
         """h_S(g) = mean_c max_a <g, mu(c, a)>, and where it is attained, exactly."""

@@ -1,13 +1,12 @@
-"""What worlds with arms share: rewards as data for the compiled loop, and the plain methods.
+"""What worlds with arms share: compiled rewards for the simulation, and the plain methods.
 
-A world answers arms by a kernel at an address, so that one compiled loop simulates them all, and
-the plain methods of the environment call the same kernel: one formula, the same bits.
+The plain methods of an environment call the same compiled rewards: one formula, the same bits.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -15,87 +14,11 @@ from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.contexts import arms
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.compile import Kernel, function_at, kernel
 from fairwolfe.kernels.worlds import ArmWorld
 
-__all__ = [
-    "BEST",
-    "REWARD",
-    "ArmsWorld",
-    "RewardProgram",
-    "arm_world",
-    "best_at",
-    "call_best",
-    "call_reward",
-    "direction_of",
-    "reward_at",
-]
+__all__ = ["ArmsWorld", "direction_of"]
 
 W = TypeVar("W")
-
-REWARD = (
-    "void(int64, int64, float64[:, ::1], float64[::1], float64[::1], float64[::1], float64[::1])"
-)
-"""(arm, tag, features (K, d), noise, params, mean out (D,), reward out (D,))."""
-
-BEST = "int64(float64[::1], int64, float64[:, ::1], float64[::1], float64[::1])"
-"""(direction (D,), tag, features (K, d), params, scores out (K,)): the arm of largest <g, mu>."""
-
-call_reward = function_at(REWARD)
-call_best = function_at(BEST)
-
-
-@kernel(
-    signature="void(int64, int64, int64, float64[:, ::1], float64[::1], float64[::1], "
-    "float64[::1], float64[::1])"
-)
-def reward_at(
-    address: int,
-    arm: int,
-    tag: int,
-    features: Matrix,
-    noise: Vector,
-    params: Vector,
-    mean: Vector,
-    reward: Vector,
-) -> None:
-    """Call the rewards at an address from Python.
-
-    features (arms, features), noise (draws,), mean, reward (rewards,). params: of the world.
-    """
-    call_reward(address, arm, tag, features, noise, params, mean, reward)
-
-
-@kernel(signature="int64(int64, float64[::1], int64, float64[:, ::1], float64[::1], float64[::1])")
-def best_at(
-    address: int, direction: Vector, tag: int, features: Matrix, params: Vector, scores: Vector
-) -> int:
-    """Call the linear oracle at an address from Python.
-
-    direction (rewards,), features (arms, features), scores (arms,). params: of the world.
-    """
-    return int(call_best(address, direction, tag, features, params, scores))
-
-
-class RewardProgram(NamedTuple):
-    """The rewards of one world, for this process only."""
-
-    reward: int
-    best: int
-    params: Vector
-
-    def answer(
-        self, arm: int, tag: int, features: Matrix, noise: Vector, n_objectives: int
-    ) -> tuple[Vector, Vector]:
-        """The mean reward of a trusted arm, and the reward with this noise."""
-        mean, reward = np.empty(n_objectives), np.empty(n_objectives)
-        reward_at(self.reward, arm, tag, features, noise, self.params, mean, reward)
-        return mean, reward
-
-    def best_arm(self, direction: Vector, tag: int, features: Matrix) -> int:
-        """The arm of largest <direction, mean reward>."""
-        scores = np.empty(len(features))
-        return best_at(self.best, direction, tag, features, self.params, scores)
 
 
 def direction_of(problem: Problem, given: Any) -> Vector:
@@ -107,40 +30,12 @@ def direction_of(problem: Problem, given: Any) -> Vector:
     return g
 
 
-def arm_world(environment: Any, world: Any, n_arms: int, n_features: int) -> ArmWorld:
-    """The rewards of one world as compiled code calls them; kernels of somebody else's are called
-    as Python calls them.
-    """
-    n = environment.problem().n_objectives
-    # A class that states another `reward_program` has other rewards than the one it is made from.
-    owner = next(cls for cls in type(environment).__mro__ if "reward_program" in vars(cls))
-    form = vars(owner).get("form")
-    if form is not None:
-        return ArmWorld(form, environment.reward_params(world), n, n_features, n_arms)
-    program: RewardProgram = environment.reward_program(world)
-
-    def answer(arm: int, tag: int, features: Matrix, noise: Vector) -> tuple[Vector, Vector]:
-        return program.answer(arm, tag, features, noise, n)
-
-    n_noise = environment.draw_noise(np.random.default_rng(0), 1).shape[1]
-    return ArmWorld.of_functions(answer, program.best_arm, n, n_features, n_arms, n_noise)
-
-
 class ArmsWorld(ABC, Generic[W]):
     """An environment with arms that is given by its draws and its kernels.
 
     The plain methods of the contract are made from those: a subclass states `problem`, `init`,
     `draw_contexts`, `draw_noise` and `reward_program`, and how a context is recognised.
     """
-
-    form: ClassVar[str | None] = None
-    """The name of `reward_program` among the compiled ones (kernels/worlds.py), if it is one."""
-    answers: ClassVar[tuple[Kernel[..., Any], ...]] = ()
-    """The kernels of `reward_program`."""
-
-    def kernels(self) -> tuple[Kernel[..., Any], ...]:
-        """What the plain methods call."""
-        return (*self.answers, reward_at, best_at)
 
     @abstractmethod
     def problem(self) -> Problem:
@@ -159,8 +54,8 @@ class ArmsWorld(ABC, Generic[W]):
         """What `feedback` draws in n rounds, whatever the actions: (n, numbers a round)."""
 
     @abstractmethod
-    def reward_program(self, world: W) -> RewardProgram:
-        """The kernels and parameters of a world."""
+    def reward_program(self, world: W) -> ArmWorld:
+        """The rewards of a world, compiled."""
 
     @property
     def bounded(self) -> bool:
@@ -212,5 +107,5 @@ class ArmsWorld(ABC, Generic[W]):
     def _answer(
         self, world: W, arm: int, tag: int, features: Matrix, noise: Vector
     ) -> tuple[Vector, Vector]:
-        n = self.problem().n_objectives
-        return self.reward_program(world).answer(arm, tag, features, noise, n)
+        answer: tuple[Vector, Vector] = self.reward_program(world).answer(arm, tag, features, noise)
+        return answer

@@ -1,1 +1,5 @@
 """Compiled building blocks over plain arrays."""
+
+from fairwolfe.kernels.loading import install
+
+install()

@@ -18,6 +18,7 @@ from cython.cimports.fairwolfe.kernels.engine import (
     aligned,
     pointer,
 )
+from cython.cimports.fairwolfe.kernels.arms import Round
 from cython.cimports.fairwolfe.kernels.mailbox import Mailbox
 from cython.cimports.fairwolfe.kernels.ridge import (
     Linear,
@@ -33,6 +34,7 @@ from cython.cimports.fairwolfe.kernels.rules import (
     look_by_name,
 )
 from cython.cimports.fairwolfe.kernels.types import Doubles, Real, Size
+from cython.cimports.fairwolfe.kernels.worlds import ArmWorld
 from cython.cimports.libc.math import isfinite
 from cython.cimports.libc.stdint import int64_t
 from cython.cimports.libc.stdlib import calloc, free
@@ -102,8 +104,7 @@ class Arms(Engine):
         self.room = cython.NULL
         Engine.__init__(self, plan, state)
         model: cython.pointer[Linear] = cython.address(self.model)
-        stages, blocks, size = state.gram.shape[:3]
-        if state.theta.ndim != 3 or stages != 1:
+        if state.theta.ndim != 3 or state.gram.shape[0] != 1:
             raise ValueError(f"gram {state.gram.shape}, theta {state.theta.shape}")
         model.blocks, model.rewards, model.d = state.theta.shape
         self.extended, self.keeps = plan.extended, plan.keeps_direction
@@ -256,8 +257,8 @@ class Arms(Engine):
         propose: cython.bint = False,
         every: Size = 1,
     ) -> Size:
-        """Decide a row for each context; how many were decided. Fewer: the direction or the
-        scores of the next are not finite numbers, and nothing has changed.
+        """Decide a row for each context; how many were decided. Fewer: the direction of the next
+        is not finite; -1 - i: the scores of row i are not. Nothing has changed in both cases.
 
         rows: `ArmRows` to fill; contexts (rows, arms, d), or (rows, 1, d) with n_arms where each
         arm has a block of its own; places (rows, n_arms): the blocks that may be chosen; draws
@@ -370,7 +371,7 @@ class Arms(Engine):
                 row,
                 looks,
             ):
-                done = i
+                done = -1 - i
                 break
             row.number = number + i
             row.t = cython.cast(int64_t, self.t[0])
@@ -556,3 +557,182 @@ class Arms(Engine):
             ):
                 return i
         return head.shape[0]
+
+    # --- play ---------------------------------------------------------------------------------
+
+    def play(
+        self,
+        decider: Any,
+        world: ArmWorld,
+        drawn: Any,
+        mailbox: Any,
+        out: Any,
+        done: int64_t = 0,
+        refresh: int64_t = 1,
+    ) -> Size:
+        """Play the rounds that were drawn; how many were played.
+
+        Fewer: the direction of the next is not finite, or a function of the user raised; -1 - s:
+        the state cannot decide round s, or rejects what is learnt in it.
+
+        decider: the engine that decides, None for this one, or one whose state is copied from it
+        every `refresh` rounds; drawn: contexts (rounds, arms, d), tags (rounds,), noise, draws,
+        normals, and delays where there is a mailbox, None where answers come at once; out: actions
+        (rounds,), sums of means and of rewards (n,), scalar (3,): sums of max_a <g, mu_a>, <g, mu>
+        and <g, r>.
+        """
+        by: Arms = self if decider is None else decider
+        box: ArmMailbox = ArmMailbox(1, 1, 0) if mailbox is None else mailbox
+        contexts: cython.const[cython.double][:, :, ::1] = drawn.contexts  # type: ignore[valid-type]
+        tags: cython.const[int64_t][::1] = drawn.tags  # type: ignore[valid-type]
+        noise: cython.const[cython.double][:, ::1] = drawn.noise  # type: ignore[valid-type]
+        draws: cython.const[cython.double][:, ::1] = drawn.draws  # type: ignore[valid-type]
+        normals: cython.const[cython.double][:, :, ::1] = drawn.normals  # type: ignore[valid-type]
+        actions: int64_t[::1] = out.actions
+        mean_sum: cython.double[::1] = out.mean_sum
+        reward_sum: cython.double[::1] = out.reward_sum
+        scalar: cython.double[::1] = out.scalar
+        m: Size = contexts.shape[0]
+        n: Size = self.n
+        arms: Size = contexts.shape[1]
+        s: Size
+        code: Size
+        played: Size = m
+        rounds: Size = tags.shape[0]
+        if not (
+            m == rounds == noise.shape[0] == draws.shape[0] == normals.shape[0] == actions.shape[0]
+            and contexts.shape[2] == self.d
+            and normals.shape[1] == self.samples
+            and (self.samples == 0 or normals.shape[2] == n + 2)
+            and draws.shape[1] == self.plan.uniforms
+            and mean_sum.shape[0] == reward_sum.shape[0] == n
+            and scalar.shape[0] == 3
+            and self.model.blocks == 1
+            and world.own.n == n
+            and world.own.d == self.d
+            and world.own.arms == arms
+            and noise.shape[1] >= world.own.n_noise
+            and (world.own.tags == 0 or m == 0 or (min(tags) >= 0 and max(tags) < world.own.tags))
+        ):
+            raise ValueError("what was drawn does not fit the engine")
+        self.make_room(arms)
+        by.make_room(arms)
+        room: cython.double[::1] = np.empty(2 * n + self.d)
+        answer: Head
+        round_: Round
+        round_.mean = cython.address(room[0])
+        round_.head, round_.x = cython.address(answer), round_.mean + n
+        round_.reward = round_.x + self.d
+        round_.arms = arms
+        round_.mean_sum, round_.reward_sum = (
+            cython.address(mean_sum[0]),
+            cython.address(reward_sum[0]),
+        )
+        round_.scalar = cython.address(scalar[0])
+        round_.late = mailbox is not None
+        if round_.late:
+            box.make_room(drawn.delays, done)
+        with cython.nogil:
+            for s in range(m):
+                if by is not self and (done + s) % refresh == 0:
+                    by.copy_from(self)
+                round_.context, round_.tag = cython.address(contexts[s, 0, 0]), tags[s]
+                round_.noise, round_.draws = (
+                    cython.address(noise[s, 0]),
+                    cython.address(draws[s, 0]),
+                )
+                round_.normals = cython.address(normals[s, 0, 0])
+                code = self._play_round(by, world, box, s, cython.address(round_))
+                if code != 0:
+                    played = s if code > 0 else -1 - s
+                    break
+                actions[s] = round_.head.arm
+        error = world.failure()
+        if error is not None:
+            raise error
+        self.check_callbacks()
+        return played
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _play_round(
+        self,
+        by: Arms,
+        world: ArmWorld,
+        mailbox: ArmMailbox,
+        s: Size,
+        now: cython.pointer[Round],
+    ) -> Size:
+        """One round: decide, draw the reward, send it, learn what has arrived. 1: the direction is
+        not finite or the world failed; -1: the state cannot decide or rejects an answer.
+        """
+        i: Size
+        best: Size
+        slot: Size = 0
+        clicked: Size = 0
+        n: Size = self.n
+        d: Size = self.d
+        if now.late:
+            slot = mailbox.take_slot()
+            now.head, now.x = mailbox.head + slot, mailbox.x + slot * d
+            now.reward = mailbox.rewards + slot * n
+        head: cython.pointer[Head] = now.head
+        if not by.direction(now.normals, by.g):
+            return 1
+        if not by._choose(now.context, now.arms, False, cython.NULL, now.draws, head, False):
+            return -1
+        memcpy(now.x, now.context + head.arm * d, 8 * d)
+        world.own.reward(
+            cython.address(world.own),
+            head.arm,
+            now.tag,
+            now.context,
+            now.noise,
+            now.mean,
+            now.reward,
+        )
+        if self.directed and world.own.best != cython.NULL:
+            best = world.own.best(
+                cython.address(world.own), by.g, now.tag, now.context, now.arms, d, by.scores
+            )
+            now.scalar[0] += by.scores[best]
+        if world.error is not None:
+            return 1
+        for i in range(n):
+            now.scalar[1] += by.g[i] * now.mean[i]
+            now.scalar[2] += by.g[i] * now.reward[i]
+            now.mean_sum[i] += now.mean[i]
+            now.reward_sum[i] += now.reward[i]
+            if now.reward[i] != 0.0:
+                clicked = 1
+        head.number = -1
+        head.window = -2  # simulated decisions do not count for live numbers
+        head.place = -1
+        if not now.late:
+            return -1 if self._learn(head, now.x, by.g, now.reward, False) < 0 else 0
+        if self.counts_open:
+            head.place = cython.cast(int64_t, self.open[ISSUED])
+            self.open_one()
+            self.open_features(0, now.x, 1.0, 1.0)
+            if by is not self:
+                by.open_one()
+                by.open_features(0, now.x, 1.0, 1.0)
+        if self.keeps:
+            memcpy(mailbox.g + slot * n, by.g, 8 * n)
+        mailbox.send(slot, s, clicked)
+        slot = mailbox.arrived(s)
+        while slot >= 0:
+            if (
+                self._learn(
+                    mailbox.head + slot,
+                    mailbox.x + slot * d,
+                    mailbox.g + slot * n,
+                    mailbox.rewards + slot * n,
+                    self.counts_open,
+                )
+                < 0
+            ):
+                return -1
+            slot = mailbox.arrived(s)
+        return 0

@@ -9,24 +9,12 @@ NumPy, for rules that need other laws than the uniform one.
 from __future__ import annotations
 
 import cython
+from cython.cimports.fairwolfe.kernels.draws import product
 from cython.cimports.fairwolfe.kernels.types import Real, Size
 from cython.cimports.libc.stdint import int64_t, uint64_t
 
 if not cython.compiled:
     raise ImportError("the kernels are not built; run `make build`")
-
-
-@cython.nogil
-@cython.inline
-@cython.cfunc
-@cython.exceptval(check=False)
-def _high_product(a: uint64_t, b: uint64_t) -> uint64_t:
-    """The upper 64 bits of a b."""
-    low: uint64_t = 0xFFFFFFFF
-    first: uint64_t = (a & low) * (b & low)
-    middle: uint64_t = (a >> 32) * (b & low) + (first >> 32)
-    other: uint64_t = (a & low) * (b >> 32) + (middle & low)
-    return (a >> 32) * (b >> 32) + (middle >> 32) + (other >> 32)
 
 
 @cython.nogil
@@ -57,6 +45,8 @@ def numbered_uniforms(
     o: uint64_t
     p: uint64_t
     q: uint64_t
+    low_p: uint64_t = 0
+    low_q: uint64_t = 0
     first: uint64_t = 0xD2E7470EE14C6C93
     second: uint64_t = 0xCA5A826395121157
     weyl: uint64_t = 0x9E3779B97F4A7C15
@@ -65,9 +55,9 @@ def numbered_uniforms(
         a, b, c, e = cython.cast(uint64_t, start // 4 + 1), number, 0, 0
         k, o = key, other_key
         for turn in range(10):  # noqa: B007 - every C variable has a name
-            p = _high_product(first, a)
-            q = _high_product(second, c)
-            a, b, c, e = q ^ b ^ k, second * c, p ^ e ^ o, first * a
+            p = product(first, a, cython.address(low_p))
+            q = product(second, c, cython.address(low_q))
+            a, b, c, e = q ^ b ^ k, low_q, p ^ e ^ o, low_p
             k += weyl
             o += other_weyl
         out[start] = _unit(a)

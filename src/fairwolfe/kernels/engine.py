@@ -19,6 +19,29 @@ from typing import Any
 
 import cython
 import numpy as np
+from cython.cimports.fairwolfe.kernels.engine import (
+    BATCH,
+    BATCH_COUNT,
+    BATCHES,
+    BATCHES_PLANNED,
+    CAP,
+    CERTIFICATES,
+    COUNT,
+    ESTIMATE,
+    FIRST,
+    FIRST_WINDOW,
+    ISSUED,
+    LAST,
+    MEAN,
+    OPEN,
+    PLANNED,
+    SERIAL,
+    SPARE,
+    SQUARES,
+    TOP,
+    UNTRIED,
+    Head,
+)
 from cython.cimports.fairwolfe.kernels.gradients import PricedTree, all_finite, sampled
 from cython.cimports.fairwolfe.kernels.types import Doubles, Real, Size
 from cython.cimports.libc.math import floor, fmod, pow, sqrt
@@ -76,7 +99,7 @@ class Engine:
         self.n_seen = n
         if plan.coordinates is not None:
             seen: cython.const[int64_t][::1] = plan.coordinates  # type: ignore[valid-type]
-            if seen.shape[0] and not (0 <= min(seen) and max(seen) < n):
+            if seen.shape[0] and (min(seen) < 0 or max(seen) >= n):
                 raise ValueError(f"coordinates {plan.coordinates} of {n} rewards")
             self.coordinates, self.n_seen = cython.address(seen[0]), seen.shape[0]
         if self.directed and self.tree.n != self.n_seen:

@@ -2,9 +2,11 @@
 from fairwolfe.kernels.types cimport In, Out, Real, Size
 
 cdef enum:
-    MOST_NESTED = 4096      # each level of a tree is a call on the C stack, of about 150 bytes
+    MOST_NESTED = 2048      # each level of a tree is a call on the C stack, of about 170 bytes
 
 cdef struct Gradient
+ctypedef Gradient *Node
+ctypedef const double *At   # where a gradient is taken; may be a part of a longer vector
 
 # The smoothed gradient at z (n,), into out (n,), which do not overlap; step 0: a supergradient.
 ctypedef void (*Function)(Gradient *self, const double *z, double step, double *out) noexcept nogil

@@ -1,5 +1,5 @@
 # cython: language_level=3
-# mypy: disable-error-code="attr-defined,name-defined"
+# mypy: disable-error-code="assignment,attr-defined,name-defined,var-annotated"
 # ruff: noqa: F821 - C types are declared in gradients.pxd
 """Smoothed gradients of objectives as trees of C structs, which nest as objectives do.
 
@@ -25,7 +25,7 @@ from cython.cimports.cpython.pycapsule import (
 )
 from cython.cimports.cpython.ref import PyObject
 from cython.cimports.fairwolfe.kernels.types import BLOCK, In, InInts, Ints, Out, Real, Size
-from cython.cimports.libc.math import INFINITY, NAN, fabs, fma, isfinite, pow, sqrt
+from cython.cimports.libc.math import INFINITY, NAN, fabs, fma, pow, sqrt
 from cython.cimports.libc.stdint import int64_t, uint64_t, uintptr_t
 from cython.cimports.libc.string import memset
 
@@ -33,6 +33,8 @@ from fairwolfe.errors import InvalidInput
 
 if not cython.compiled:
     raise ImportError("the kernels are not built; run `make build`")
+
+_CFuncPtr: Any = ctypes.CFUNCTYPE(None).__mro__[1]  # of every function of ctypes
 
 __all__ = [
     "SIGNATURE",
@@ -84,9 +86,7 @@ def _insertion_sort(keys: Out, order: Ints, n: Size) -> cython.bint:
     key: Real
     item: int64_t
     while start < n:
-        size = n - start
-        if size > BLOCK:
-            size = BLOCK
+        size = min(n - start, cython.cast(Size, BLOCK))
         if _falls(keys + start - 1, size):
             for j in range(start, start + size):
                 key = keys[j]
@@ -371,12 +371,7 @@ def _aligned(n: Size) -> Size:
 @cython.nogil
 @cython.cfunc
 @cython.exceptval(check=False)
-def _unset(
-    self: cython.pointer[Gradient],
-    z: cython.pointer[cython.const[cython.double]],
-    step: cython.double,
-    out: cython.p_double,
-) -> cython.void:
+def _unset(self: Node, z: At, step: cython.double, out: cython.p_double) -> cython.void:
     """Of a tree that no function of this module made."""
     _fill(NAN, out, self.n)
 
@@ -384,12 +379,7 @@ def _unset(
 @cython.nogil
 @cython.cfunc
 @cython.exceptval(check=False)
-def _linear(
-    self: cython.pointer[Gradient],
-    z: cython.pointer[cython.const[cython.double]],
-    step: cython.double,
-    out: cython.p_double,
-) -> cython.void:
+def _linear(self: Node, z: At, step: cython.double, out: cython.p_double) -> cython.void:
     """The gradient w, whatever the smoothing. params: w (n,)."""
     _copy(self.params, out, self.n)
 
@@ -397,12 +387,7 @@ def _linear(
 @cython.nogil
 @cython.cfunc
 @cython.exceptval(check=False)
-def _generalized_gini(
-    self: cython.pointer[Gradient],
-    z: cython.pointer[cython.const[cython.double]],
-    step: cython.double,
-    out: cython.p_double,
-) -> cython.void:
+def _generalized_gini(self: Node, z: At, step: cython.double, out: cython.p_double) -> cython.void:
     """params: prefix sums of the weights (n + 1,); work: the kept order, scratch."""
     n: Size = self.n
     stride: Size = _aligned(n)
@@ -424,16 +409,17 @@ def _away_from_mean(z: In, step: Real, out: Out, n: Size) -> cython.void:
     square: Real = 0.0
     norm: Real
     scale: Real = 0.0
-    equal: cython.bint = True
+    equal: Size = 0
     for i in range(n):
         mean += z[i]
-        equal = equal and z[i] == z[0]
     mean /= n
     for i in range(n):
         out[i] = z[i] - mean
         square += out[i] * out[i]
+    while equal < n and z[equal] == z[0]:
+        equal += 1
     norm = sqrt(square)
-    if norm > 0.0 and not equal:  # the mean of equal numbers may be rounded
+    if norm > 0.0 and equal < n:  # the mean of equal numbers may be rounded
         scale = -1.0 / (n * norm)
         if step > 0.0:
             scale = -_smaller(-scale, 1.0 / step)
@@ -444,12 +430,7 @@ def _away_from_mean(z: In, step: Real, out: Out, n: Size) -> cython.void:
 @cython.nogil
 @cython.cfunc
 @cython.exceptval(check=False)
-def _equal_exposure(
-    self: cython.pointer[Gradient],
-    z: cython.pointer[cython.const[cython.double]],
-    step: cython.double,
-    out: cython.p_double,
-) -> cython.void:
+def _equal_exposure(self: Node, z: At, step: cython.double, out: cython.p_double) -> cython.void:
     """-min(1/n, |Cz|/step) Cz/|Cz|, and 0 at equality. No params."""
     _away_from_mean(z, step, out, self.n)
 
@@ -491,15 +472,72 @@ def _force_after(force: Real, moved: Real, power: Real) -> Real:
 
 
 @cython.nogil
+@cython.inline
 @cython.cfunc
 @cython.exceptval(check=False)
-def _two_steps(r: Real, gain: Real, power: Real, scale: Real) -> Real:
-    """The force at the root, for per_unit = 1 and power <= 1, where two steps are enough."""
-    force: Real
-    x: Real = _guess(r, power, scale)
-    x += x * _halley(x, r, gain * pow(x, -power), power)
-    force = gain * pow(x, -power)
-    return _force_after(force, _halley(x, r, force, power), power)
+def _forces(x: In, gain: Real, power: Real, out: Out, size: Size) -> cython.void:
+    """gain x^-power. One call after the other, so that their latencies overlap."""
+    i: Size
+    for i in range(size):
+        out[i] = gain * pow(x[i], -power)
+
+
+@cython.nogil
+@cython.inline
+@cython.cfunc
+@cython.exceptval(check=False)
+def _guesses(z: In, offset: Real, power: Real, scale: Real, x: Out, size: Size) -> cython.void:
+    i: Size
+    for i in range(size):
+        x[i] = _guess(_larger(z[i] + offset, 0.0), power, scale)
+
+
+@cython.nogil
+@cython.inline
+@cython.cfunc
+@cython.exceptval(check=False)
+def _first_steps(z: In, offset: Real, force: In, power: Real, x: Out, size: Size) -> cython.void:
+    i: Size
+    for i in range(size):
+        x[i] += x[i] * _halley(x[i], _larger(z[i] + offset, 0.0), force[i], power)
+
+
+@cython.nogil
+@cython.inline
+@cython.cfunc
+@cython.exceptval(check=False)
+def _last_steps(
+    z: In, offset: Real, force: In, power: Real, x: In, step: Real, out: Out, size: Size
+) -> cython.void:
+    i: Size
+    moved: Real
+    for i in range(size):
+        moved = _halley(x[i], _larger(z[i] + offset, 0.0), force[i], power)
+        out[i] = _force_after(force[i], moved, power) / step
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def _two_steps(
+    z: In, step: Real, offset: Real, gain: Real, power: Real, scale: Real, out: Out, n: Size
+) -> cython.void:
+    """The force at the root over step, for per_unit = 1 and power <= 1, where two steps are enough.
+
+    A block of coordinates at a time, so that all but the powers are vector operations. z, out (n,).
+    """
+    x = cython.declare(cython.double[32])
+    force = cython.declare(cython.double[32])
+    size: Size
+    start: Size = 0
+    while start < n:
+        size = min(n - start, cython.cast(Size, BLOCK))
+        _guesses(z + start, offset, power, scale, x, size)
+        _forces(x, gain, power, force, size)
+        _first_steps(z + start, offset, force, power, x, size)
+        _forces(x, gain, power, force, size)
+        _last_steps(z + start, offset, force, power, x, step, out + start, size)
+        start += BLOCK
 
 
 @cython.nogil
@@ -507,12 +545,12 @@ def _two_steps(r: Real, gain: Real, power: Real, scale: Real) -> Real:
 @cython.exceptval(check=False)
 def _many_steps(r: Real, gain: Real, per_unit: Real, power: Real, scale: Real) -> Real:
     """The force at the root, for any power."""
-    k: Size
+    _: Size
     x: Real = _guess(r, power, scale)
     least: Real = _larger(r, scale)
     force: Real = 0.0
     moved: Real = 0.0
-    for k in range(100):
+    for _ in range(100):
         force = gain * pow(per_unit * x, -power)
         moved = _halley(x, r, force, power)
         if (1.0 + power) * fabs(moved) <= 2e-5:
@@ -572,12 +610,7 @@ def _root_welfare(z: In, step: Real, offset: Real, out: Out, n: Size) -> cython.
 @cython.nogil
 @cython.cfunc
 @cython.exceptval(check=False)
-def _welfare(
-    self: cython.pointer[Gradient],
-    z: cython.pointer[cython.const[cython.double]],
-    step: cython.double,
-    out: cython.p_double,
-) -> cython.void:
+def _welfare(self: Node, z: At, step: cython.double, out: cython.p_double) -> cython.void:
     """params: alpha, offset. Never as (prox - z)/step, which would lose half the digits.
 
     The prox is the y >= 0 with y - z = step alpha y^(alpha - 1), and the gradient g is
@@ -607,8 +640,7 @@ def _welfare(
         pull = step * alpha
         dual = 1.0 / (1.0 - alpha)
         scale = pow(pull, 1.0 / (2.0 - alpha))
-        for i in range(self.n):
-            out[i] = _two_steps(_larger(z[i] + offset, 0.0), pull, 1.0 - alpha, scale) / step
+        _two_steps(z, step, offset, pull, 1.0 - alpha, scale, out, self.n)
         for i in range(self.n):
             far = -(z[i] + offset) / step
             if far > 0.0:
@@ -623,6 +655,8 @@ def _inverse_prox(z: In, step: Real, offset: Real, out: Out, n: Size) -> cython.
     i: Size
     x: Real
     root: Real
+    top: Real
+    bottom: Real
     if step == 0.0:
         for i in range(n):
             x = z[i] + offset
@@ -631,18 +665,15 @@ def _inverse_prox(z: In, step: Real, offset: Real, out: Out, n: Size) -> cython.
     for i in range(n):
         x = z[i] + offset
         root = sqrt(x * x + 4.0 * step)
-        out[i] = 2.0 / (x + root) if x >= 0.0 else (root - x) / (2.0 * step)
+        top = 2.0 if x >= 0.0 else root - x
+        bottom = x + root if x >= 0.0 else 2.0 * step
+        out[i] = top / bottom  # one division
 
 
 @cython.nogil
 @cython.cfunc
 @cython.exceptval(check=False)
-def _nash(
-    self: cython.pointer[Gradient],
-    z: cython.pointer[cython.const[cython.double]],
-    step: cython.double,
-    out: cython.p_double,
-) -> cython.void:
+def _nash(self: Node, z: At, step: cython.double, out: cython.p_double) -> cython.void:
     """params: offset. The gradient is 1/prox."""
     _inverse_prox(z, step, self.params[0], out, self.n)
 
@@ -669,12 +700,7 @@ def _clipped(
 @cython.nogil
 @cython.cfunc
 @cython.exceptval(check=False)
-def _penalised(
-    self: cython.pointer[Gradient],
-    z: cython.pointer[cython.const[cython.double]],
-    step: cython.double,
-    out: cython.p_double,
-) -> cython.void:
+def _penalised(self: Node, z: At, step: cython.double, out: cython.p_double) -> cython.void:
     """params: penalty, sign (+1 floor, -1 ceiling), levels (n,). Slopes up to the penalty."""
     _clipped(z, step, self.params[0], self.params[1], self.params + 2, out, self.n)
 
@@ -712,12 +738,7 @@ def _projected(z: In, step: Real, params: In, out: Out, n: Size) -> cython.void:
 @cython.nogil
 @cython.cfunc
 @cython.exceptval(check=False)
-def _bounded(
-    self: cython.pointer[Gradient],
-    z: cython.pointer[cython.const[cython.double]],
-    step: cython.double,
-    out: cython.p_double,
-) -> cython.void:
+def _bounded(self: Node, z: At, step: cython.double, out: cython.p_double) -> cython.void:
     """(projection - z)/(step width), row by row; without a step 0 inside and NaN outside.
 
     params (4 n,): low, high, widths, margins. A margin narrows its row by step times itself.
@@ -728,12 +749,7 @@ def _bounded(
 @cython.nogil
 @cython.cfunc
 @cython.exceptval(check=False)
-def _outside(
-    self: cython.pointer[Gradient],
-    z: cython.pointer[cython.const[cython.double]],
-    step: cython.double,
-    out: cython.p_double,
-) -> cython.void:
+def _outside(self: Node, z: At, step: cython.double, out: cython.p_double) -> cython.void:
     """A C function from elsewhere; smooth as it is."""
     self.function(z, self.n, out, self.data)
 
@@ -741,12 +757,7 @@ def _outside(
 @cython.nogil
 @cython.cfunc
 @cython.exceptval(check=False)
-def _python(
-    self: cython.pointer[Gradient],
-    z: cython.pointer[cython.const[cython.double]],
-    step: cython.double,
-    out: cython.p_double,
-) -> cython.void:
+def _python(self: Node, z: At, step: cython.double, out: cython.p_double) -> cython.void:
     """A Python function. An exception is kept for whoever called from Python, and NaN written;
     until it is raised, the function is not called again.
     """
@@ -763,12 +774,7 @@ def _python(
 @cython.nogil
 @cython.cfunc
 @cython.exceptval(check=False)
-def _combined(
-    self: cython.pointer[Gradient],
-    z: cython.pointer[cython.const[cython.double]],
-    step: cython.double,
-    out: cython.p_double,
-) -> cython.void:
+def _combined(self: Node, z: At, step: cython.double, out: cython.p_double) -> cython.void:
     """Sum over parts of c grad f_(c step)(z[where]): the smoothing of c f is c f_(c step).
 
     work: the gradient of a part, its coordinates where they are listed.
@@ -778,7 +784,7 @@ def _combined(
     c: Real
     g: cython.p_double = self.work
     x: cython.p_double
-    part: cython.pointer[Gradient]
+    part: Node
     listed: cython.pointer[cython.const[Size]]
     _fill(0.0, out, self.n)
     for k in range(self.n_parts):
@@ -805,7 +811,7 @@ def _times(
     begins: cython.pointer[cython.const[Size]],
     columns: cython.pointer[cython.const[Size]],
     values: In,
-    z: cython.pointer[cython.const[cython.double]],
+    z: At,
     out: Out,
     rows: Size,
 ) -> cython.void:
@@ -845,14 +851,9 @@ def _turned_times(
 @cython.nogil
 @cython.cfunc
 @cython.exceptval(check=False)
-def _mapped(
-    self: cython.pointer[Gradient],
-    z: cython.pointer[cython.const[cython.double]],
-    step: cython.double,
-    out: cython.p_double,
-) -> cython.void:
+def _mapped(self: Node, z: At, step: cython.double, out: cython.p_double) -> cython.void:
     """M' grad f_step(M z). work: M z, the gradient of f."""
-    part: cython.pointer[Gradient] = self.parts[0]
+    part: Node = self.parts[0]
     g: cython.p_double = self.work + _aligned(part.n)
     _times(self.begins, self.columns, self.values, z, self.work, part.n)
     part.call(part, self.work, step, g)
@@ -862,18 +863,13 @@ def _mapped(
 @cython.nogil
 @cython.cfunc
 @cython.exceptval(check=False)
-def _stacked(
-    self: cython.pointer[Gradient],
-    z: cython.pointer[cython.const[cython.double]],
-    step: cython.double,
-    out: cython.p_double,
-) -> cython.void:
+def _stacked(self: Node, z: At, step: cython.double, out: cython.p_double) -> cython.void:
     """c_i grad f_i block by block, each smoothed with step c_i times its own width (params)."""
     k: Size
     i: Size
     c: Real
     block: cython.p_double
-    part: cython.pointer[Gradient]
+    part: Node
     for k in range(self.n_parts):
         part = self.parts[k]
         c = self.scales[k]
@@ -887,8 +883,8 @@ def _stacked(
 @cython.cfunc
 @cython.exceptval(check=False)
 def _by_leaf(
-    self: cython.pointer[Gradient],
-    z: cython.pointer[cython.const[cython.double]],
+    self: Node,
+    z: At,
     step: Real,
 ) -> cython.p_double:
     """The gradient g of every leaf at its shifted point A z - step widths y: in work, after it.
@@ -896,7 +892,7 @@ def _by_leaf(
     params: widths; data: the prices y.
     """
     i: Size
-    leaves: cython.pointer[Gradient] = self.parts[0]
+    leaves: Node = self.parts[0]
     x: cython.p_double = self.work
     g: cython.p_double = self.work + _aligned(leaves.n)
     prices: cython.p_double = cython.cast(cython.p_double, self.data)
@@ -910,12 +906,7 @@ def _by_leaf(
 @cython.nogil
 @cython.cfunc
 @cython.exceptval(check=False)
-def _priced(
-    self: cython.pointer[Gradient],
-    z: cython.pointer[cython.const[cython.double]],
-    step: cython.double,
-    out: cython.p_double,
-) -> cython.void:
+def _priced(self: Node, z: At, step: cython.double, out: cython.p_double) -> cython.void:
     """The direction A' g."""
     g: cython.p_double = _by_leaf(self, z, step)
     _turned_times(self.begins, self.columns, self.values, g, out, self.parts[0].n, self.n)
@@ -929,7 +920,7 @@ def _priced(
 @cython.exceptval(check=False)
 def in_ball(
     normals: In,
-    z: cython.pointer[cython.const[cython.double]],
+    z: At,
     radius: Real,
     out: Out,
     n: Size,
@@ -954,7 +945,7 @@ def in_ball(
 @cython.cfunc
 @cython.exceptval(check=False)
 def sampled(
-    f: cython.pointer[Gradient],
+    f: Node,
     z: In,
     radius: Real,
     normals: In,
@@ -982,10 +973,10 @@ def sampled(
 def all_finite(g: In, n: Size) -> cython.bint:
     """Whether all of g (n,) are finite."""
     i: Size
-    finite: cython.bint = True
-    for i in range(n):
-        finite = finite and isfinite(g[i])
-    return finite
+    infinite: int64_t = 0
+    for i in range(n):  # all are compared, many at once
+        infinite += 0 if fabs(g[i]) < INFINITY else 1
+    return infinite == 0
 
 
 # --- trees ------------------------------------------------------------------------------------
@@ -994,7 +985,7 @@ def all_finite(g: In, n: Size) -> cython.bint:
 @cython.cfunc
 def _call(
     owner: Tree,
-    z: cython.pointer[cython.const[cython.double]],
+    z: At,
     step: cython.double,
     out: cython.p_double,
 ) -> cython.void:
@@ -1008,7 +999,13 @@ def _call(
         function, point, result = owner.kept[0]
         _copy(z, owner.own.work, owner.n)
         given = point.copy()  # the function may keep or change it
-        result[:] = function(given, step) if owner.takes_step else function(given)
+        got = np.asarray(function(given, step) if owner.takes_step else function(given))
+        if got.shape != result.shape:
+            raise InvalidInput(
+                f"a gradient function returned shape {got.shape} for a z of length {owner.n}; "
+                "return one number for each coordinate"
+            )
+        result[:] = got
         _copy(owner.own.work + _aligned(owner.n), out, owner.n)
     except BaseException as error:
         _keep(owner, error)
@@ -1017,7 +1014,7 @@ def _call(
 
 
 @cython.cfunc
-def _keep(owner: Tree, error: object) -> cython.void:
+def _keep(owner: Tree, error: Any) -> cython.void:
     if owner.error is None:
         owner.error = error
     owner.own.failed = True
@@ -1035,6 +1032,7 @@ class Tree:
         self.own.call = _unset
         self.n = 0
         self.depth = 1
+        self.calls_python = False
         self.callers = ()
         self.below = ()
         self.kept = []
@@ -1051,7 +1049,7 @@ class Tree:
         return total
 
     def gradient(self, z: cython.const[cython.double][::1], step: cython.double) -> Any:  # type: ignore[valid-type]
-        """The smoothed gradient at z (n,); for step 0 a supergradient. Raises what a leaf raised."""
+        """The smoothed gradient at z (n,); step 0: a supergradient. Raises what a leaf raised."""
         return self.repeat(z, step, 1)
 
     def repeat(
@@ -1061,14 +1059,14 @@ class Tree:
         times: cython.Py_ssize_t,
     ) -> Any:
         """`gradient`, computed several times: for the measurement of its cost."""
-        k: Size
+        _: Size
         result = np.empty(self.n)
         out: cython.double[::1] = result
         _require(self, z.shape[0])
         self.busy = True
         try:
             with cython.nogil:
-                for k in range(times):
+                for _ in range(times):
                     self.own.call(
                         cython.address(self.own),
                         cython.address(z[0]),
@@ -1083,7 +1081,7 @@ class Tree:
 
     def raise_failure(self) -> None:
         """Raise the first exception that a Python leaf kept, and forget all of them."""
-        first: object = None
+        first: Any = None
         one: Tree
         for one in self.callers:
             if first is None:
@@ -1091,7 +1089,7 @@ class Tree:
             one.error = None
             one.own.failed = False
         if first is not None:
-            raise first  # type: ignore[misc]
+            raise first
 
     @cython.nogil
     @cython.cfunc
@@ -1099,7 +1097,7 @@ class Tree:
     def has_failed(self) -> cython.bint:
         """Whether a Python leaf keeps an exception; it needs no lock."""
         k: Size
-        for k in range(self.n_calling):
+        for k in range(self.n_calling):  # noqa: SIM110
             if self.calling[k].failed:
                 return True
         return False
@@ -1128,7 +1126,7 @@ def _reals(tree: Tree, n: Size) -> cython.p_double:
 
 
 @cython.cfunc
-def _numbers(tree: Tree, values: object) -> cython.p_double:
+def _numbers(tree: Tree, values: Any) -> cython.p_double:
     """A copy of numbers, alive as long as the tree."""
     i: Size
     view: cython.const[cython.double][::1] = np.ascontiguousarray(values, dtype=np.float64)  # type: ignore[valid-type]
@@ -1139,7 +1137,7 @@ def _numbers(tree: Tree, values: object) -> cython.p_double:
 
 
 @cython.cfunc
-def _whole(tree: Tree, values: object, most: Size) -> cython.pointer[Size]:
+def _whole(tree: Tree, values: Any, most: Size) -> cython.pointer[Size]:
     """A copy of whole numbers from 0 to below `most`, alive as long as the tree."""
     i: Size
     copied = np.array(values, dtype=np.intp, ndmin=1)
@@ -1152,15 +1150,24 @@ def _whole(tree: Tree, values: object, most: Size) -> cython.pointer[Size]:
 
 
 @cython.cfunc
+def _trees(parts: Any) -> tuple[Any, ...]:
+    """Parts, of which none is None or something else: nobody looks again."""
+    for one in parts:
+        if not isinstance(one, Tree):
+            raise TypeError(f"a part is {one!r:.80}; give a Tree")
+    return tuple(parts)
+
+
+@cython.cfunc
 @cython.exceptval(check=True)
-def _join(tree: Tree, parts: object) -> cython.void:
+def _join(tree: Tree, parts: Any) -> cython.void:
     """Take parts into a tree: they are its own from then on."""
     k: Size
     one: Tree
-    tree.below = tuple(parts)
-    found: list = []
+    tree.below = _trees(parts)
+    found: list[Any] = []
     for one in tree.below:
-        if one.taken or one is tree:
+        if one.taken:
             raise ValueError("a gradient was given as a part twice; make one for each")
         if one.depth >= MOST_NESTED:
             raise InvalidInput(
@@ -1170,9 +1177,7 @@ def _join(tree: Tree, parts: object) -> cython.void:
         tree.depth = max(tree.depth, 1 + one.depth)
         found.extend(one.callers)
     tree.own.n_parts = len(tree.below)
-    tree.own.parts = cython.cast(
-        cython.pointer[cython.pointer[Gradient]], _reals(tree, tree.own.n_parts)
-    )
+    tree.own.parts = cython.cast(cython.pointer[Node], _reals(tree, tree.own.n_parts))
     for k in range(tree.own.n_parts):
         one = tree.below[k]
         tree.own.parts[k] = cython.address(one.own)
@@ -1181,14 +1186,14 @@ def _join(tree: Tree, parts: object) -> cython.void:
 
 @cython.cfunc
 @cython.exceptval(check=True)
-def _listen(tree: Tree, callers: list) -> cython.void:
+def _listen(tree: Tree, callers: list[Any]) -> cython.void:
     """Remember the Python leaves of a tree."""
     k: Size
     one: Tree
     tree.callers = tuple(callers)
     tree.calls_python = len(callers) > 0
     tree.n_calling = len(callers)
-    tree.calling = cython.cast(cython.pointer[cython.pointer[Gradient]], _reals(tree, len(callers)))
+    tree.calling = cython.cast(cython.pointer[Node], _reals(tree, len(callers)))
     for k in range(tree.n_calling):
         one = callers[k]
         tree.calling[k] = cython.address(one.own)
@@ -1204,7 +1209,7 @@ def _new(n: Size) -> Tree:
     return tree
 
 
-def leaf(form: str, n: cython.Py_ssize_t, params: Sequence[float] = ()) -> Tree:
+def leaf(form: str, n: cython.Py_ssize_t, params: Any = ()) -> Tree:
     """A leaf that is compiled: its form, its coordinates, its numbers.
 
     forms and their params: linear (n,), generalized_gini (n + 1,), equal_exposure (0,),
@@ -1213,7 +1218,7 @@ def leaf(form: str, n: cython.Py_ssize_t, params: Sequence[float] = ()) -> Tree:
     i: Size
     order: cython.pointer[int64_t]
     tree: Tree = _new(n)
-    own: cython.pointer[Gradient] = cython.address(tree.own)
+    own: Node = cython.address(tree.own)
     wanted: Size
     if form == "linear":
         own.call, wanted = _linear, n
@@ -1305,7 +1310,7 @@ def is_outside(function: Any) -> bool:
         from scipy import LowLevelCallable
 
         return isinstance(function, LowLevelCallable)
-    return isinstance(function, ctypes._CFuncPtr)
+    return isinstance(function, _CFuncPtr)
 
 
 _SIZES = {"Py_ssize_t", "ssize_t", "intptr_t", "ptrdiff_t"}
@@ -1379,11 +1384,11 @@ def combined(n: cython.Py_ssize_t, parts: Sequence[tuple[float, Tree, Any]]) -> 
     one: Tree
     listed: cython.bint = False
     tree: Tree = _new(n)
-    own: cython.pointer[Gradient] = cython.address(tree.own)
+    own: Node = cython.address(tree.own)
     _join(tree, [part for _, part, _ in parts])
     own.call = _combined
     own.scales = _numbers(tree, [scale for scale, _, _ in parts])
-    places: list = [where if isinstance(where, int) else 0 for _, _, where in parts]
+    places: list[Any] = [where if isinstance(where, int) else 0 for _, _, where in parts]
     own.places = _whole(tree, places, n)
     own.lists = cython.cast(
         cython.pointer[cython.pointer[cython.const[Size]]], _reals(tree, own.n_parts)
@@ -1405,9 +1410,7 @@ def combined(n: cython.Py_ssize_t, parts: Sequence[tuple[float, Tree, Any]]) -> 
 
 @cython.cfunc
 @cython.exceptval(check=True)
-def _set_matrix(
-    tree: Tree, own: cython.pointer[Gradient], matrix: object, rows: Size
-) -> cython.void:
+def _set_matrix(tree: Tree, own: Node, matrix: Any, rows: Size) -> cython.void:
     """Copy a matrix that is given by rows, with `rows` rows and n columns."""
     k: Size
     begins, columns, values = matrix
@@ -1426,7 +1429,7 @@ def _set_matrix(
 def mapped(n: cython.Py_ssize_t, matrix: tuple[Any, Any, Any], part: Tree) -> Tree:
     """M' grad f(M z). matrix: M by rows: where each begins (rows + 1,), columns, values."""
     tree: Tree = _new(n)
-    own: cython.pointer[Gradient] = cython.address(tree.own)
+    own: Node = cython.address(tree.own)
     _set_matrix(tree, own, matrix, part.n)
     _join(tree, [part])
     own.call = _mapped
@@ -1435,15 +1438,18 @@ def mapped(n: cython.Py_ssize_t, matrix: tuple[Any, Any, Any], part: Tree) -> Tr
 
 
 def stacked(parts: Sequence[tuple[float, float, Tree]]) -> Tree:
-    """c_i grad f_i, block by block, each smoothed with step c_i width_i. parts: (c, width, tree)."""
+    """c_i grad f_i, block by block, each smoothed with step c_i width_i.
+
+    parts: (c, width, tree).
+    """
     one: Tree
     n: Size = 0
-    starts: list = []
-    for _, _, one in parts:
+    starts: list[Any] = []
+    for one in _trees([part for _, _, part in parts]):
         starts.append(n)
         n += one.n
     tree: Tree = _new(n)
-    own: cython.pointer[Gradient] = cython.address(tree.own)
+    own: Node = cython.address(tree.own)
     _join(tree, [part for _, _, part in parts])
     own.call = _stacked
     own.scales = _numbers(tree, [scale for scale, _, _ in parts])
@@ -1481,7 +1487,7 @@ class PricedTree(Tree):
         if not len(widths) == len(rates) == len(caps) == size:
             raise ValueError(f"each of the {size} prices has a width, a rate and a cap")
         base: Tree = _new(n)  # which checks n
-        own: cython.pointer[Gradient] = cython.address(self.own)
+        own: Node = cython.address(self.own)
         own.n = n
         _set_matrix(self, own, matrix, leaves.n)
         self.moving.n = n
@@ -1509,7 +1515,7 @@ class PricedTree(Tree):
     @cython.nogil
     @cython.cfunc
     @cython.exceptval(check=False)
-    def move(self, z: cython.pointer[cython.const[cython.double]], t: cython.double) -> cython.void:
+    def move(self, z: At, t: cython.double) -> cython.void:
         """y <- y + rate/(t + 1) (g - y), within the caps; nothing where a Python leaf failed."""
         i: Size
         moved: Real

@@ -66,6 +66,19 @@ def _any_above(bar: Real, scores: In, n: Size) -> cython.bint:
 
 
 @cython.nogil
+@cython.inline
+@cython.cfunc
+@cython.exceptval(check=False)
+def _insert(scores: In, i: Size, place: Size, out: Ints) -> cython.void:
+    """Put i where it belongs among out[: place + 1], whose last entry is free."""
+    score: Real = scores[i]
+    while place > 0 and score > scores[out[place - 1]]:
+        out[place] = out[place - 1]
+        place -= 1
+    out[place] = i
+
+
+@cython.nogil
 @cython.cfunc
 @cython.exceptval(check=False)
 def top_k(scores: In, n: Size, k: Size, out: Ints) -> cython.void:
@@ -74,30 +87,19 @@ def top_k(scores: In, n: Size, k: Size, out: Ints) -> cython.void:
     Bounded insertion: most scores fail the comparison with the k-th so far, block by block, and
     cost nothing else. scores (n,), out (k,).
     """
-    bar: Real = -INFINITY
-    score: Real
-    filled: Size = 0
-    start: Size = 0
+    bar: Real
+    start: Size = k
     size: Size
     i: Size
-    place: Size
+    for i in range(k):
+        _insert(scores, i, i, out)
+    bar = scores[out[k - 1]]
     while start < n:
         size = min(cython.cast(Size, BLOCK), n - start)
-        if filled < k or _any_above(bar, scores + start, size):
+        if _any_above(bar, scores + start, size):
             for i in range(start, start + size):
-                score = scores[i]
-                if filled == k and not score > bar:
-                    continue
-                place = filled
-                if filled == k:
-                    place -= 1
-                else:
-                    filled += 1
-                while place > 0 and score > scores[out[place - 1]]:
-                    out[place] = out[place - 1]
-                    place -= 1
-                out[place] = i
-                if filled == k:
+                if scores[i] > bar:
+                    _insert(scores, i, k - 1, out)
                     bar = scores[out[k - 1]]
         start += BLOCK
 

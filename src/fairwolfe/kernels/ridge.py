@@ -869,6 +869,45 @@ class Regression:
             design_widths(own, cython.address(features[0, 0]), arms, per_arm, cython.address(to[0]))
         return out
 
+    def predictions(
+        self,
+        features: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+        low: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        high: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        per_arm: cython.bint = False,
+    ) -> Any:
+        """theta x_a of each arm, (arms, rewards), every reward projected on its range.
+
+        features (arms, d), or (1, d) if per_arm; low, high (rewards,).
+        """
+        own: cython.pointer[Linear] = cython.address(self.own)
+        a: Size
+        n: Size = own.rewards
+        d: Size = own.d
+        arms: Size = own.blocks if per_arm else features.shape[0]
+        if features.shape[1] != d or (per_arm and features.shape[0] != 1):
+            raise ValueError(
+                f"the features have shape {(features.shape[0], features.shape[1])}, not "
+                f"{('1' if per_arm else 'arms')} rows of {d}"
+            )
+        if low.shape[0] != n or high.shape[0] != n:
+            raise ValueError(f"the ranges have {low.shape[0]} and {high.shape[0]} ends, not {n}")
+        out = np.empty((arms, n))
+        if arms == 0:
+            return out
+        to: cython.double[:, ::1] = out
+        for a in range(arms):
+            predict(
+                own.theta + (a * n * d if per_arm else 0),
+                cython.address(features[0 if per_arm else a, 0]),
+                cython.address(low[0]),
+                cython.address(high[0]),
+                cython.address(to[a, 0]),
+                n,
+                d,
+            )
+        return out
+
 
 def largest_square(rows: cython.const[cython.double][:, ::1]) -> float:  # type: ignore[valid-type]
     """max_a |x_a|^2 of rows (n, d); it is not finite if one of the numbers is not."""

@@ -20,6 +20,10 @@ ctypedef void (*Look)(
 
 cdef Choose choose_by_name(str name) except NULL
 cdef Look look_by_name(str name) except NULL
+cdef Size choose_python(        # params: of a PythonRule, which keeps an exception; then -1
+    Linear *model, const double *g, Size n, const double *features, Size arms, Size d, bint per_arm,
+    const double *draws, const double *params, Size n_params, double *scores, double *report,
+) noexcept nogil
 cdef void extended_lesson(In direction, In x, In reward, Out wide, Out scalar, Size n, Size d) noexcept nogil
 
 # The place of the largest value, the first of equals. values (n,).

@@ -29,12 +29,10 @@ from cython.cimports.fairwolfe.kernels.ridge import (
     larger,
     norms_of_columns,
     padded,
-    predict,
     row_products,
     smaller,
     square_norm,
     squares_in,
-    vector_size,
 )
 from cython.cimports.fairwolfe.kernels.rules import Choose, Look, argmax
 from cython.cimports.fairwolfe.kernels.types import In, Out, Real, Size
@@ -766,7 +764,7 @@ def _fixed(
 @cython.nogil
 @cython.cfunc
 @cython.exceptval(check=False)
-def _python(
+def choose_python(
     model: cython.pointer[Linear],
     g: Reading,
     n: Size,
@@ -903,8 +901,12 @@ def _look_optimistic(
     count.
     """
     a: Size
+    i: Size
+    hardly: Size = 0
     width: Writing = _arm_array(model, arms, 1)
+    value: Writing = _arm_array(model, arms, 2)
     values: Writing = _arm_array(model, arms, 3)
+    most: Writing = _arm_array(model, arms, 4)
     best: Real
     _turn(model, features, arms, d, per_arm)
     best = _compare(model, slope, g, n, features, arms, d, per_arm, arm, values, out)
@@ -913,54 +915,36 @@ def _look_optimistic(
         _add_bonus(model, slope, n, doubt + 2 * n, width, values, arms)
         out[0] = values[argmax(values, arms)]
     for a in range(arms):
+        hardly += _hardly_tried(width[a])
+        most[a] = 0.0
+    if hardly == 0:
+        return
+    for i in range(n):
+        _estimate(model, i, n, features, arms, d, per_arm, value)
+        _add_at_most(slope[i], value, doubt[i], doubt[n + i], width, most, arms)
+    for a in range(arms):
         if _hardly_tried(width[a]):
-            out[3] = larger(
-                out[3],
-                _at_most(
-                    slope,
-                    model.theta + (a * n * d if per_arm else 0),
-                    features + (0 if per_arm else a * d),
-                    doubt,
-                    width[a],
-                    model.work + vector_size(model),
-                    n,
-                    d,
-                )
-                - best,
-            )
+            out[3] = larger(out[3], most[a] - best)
 
 
 @cython.nogil
 @cython.cfunc
 @cython.exceptval(check=False)
-def _at_most(
-    slope: Reading,
-    theta: Reading,
-    x: Reading,
-    doubt: Reading,
-    width: Real,
-    estimates: Writing,
-    n: Size,
-    d: Size,
-) -> Real:
-    """What <slope, r> of an arm may be. slope, estimates (n,), theta (n, d), x (d,), doubt: lows;
-    highs.
+def _add_at_most(
+    slope: Real, value: In, low: Real, high: Real, width: In, out: Out, arms: Size
+) -> cython.void:
+    """out[a] += the most that slope times a reward may be, its estimate projected on its range.
+
+    value, width, out (arms,).
     """
-    i: Size
-    low: Real
-    high: Real
-    end: Real
+    a: Size
+    estimate: Real
     bonus: Real
-    most: Real = 0.0
-    predict(theta, x, doubt, doubt + n, estimates, n, d)
-    for i in range(n):
-        low, high = doubt[i], doubt[n + i]
-        end = low if slope[i] < 0.0 else high
-        bonus = _pointwise_bonus(estimates[i], low, high, high - low, width, 2.0)
-        most += slope[i] * estimates[i] + smaller(
-            fabs(slope[i]) * bonus, slope[i] * (end - estimates[i])
-        )
-    return most
+    end: Real = low if slope < 0.0 else high
+    for a in range(arms):
+        estimate = between(value[a], low, high)
+        bonus = _pointwise_bonus(estimate, low, high, high - low, width[a], 2.0)
+        out[a] += slope * estimate + smaller(fabs(slope) * bonus, slope * (end - estimate))
 
 
 @cython.nogil
@@ -1046,7 +1030,7 @@ def choose_by_name(name: str) -> Choose:
     if name == "fixed":
         return _fixed
     if name == "python":
-        return _python
+        return choose_python
     raise ValueError(f"there is no rule {name!r}")
 
 

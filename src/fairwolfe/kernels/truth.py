@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""The best average of a world: steps for every user with rankings, and samples of contexts."""
+"""The best average of a world with rankings, in steps for every user."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from cython.cimports.fairwolfe.kernels.ranks import (
     slot_means,
 )
 from cython.cimports.fairwolfe.kernels.types import Real, Size
-from cython.cimports.fairwolfe.kernels.worlds import ArmWorld, World
 from cython.cimports.libc.math import fma
 from cython.cimports.libc.stdint import int64_t
 from cython.cimports.libc.stdlib import free, malloc
@@ -24,78 +23,7 @@ from cython.cimports.libc.stdlib import free, malloc
 if not cython.compiled:
     raise ImportError("the kernels are not built; run `make build`")
 
-__all__ = ["RankingMixtures", "best_means"]
-
-
-def best_means(
-    world: ArmWorld,
-    features: cython.const[cython.double][:, :, ::1],  # type: ignore[valid-type]
-    tags: cython.const[int64_t][::1],  # type: ignore[valid-type]
-    directions: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
-    which: cython.const[int64_t][::1],  # type: ignore[valid-type]
-    out: cython.double[:, ::1],
-) -> None:
-    """The mean rewards of the best arm of every context, for the direction that `which` names.
-
-    features (contexts, arms, d), tags, which (contexts,), directions (directions, n),
-    out (contexts, n). Raises what a function in Python raised.
-    """
-    own: cython.pointer[World] = cython.address(world.own)
-    n: Size = out.shape[0]
-    i: Size
-    arm: Size
-    known: cython.bint = own.tags == 0
-    if not (
-        features.shape[0] == n == tags.shape[0]
-        and which.shape[0] == n
-        and features.shape[1] == own.arms
-        and features.shape[2] == own.d
-        and directions.shape[1] == own.n == out.shape[1]
-    ):
-        raise ValueError(
-            f"features {np.shape(features)}, tags ({tags.shape[0]},), which ({which.shape[0]},), "
-            f"directions {np.shape(directions)}, out {np.shape(out)}"
-        )
-    if own.best == cython.NULL:
-        raise ValueError("the world has no function for the best arm")
-    for i in range(n):
-        if not 0 <= which[i] < directions.shape[0]:
-            raise ValueError(
-                f"which[{i}] is {which[i]}; there are {directions.shape[0]} directions"
-            )
-        if tags[i] < 0 or not (known or tags[i] < own.tags):
-            raise ValueError(f"tags[{i}] is {tags[i]}; the world knows {own.tags}")
-    size: Size = own.arms + own.n + own.n_noise + 1
-    room: cython.p_double = cython.cast(cython.p_double, malloc(8 * size))
-    if room == cython.NULL:
-        raise MemoryError
-    noise: cython.p_double = room + own.arms + own.n  # none
-    for i in range(own.n_noise):
-        noise[i] = 0.0
-    with cython.nogil:
-        for i in range(n):
-            arm = own.best(
-                own,
-                cython.address(directions[which[i], 0]),
-                tags[i],
-                cython.address(features[i, 0, 0]),
-                own.arms,
-                own.d,
-                room,
-            )
-            own.reward(
-                own,
-                arm,
-                tags[i],
-                cython.address(features[i, 0, 0]),
-                noise,
-                cython.address(out[i, 0]),
-                room + own.arms,
-            )
-    free(room)
-    error = world.failure()
-    if error is not None:
-        raise error
+__all__ = ["RankingMixtures"]
 
 
 @cython.cclass

@@ -17,6 +17,7 @@ from cython.cimports.fairwolfe.kernels.rules import argmax
 from cython.cimports.fairwolfe.kernels.types import In, Real, Size
 from cython.cimports.fairwolfe.kernels.worlds import World
 from cython.cimports.libc.math import NAN, exp, fabs, fma
+from cython.cimports.libc.stdint import int64_t
 
 if not cython.compiled:
     raise ImportError("the kernels are not built; run `make build`")
@@ -410,6 +411,82 @@ class ArmWorld:
             )
         self._raise()
         return arm
+
+    def means(
+        self,
+        features: cython.const[cython.double][:, :, ::1],  # type: ignore[valid-type]
+    ) -> Any:
+        """The mean rewards (contexts, arms, n) of all arms; features (contexts, arms, d)."""
+        own: cython.pointer[World] = cython.address(self.own)
+        i: Size
+        a: Size
+        self._check(0, features.shape[1], features.shape[2])
+        out = np.empty((features.shape[0], own.arms, own.n))
+        to: cython.double[:, :, ::1] = out
+        nothing: cython.double[::1] = np.zeros(max(own.n_noise, 1))
+        spare: cython.double[::1] = np.empty(own.n)
+        with cython.nogil:
+            for i in range(features.shape[0]):
+                for a in range(own.arms):
+                    own.reward(
+                        own,
+                        a,
+                        0,
+                        cython.address(features[i, 0, 0]),
+                        cython.address(nothing[0]),
+                        cython.address(to[i, a, 0]),
+                        cython.address(spare[0]),
+                    )
+        self._raise()
+        return out
+
+    def best_means(
+        self,
+        features: cython.const[cython.double][:, :, ::1],  # type: ignore[valid-type]
+        tags: cython.const[int64_t][::1],  # type: ignore[valid-type]
+        directions: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+        which: cython.const[int64_t][::1],  # type: ignore[valid-type]
+    ) -> Any:
+        """The mean rewards (contexts, n) of the best arm of every context i, for the direction
+        directions[which[i]]. features (contexts, arms, d), tags, which (contexts,).
+        """
+        own: cython.pointer[World] = cython.address(self.own)
+        i: Size
+        arm: Size
+        m: Size = features.shape[0]
+        self._check(max(tags, default=0), features.shape[1], features.shape[2])
+        if not (tags.shape[0] == which.shape[0] == m and directions.shape[1] == own.n):
+            raise ValueError(f"{m} contexts, {tags.shape[0]} tags, {which.shape[0]} directions")
+        if own.best == cython.NULL or min(tags, default=0) < 0:
+            raise ValueError("the world has no function for the best arm, or no such context")
+        if min(which, default=0) < 0 or max(which, default=0) >= max(directions.shape[0], 1):
+            raise ValueError(f"there are {directions.shape[0]} directions")
+        out = np.empty((m, own.n))
+        to: cython.double[:, ::1] = out
+        room: cython.double[::1] = np.zeros(own.arms + own.n + max(own.n_noise, 1))
+        scores: Writing = cython.address(room[0])
+        with cython.nogil:
+            for i in range(m):
+                arm = own.best(
+                    own,
+                    cython.address(directions[which[i], 0]),
+                    tags[i],
+                    cython.address(features[i, 0, 0]),
+                    own.arms,
+                    own.d,
+                    scores,
+                )
+                own.reward(
+                    own,
+                    arm,
+                    tags[i],
+                    cython.address(features[i, 0, 0]),
+                    scores + own.arms + own.n,
+                    cython.address(to[i, 0]),
+                    scores + own.arms,
+                )
+        self._raise()
+        return out
 
     def _check(self, tag: Size, arms: Size, d: Size) -> None:
         if arms != self.own.arms or d != self.own.d:

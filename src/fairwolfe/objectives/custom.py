@@ -59,7 +59,7 @@ class Custom(Concave):
     """
 
     function: Callable[[Vector], float]
-    slope: Callable[[Vector], Vector] | None = None
+    slope: Callable[[Vector], Vector] | tuple[Any, ...] | None = None
     smooth: bool = False
     lipschitz_constant: float = np.inf
 
@@ -68,7 +68,7 @@ class Custom(Concave):
     def __init__(
         self,
         value: Callable[[Vector], float],
-        gradient: Callable[[Vector], Vector] | None = None,
+        gradient: Callable[[Vector], Vector] | tuple[Any, ...] | None = None,
         *,
         smooth: bool = False,
         lipschitz: float = np.inf,
@@ -141,10 +141,8 @@ class Custom(Concave):
         return g
 
     def _given_slope(self, z: Vector) -> Any:
-        if _is_c_function(self.slope):
-            return _c_leaf(self.slope, z.size).gradient(z, 0.0)
-        assert self.slope is not None
-        return self.slope(z)
+        slope: Any = self.slope
+        return _c_leaf(slope, z.size).gradient(z, 0.0) if _is_c_function(slope) else slope(z)
 
     def _differences(self, z: Vector) -> Vector:
         g = np.empty(z.size)
@@ -251,7 +249,7 @@ def _is_c_function(function: Any) -> bool:
         from scipy import LowLevelCallable
 
         return isinstance(function, LowLevelCallable)
-    return isinstance(function, ctypes._CFuncPtr)
+    return isinstance(function, _CALLBACK.__mro__[1])
 
 
 def _c_leaf(function: Any, n: int) -> Tree:
@@ -260,7 +258,7 @@ def _c_leaf(function: Any, n: int) -> Tree:
     return gradients.outside(n, function)
 
 
-def _name(function: Callable[..., Any]) -> str:
+def _name(function: Any) -> str:
     return getattr(function, "__qualname__", repr(function))
 
 

@@ -6,10 +6,11 @@ The engine (kernels/arms.py, kernels/rankings.py) decides and learns rows with t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, NoReturn, Self
 
 import numpy as np
 
+from fairwolfe.bandits import EpsilonGreedy, Fixed, LinUCB, SquareCB, Thompson, Uniform
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.kinds import kind_of
 from fairwolfe.core.problem import Problem
@@ -17,15 +18,22 @@ from fairwolfe.core.rows import ArmRows
 from fairwolfe.errors import NumericalFailure
 from fairwolfe.kernels.arms import Arms
 from fairwolfe.oracles import OnlineGradient, Ridge
+from fairwolfe.oracles.linear_state import refuse
 from fairwolfe.reduction.frank_wolfe import FrankWolfe
-from fairwolfe.reduction.live import Watch
-from fairwolfe.reduction.windows import Windows
 
-__all__ = ["ArmPlan", "ArmState", "CompiledArms"]
+__all__ = ["ArmPlan", "ArmState", "CompiledArms", "compiles"]
 
 
 _LOOKS = {"outlook": "plain", "optimistic_outlook": "optimistic", "extended_outlook": "extended"}
 _REGRESSIONS = {Ridge: "ridge", OnlineGradient: "online_gradient"}
+
+
+_RULES = (LinUCB, SquareCB, EpsilonGreedy, Thompson, Uniform, Fixed)
+
+
+def compiles(base: Any) -> bool:
+    """Whether the engine has the rule and the regression of a base."""
+    return type(base) in _RULES and type(base.regression) in _REGRESSIONS
 
 
 class ArmState(NamedTuple):
@@ -99,24 +107,24 @@ class CompiledArms:
         base, smoothing, n = plan.base, plan.smoothing, problem.n_objectives
         first = base.init(problem)
         oracle, (blocks, d) = first.oracle, base.blocks(problem)
-        self.windows = Windows.start(n)
-        self.watch: Watch = plan.watch
-        self.kind, self.base = plan.kind, base
-        window, slope, seen = self.windows.now
-        prices = plan.prices.fresh() if plan.prices else np.empty(0)
+        # The state of the policy and that of the engine share their memory.
+        self.policy_state = policy.fresh(plan, first)
+        shared, self.windows, self.watch = self.policy_state, self.policy_state.live, plan.watch
+        self.kind, self.base, self.objective = plan.kind, base, plan.objective
+        prices = shared.prices
         self.state = ArmState(
-            *np.zeros((3, n)),
-            np.zeros(1),
-            np.zeros(n),
+            shared.totals,
+            shared.earned,
+            shared.clocks,
+            shared.counters,
+            shared.direction,
             np.zeros(3),
             np.zeros(n),
             np.zeros((2, n)),
             np.zeros(n),
             np.zeros((2, blocks, d + 1)),
             np.zeros((blocks, d + 1)),
-            window,
-            slope,
-            seen,
+            *self.windows.now,
             prices,
             oracle.gram[None],
             oracle.inverse[None],
@@ -171,7 +179,7 @@ class CompiledArms:
         rows = self.rows(len(contexts))
         done = self.engine.decide(rows, contexts, draws, normals, number, **how)
         if done < len(contexts):
-            raise NumericalFailure(f"decision {done} of {len(contexts)} is not a finite number")
+            self.raise_failure(useless=done < 0)
         return rows
 
     def learn(self, rows: ArmRows, rewards: Matrix) -> None:
@@ -180,10 +188,23 @@ class CompiledArms:
         while done < len(rewards):
             code = self.engine.learn(rows, rewards, done)
             if code < 0:
-                raise NumericalFailure(f"the regression rejects answer {-1 - code}")
+                refuse(self.state.learnt[0])
             done, due = divmod(code, 2)
             if due:
                 self._gather()
+
+    @property
+    def callbacks(self) -> int:
+        """How often Python functions of the user were called by compiled code."""
+        return 0 if self.plan.tree is None else self.plan.tree.callbacks
+
+    def raise_failure(self, useless: bool) -> NoReturn:
+        """Why the state cannot decide; useless: its scores, not the direction, are the reason."""
+        if useless:
+            refuse(self.state.learnt[0])
+        z = self.state.totals / np.maximum(self.state.clocks, 1.0)
+        self.objective.relaxed().gradient(z)  # raises where f has no gradient there
+        raise NumericalFailure(f"the direction of {self.objective} is not a number")
 
     def _gather(self) -> None:
         """Take a certificate for the next window of live numbers."""

@@ -16,8 +16,7 @@ from fairwolfe.kernels.compile import Kernel, clock
 from fairwolfe.objectives import Concave
 from fairwolfe.ranking.policies import as_policy
 from fairwolfe.reduction import FrankWolfe
-from fairwolfe.simulation.compiled import CompiledRun
-from fairwolfe.simulation.compiled_late import LateArms
+from fairwolfe.simulation.compiled import ArmsRun
 from fairwolfe.simulation.compiled_late_rankings import LateRankings
 from fairwolfe.simulation.compiled_rankings import CompiledRankings
 from fairwolfe.simulation.delivery import LateRun
@@ -30,8 +29,8 @@ __all__ = ["needed", "simulate"]
 
 Progress = Callable[[int], None]
 
-LOOPS: dict[str, Any] = {"arms": CompiledRun, "ranking": CompiledRankings}
-LATE_LOOPS: dict[str, Any] = {"arms": LateArms, "ranking": LateRankings}
+LOOPS: dict[str, Any] = {"arms": ArmsRun, "ranking": CompiledRankings}
+LATE_LOOPS: dict[str, Any] = {"arms": ArmsRun, "ranking": LateRankings}
 """The compiled loops, by the kind of decision that they play; others have the plain loop."""
 
 
@@ -171,9 +170,8 @@ def needed(
     state = policy.init(environment.problem())
     if why_not(policy, environment, lateness):
         return PlainRun.kernels(policy, state, environment)
-    loops = LATE_LOOPS if is_late(policy, lateness) else LOOPS
-    kernels: list[Kernel[..., Any]] = loops[environment.problem().kind].kernels(state, environment)
-    return kernels
+    loop = (LATE_LOOPS if is_late(policy, lateness) else LOOPS)[environment.problem().kind]
+    return [] if loop is ArmsRun else loop.kernels(state, environment)
 
 
 def is_late(policy: FrankWolfe, lateness: Lateness | None) -> bool:

@@ -9,8 +9,6 @@ import numpy as np
 
 from fairwolfe.core.arrays import IntVector, Matrix, Vector
 from fairwolfe.core.protocols import CompiledWorld
-from fairwolfe.environments.world import arm_world
-from fairwolfe.kernels.truth import best_means
 from fairwolfe.objectives import Concave
 from fairwolfe.truth.multipliers import Solution
 from fairwolfe.truth.rows import Rows
@@ -39,11 +37,11 @@ class Sample:
         """Mean rewards of the best action of every context i for directions[which[i]], (n, D)."""
         environment, world = self.environment, self.world
         if self.compiled:
-            out = np.empty((self.n, directions.shape[1]))
-            features, tags = self.contexts
-            rewards = arm_world(environment, world, *features.shape[1:])
-            best_means(rewards, features, tags, np.ascontiguousarray(directions), which, out)
-            return out
+            rows, (features, tags) = np.ascontiguousarray(directions), self.contexts
+            means: Matrix = environment.reward_program(world).best_means(
+                features, tags, rows, which
+            )
+            return means
         return np.array(
             [
                 environment.mean_reward(world, c, environment.best_action(world, c, directions[j]))

@@ -1,0 +1,1195 @@
+# cython: language_level=3
+"""Decide rankings, learn from their feedback, and play simulated worlds: Algorithm 1 over rows.
+
+m items of q features, of which f sees those that are not retired; users of p features; k slots;
+R user-side rewards; n = m + R coordinates of a reward vector, the exposures of the items first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cython
+import numpy as np
+from cython.cimports.fairwolfe.kernels.engine import (
+    FIRST_WINDOW,
+    ISSUED,
+    OPEN,
+    PLANNED,
+    SERIAL,
+    Engine,
+    Head,
+    aligned,
+    pointer,
+)
+from cython.cimports.fairwolfe.kernels.mailbox import Mailbox
+from cython.cimports.fairwolfe.kernels.products import (
+    Products,
+    absorb_items,
+    contract,
+    start_deferring,
+    stop_deferring,
+)
+from cython.cimports.fairwolfe.kernels.rankings import Candidates, RankingRound, RankingRow
+from cython.cimports.fairwolfe.kernels.ranks import (
+    Ranker,
+    RankingWorld,
+    best_ranking,
+    count_exposed,
+    count_ranking,
+    expected_features,
+    explain,
+    exposed_rows,
+    features_of,
+    look_along,
+    look_rates,
+    mean_of_ranking,
+    observe,
+    rank,
+    ranker_room,
+    ranker_scratch,
+    score_by_name,
+    slot_means,
+    tally_slots,
+)
+from cython.cimports.fairwolfe.kernels.ridge import STATUS, largest_square_norm
+from cython.cimports.fairwolfe.kernels.types import Doubles, Real, Size
+from cython.cimports.libc.math import isfinite
+from cython.cimports.libc.stdint import int64_t
+from cython.cimports.libc.stdlib import calloc, free
+from cython.cimports.libc.string import memcpy, memset
+
+from fairwolfe.core.rows import HEAD
+
+_EXPOSURES = ("observed", "shown", "until_last_click")
+
+
+@cython.cclass
+class RankingMailbox(Mailbox):
+    """Rankings with their feedback: k slots, R rewards, n_directions numbers of directions."""
+
+    arrays_: tuple
+    shape: tuple
+    head: cython.pointer[Head]
+    items: cython.pointer[int64_t]
+    tags: cython.pointer[int64_t]
+    exposure: cython.p_double
+    seen: cython.p_double
+    earned: cython.p_double
+    g: cython.p_double
+
+    def __init__(self, k: int, n_rewards: int, n_directions: int) -> None:
+        self.shape = (k, n_rewards, n_directions)
+        self.arrays_ = ()
+        Mailbox.__init__(self)
+
+    def grow(self, capacity: int) -> None:
+        k, n_rewards, n_directions = self.shape
+        columns = (
+            np.zeros(capacity, HEAD),
+            np.zeros((capacity, k), np.int64),
+            np.zeros(capacity, np.int64),
+            np.zeros((capacity, k)),
+            np.zeros((capacity, k)),
+            np.zeros((capacity, k * n_rewards)),
+            np.zeros((capacity, n_directions)),
+        )
+        for new, old in zip(columns, self.arrays_, strict=False):
+            new[: len(old)] = old
+        self.arrays_ = columns
+        head: Head[::1] = columns[0]
+        items: int64_t[:, ::1] = columns[1]
+        tags: int64_t[::1] = columns[2]
+        self.head, self.tags = cython.address(head[0]), cython.address(tags[0])
+        self.items = cython.address(items[0, 0])
+        self.exposure = pointer(columns[3], columns[3].shape)
+        self.seen = pointer(columns[4], columns[4].shape)
+        self.earned = pointer(columns[5], columns[5].shape)
+        self.g = pointer(columns[6], columns[6].shape)
+
+
+@cython.cclass
+class Rankings(Engine):
+    """A state of a policy for rankings.
+
+    Row by row: g = grad f_t(z); the items of largest score for <g, r>; when the feedback comes, the
+    regression learns from the items that were exposed, and z averages the reward vector.
+    """
+
+    ranker: Ranker
+    k: Size
+    p: Size
+    q: Size
+    m: Size
+    n_rewards: Size
+    n_left: Size  # items not retired
+    exposure: int64_t
+    owed: Real
+    limit: Real
+    by_chance: cython.bint
+    keeps: cython.bint
+    certifies: cython.bint
+    kept: cython.bint  # whether features of the items are kept
+    uniforms: Size
+    exposed: cython.p_double
+    shown: cython.p_double
+    slots: cython.p_double
+    features: cython.p_double  # (q, m)
+    position_weights: cython.p_double  # (k,), or NULL
+    left: cython.pointer[cython.const[int64_t]]  # (n_left,): ids; NULL: all
+    arrays: object
+    room: cython.p_double
+    g: cython.p_double  # (n_seen,)
+    reward: cython.p_double  # (n,): 0 between two answers
+    rho: cython.p_double  # (n,)
+    left_items: cython.p_double  # (q, n_left)
+    picked_items: cython.p_double  # (q, n_left)
+    picked_direction: cython.p_double  # (n_left + R,)
+    picked_slope: cython.p_double
+    picked_exposed: cython.p_double
+    picked_shown: cython.p_double
+    looks: cython.p_double  # (k,)
+    rows: cython.p_double  # (k, q)
+    learnt: cython.p_double  # (k, q)
+    targets: cython.p_double  # (k, R)
+    exposures: cython.p_double  # (k,)
+    x: cython.p_double  # (d,)
+    tally: cython.p_double  # (4,)
+    places: cython.pointer[int64_t]  # (k,)
+    picked_ids: cython.pointer[int64_t]  # (n_left,)
+
+    def __init__(self, plan: Any, state: Any) -> None:
+        self.room = cython.NULL
+        Engine.__init__(self, plan, state)
+        ranker: cython.pointer[Ranker] = cython.address(self.ranker)
+        products: cython.pointer[Products] = cython.address(self.ranker.products)
+        p, q = plan.sizes
+        m, (two, k), n_rewards = state.exposed.size, state.slots.shape, state.theta.shape[1]
+        d: Size = p * q
+        self.p, self.q, self.k, self.m, self.n_rewards = p, q, k, m, n_rewards
+        self.n_left = self.n_seen - n_rewards
+        fits = self.n == m + n_rewards and self.blocks == 1 and self.d == d and two == 2
+        if not fits or not 0 < k <= self.n_left or not p > 0 or not q > 0 or not n_rewards > 0:
+            raise ValueError(
+                f"{m} items, {k} slots, {p} x {q} features, {n_rewards} rewards, phi "
+                f"{state.phi.shape}, {self.n_seen} of {self.n} coordinates seen"
+            )
+        ids = np.arange(m) if plan.coordinates is None else plan.coordinates[: self.n_left]
+        tail = None if plan.coordinates is None else plan.coordinates[self.n_left :]
+        if not (
+            np.array_equal(np.unique(ids), ids)
+            and (tail is None or np.array_equal(tail, np.arange(m, self.n)))
+        ):
+            raise ValueError(f"coordinates {plan.coordinates} of {m} items and {n_rewards} rewards")
+        self.left = self.coordinates
+        self.exposure, self.by_chance = _EXPOSURES.index(plan.exposure), plan.by_chance
+        self.owed, self.limit, self.uniforms = plan.owed, plan.limit, plan.uniforms
+        self.keeps, self.certifies = plan.keeps_direction, plan.certifies
+        if plan.uniforms != (1 + self.k // 2 if plan.rule_params[2] > 0.0 else 0):
+            raise ValueError(f"{plan.uniforms} draws for {self.k} slots")
+        self.attach("gram", cython.address(products.linear.gram), (1, d, d))
+        self.attach("inverse", cython.address(products.linear.inverse), (1, d, d))
+        self.attach("theta", cython.address(products.linear.theta), (1, n_rewards, d))
+        self.attach("moment", cython.address(products.linear.moment), (1, n_rewards, d))
+        self.attach("learnt", cython.address(products.linear.counters), (5,))
+        self.attach("exposed", cython.address(self.exposed), (m,))
+        self.attach("shown", cython.address(self.shown), (m,))
+        self.attach("slots", cython.address(self.slots), (2, k))
+        self.kept = state.features.shape[1] > 0
+        self.attach("features", cython.address(self.features), (q, m if self.kept else 0))
+        products.p, products.q, products.most = p, q, k
+        products.linear.blocks, products.linear.rewards, products.linear.d = 1, n_rewards, d
+        products.linear.params, products.linear.n_params = pointer(plan.learn_params, (1,)), 1
+        self.theta, self.n_linear = products.linear.theta, n_rewards
+        wanted = 3 + 2 * n_rewards
+        if plan.rule_params.size < wanted + (2 * n_rewards if plan.rule_params[0] < 0.0 else 0):
+            raise ValueError(f"{plan.rule_params.size} numbers of the rule")
+        if plan.doubt.size not in (0, wanted):
+            raise ValueError(f"{plan.doubt.size} numbers of the upper bounds, not {wanted}")
+        ranker.score, ranker.slots, ranker.most = score_by_name(plan.rule), k, self.n_left
+        ranker.params = pointer(plan.rule_params, plan.rule_params.shape)
+        ranker.n_params, ranker.n_doubt = plan.rule_params.size, plan.doubt.size
+        ranker.doubt = pointer(plan.doubt, plan.doubt.shape)
+        ranker.ranges = pointer(plan.slot_ranges, (2, n_rewards))
+        self.position_weights = cython.NULL
+        if plan.position_weights is not None:
+            self.position_weights = pointer(plan.position_weights, (k,))
+        self._make_room()
+        if self.kept and self.left != cython.NULL:
+            columns = np.ascontiguousarray(state.features[:, ids])
+            memcpy(self.left_items, pointer(columns, (q, self.n_left)), 8 * q * self.n_left)
+        elif self.kept:
+            self.left_items = self.features
+
+    def __dealloc__(self) -> None:
+        free(self.room)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _make_room(self) -> cython.int:
+        """Scratch, each array from the start of a cache line on."""
+        c: Size = self.n_left
+        k: Size = self.k
+        q: Size = self.q
+        size: Size = self.n_seen + 2 * self.n + 2 * q * c + 2 * (c + self.n_rewards) + 3 * c
+        size += k * (4 + 2 * q + self.n_rewards) + self.d + 4 + 8 * 19
+        ranker: cython.pointer[Ranker] = cython.address(self.ranker)
+        self.room = cython.cast(cython.p_double, calloc(size + ranker_room(ranker), 8))
+        if self.room == cython.NULL:
+            raise MemoryError
+        self.g = aligned(self.room)
+        self.reward = aligned(self.g + self.n_seen)
+        self.rho = aligned(self.reward + self.n)
+        self.left_items = aligned(self.rho + self.n)
+        self.picked_items = aligned(self.left_items + q * c)
+        self.picked_direction = aligned(self.picked_items + q * c)
+        self.picked_slope = aligned(self.picked_direction + c + self.n_rewards)
+        self.picked_exposed = aligned(self.picked_slope + c + self.n_rewards)
+        self.picked_shown = aligned(self.picked_exposed + c)
+        self.picked_ids = cython.cast(cython.pointer[int64_t], aligned(self.picked_shown + c))
+        self.looks = aligned(cython.cast(cython.p_double, self.picked_ids + c))
+        self.rows = aligned(self.looks + k)
+        self.learnt = aligned(self.rows + k * q)
+        self.targets = aligned(self.learnt + k * q)
+        self.exposures = aligned(self.targets + k * self.n_rewards)
+        self.x = aligned(self.exposures + k)
+        self.tally = aligned(self.x + self.d)
+        self.places = cython.cast(cython.pointer[int64_t], aligned(self.tally + 4))
+        ranker_scratch(ranker, cython.cast(cython.p_double, self.places + k))
+        return 0
+
+    # --- decide -------------------------------------------------------------------------------
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _pick(
+        self,
+        items: Doubles,
+        picks: cython.pointer[cython.const[int64_t]],
+        count: Size,
+        looks: cython.bint,
+        out: cython.pointer[Candidates],
+    ) -> cython.void:
+        """The candidates of a row: those at the places `picks` (count,) among the items that are
+        not retired, or all of these. items (q, n_left).
+        """
+        i: Size
+        e: Size
+        r: Size
+        c: Size = self.n_left
+        every: cython.bint = picks == cython.NULL
+        out.n = c if every else count
+        out.items, out.ids = items, self.left
+        out.direction, out.slope = self.g, self.slope
+        out.exposed, out.shown = self.exposed, self.shown
+        if every and self.left == cython.NULL:
+            return
+        out.exposed, out.shown, out.ids = self.picked_exposed, self.picked_shown, self.picked_ids
+        for i in range(out.n):
+            self.picked_ids[i] = i if every else picks[i]
+            if self.left != cython.NULL:
+                self.picked_ids[i] = self.left[self.picked_ids[i]]
+            self.picked_exposed[i] = self.exposed[self.picked_ids[i]]
+            self.picked_shown[i] = self.shown[self.picked_ids[i]]
+        if every:
+            return
+        out.items, out.direction = self.picked_items, self.picked_direction
+        for e in range(self.q):
+            for i in range(count):
+                self.picked_items[e * count + i] = items[e * c + picks[i]]
+        for i in range(count):
+            self.picked_direction[i] = self.g[picks[i]]
+        for r in range(self.n_rewards):
+            self.picked_direction[count + r] = self.g[c + r]
+        if looks:
+            out.slope = self.picked_slope
+            for i in range(count):
+                self.picked_slope[i] = self.slope[picks[i]]
+            for r in range(self.n_rewards):
+                self.picked_slope[count + r] = self.slope[c + r]
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _rank(
+        self,
+        row: cython.pointer[RankingRow],
+        given: cython.pointer[Candidates],
+        looks: cython.bint,
+    ) -> cython.bint:
+        """Rank the candidates; False where the scores are not finite. The row has its user; it gets
+        its items and their propensity; explanations, if it has room for these; and live numbers, if
+        `looks`.
+        """
+        j: Size
+        doubt: Real = 0.0
+        k: Size = self.k
+        head: cython.pointer[Head] = row.head
+        ranker: cython.pointer[Ranker] = cython.address(self.ranker)
+        head.probability = rank(
+            ranker,
+            row.user,
+            given.items,
+            given.n,
+            given.direction,
+            given.exposed,
+            given.shown,
+            self.slots[0],
+            given.pinned,
+            given.draws,
+            self.places,
+        )
+        if not isfinite(ranker.scores[self.places[k - 1]]):
+            return False
+        for j in range(k):
+            row.items[j] = self.places[j] if given.ids == cython.NULL else given.ids[self.places[j]]
+        if row.parts != cython.NULL:
+            head.value = 0.0
+            head.score = 0.0
+            for j in range(k):
+                head.value += self.looks[j] * ranker.value[self.places[j]]
+                head.score += self.looks[j] * ranker.scores[self.places[j]]
+            explain(ranker, given.n, self.places, row.parts, row.ranks)
+        if looks:
+            look_along(
+                ranker, row.user, given.items, given.n, given.slope, self.places, row.live
+            )
+            for j in range(2 * k):
+                doubt += row.live[j]
+            if isfinite(doubt):
+                head.window = cython.cast(int64_t, self.window[SERIAL])
+        return True
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _expect(
+        self, row: cython.pointer[RankingRow], features: Doubles, sign: Real, weight: Real
+    ) -> cython.void:
+        """What a ranking is expected to earn joins (sign 1) or leaves (-1) the sums of the open
+        decisions: exposures by slot, and the features of what is exposed. features (k, q).
+        """
+        j: Size
+        expected_features(row.exposure, row.user, features, self.k, self.p, self.q, self.x)
+        for j in range(self.k):
+            self.open_value(row.items[j], sign * weight * row.exposure[j])
+        self.open_features(0, self.x, sign, weight)
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _features(self, row: cython.pointer[RankingRow]) -> Doubles:
+        """The features of the items of a ranking, (k, q): its own, or those that are kept."""
+        if row.features != cython.NULL:
+            return row.features
+        features_of(self.features, self.m, row.items, self.k, self.q, self.rows)
+        return self.rows
+
+    def decide(
+        self,
+        rows: Any,
+        users: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+        draws: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+        normals: cython.const[cython.double][:, :, ::1],  # type: ignore[valid-type]
+        number: int64_t,
+        items: Any = None,
+        picks: Any = None,
+        starts: Any = None,
+        pinned: Any = None,
+        advance: cython.bint = True,
+        propose: cython.bint = False,
+        every: Size = 1,
+        reasons: cython.bint = True,
+    ) -> Size:
+        """Rank for users (rows, p); how many rankings were made. Fewer: the direction or the scores
+        of the next are not finite numbers, and nothing has changed.
+
+        rows: `RankingRows` to fill; draws (rows, uniforms); normals (rows, samples, n_seen + 2);
+        number: of the first decision; items (1 or rows, q, n_left): features of the items that are
+        not retired, None where they are kept; picks: the candidates of row s are those at the
+        places picks[starts[s] : starts[s + 1]] among these, ascending; pinned (rows, k): the place
+        among its candidates of the item that a slot must show, or -1; advance: each ranking counts
+        as open for the next; propose: none is open afterwards; every: how many rankings share a
+        direction; reasons: whether rankings are explained.
+        """
+        m: Size = users.shape[0]
+        out: RankingRow = self._row(rows, m)
+        given: Candidates
+        head: Head[::1] = rows.head
+        user: cython.double[:, ::1] = rows.user
+        x: cython.double[:, :, ::1] = rows.x
+        table: Doubles = self.left_items
+        stride: Size = 0
+        i: Size
+        done: Size
+        chosen: cython.pointer[cython.const[int64_t]] = cython.NULL
+        begins: cython.pointer[cython.const[int64_t]] = cython.NULL
+        pins: cython.pointer[cython.const[int64_t]] = cython.NULL
+        if not (
+            users.shape[1] == self.p
+            and draws.shape[0] == normals.shape[0] == m
+            and draws.shape[1] == self.uniforms
+            and normals.shape[1] == self.samples
+            and (self.samples == 0 or normals.shape[2] == self.n_seen + 2)
+            and every > 0
+        ):
+            raise ValueError(
+                f"users ({m}, {users.shape[1]}), draws ({draws.shape[0]}, {draws.shape[1]}), "
+                f"normals ({normals.shape[0]}, {normals.shape[1]}, {normals.shape[2]})"
+            )
+        if self.keeps and out.n_g != self.n:
+            raise ValueError(f"room for directions of {out.n_g} coordinates, not {self.n}")
+        if (items is None) != (x.shape[1] == 0):
+            raise ValueError("rows hold features where contexts bring them, and only there")
+        if items is not None:
+            tables: cython.const[cython.double][:, :, ::1] = items  # type: ignore[valid-type]
+            if not (
+                tables.shape[0] in (1, m)
+                and tables.shape[1] == self.q
+                and tables.shape[2] == self.n_left
+            ):
+                raise ValueError(f"items {items.shape} for {self.n_left} items of {self.q} features")
+            table = cython.address(tables[0, 0, 0])
+            stride = self.q * self.n_left if tables.shape[0] > 1 else 0
+        elif not self.kept:
+            raise ValueError("features of the items are not kept: give items")
+        if picks is not None:
+            at: cython.const[int64_t][::1] = picks  # type: ignore[valid-type]
+            ends: cython.const[int64_t][::1] = starts  # type: ignore[valid-type]
+            self._check_picks(at, ends, m)
+            chosen, begins = cython.address(at[0]), cython.address(ends[0])
+        if pinned is not None:
+            slots: cython.const[int64_t][:, ::1] = pinned  # type: ignore[valid-type]
+            self._check_pins(slots, starts, m)
+            pins = cython.address(slots[0, 0])
+        if m == 0:
+            return 0
+        memcpy(cython.address(user[0, 0]), cython.address(users[0, 0]), 8 * m * self.p)
+        for i in range(m):
+            head[i].arm, head[i].block, head[i].number = -1, 0, number + i
+            head[i].t, head[i].size = cython.cast(int64_t, self.t[0]), self.n
+            head[i].window, head[i].value, head[i].score = -1, 0.0, 0.0
+            head[i].best, head[i].missed, head[i].spare, head[i].untried = 0.0, 0.0, 0.0, 0.0
+        if not reasons:
+            out.parts = cython.NULL
+        given.draws, given.pinned = cython.address(draws[0, 0]), pins
+        with cython.nogil:
+            done = self._decide(
+                out,
+                m,
+                cython.address(given),
+                table,
+                stride,
+                chosen,
+                begins,
+                cython.address(normals[0, 0, 0]),
+                advance,
+                propose,
+                every,
+            )
+        self.check_callbacks()
+        return done
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _decide(
+        self,
+        row: RankingRow,
+        m: Size,
+        given: cython.pointer[Candidates],
+        items: Doubles,
+        stride: Size,
+        picks: cython.pointer[cython.const[int64_t]],
+        starts: cython.pointer[cython.const[int64_t]],
+        normals: Doubles,
+        advance: cython.bint,
+        propose: cython.bint,
+        every: Size,
+    ) -> Size:
+        i: Size
+        j: Size
+        done: Size = m
+        count: Size = 0
+        own: cython.pointer[cython.const[int64_t]] = cython.NULL
+        first: RankingRow = row
+        features: cython.p_double = self.rows
+        issued: int64_t = cython.cast(int64_t, self.open[ISSUED])
+        looks: cython.bint = self.certifies and self.window[PLANNED] > FIRST_WINDOW
+        moves: cython.bint = advance and self.directed
+        self.save_open()
+        look_rates(self.slots, self.position_weights, self.looks, self.k)
+        for i in range(m):
+            if i == 0 or ((moves or self.samples > 0) and i % every == 0):
+                if not self.direction(normals + i * self.samples * (self.n_seen + 2), self.g):
+                    done = i
+                    break
+            if picks != cython.NULL:
+                own, count = picks + starts[i], starts[i + 1] - starts[i]
+            if i == 0 or picks != cython.NULL or stride > 0:
+                self._pick(items + i * stride, own, count, looks, given)
+            if not self._rank(cython.address(row), given, looks):
+                done = i
+                break
+            row.head.place = issued + i if self.counts_open else -1
+            memcpy(row.exposure, self.looks, 8 * self.k)
+            if self.keeps:
+                self._keep(row.g)
+            if row.features != cython.NULL:
+                features = cython.cast(cython.p_double, row.features)
+            if moves or row.features != cython.NULL:
+                features_of(given.items, given.n, self.places, self.k, self.q, features)
+            if moves:
+                self.open_one()
+                self._expect(cython.address(row), features, 1.0, 1.0)
+            self._next(cython.address(row))
+            given.draws += self.uniforms
+            if given.pinned != cython.NULL:
+                given.pinned += self.k
+        if done < m or propose or not (moves and self.counts_open):
+            self.restore_open()
+        if done == m and self.counts_open and not moves and not propose:
+            for j in range(m):
+                self.open_one()
+                self._expect(
+                    cython.address(first), self._features(cython.address(first)), 1.0, 1.0
+                )
+                self._next(cython.address(first))
+        return done
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _keep(self, g: cython.p_double) -> cython.void:
+        """The direction with 0 for what f does not see. g (n,)."""
+        i: Size
+        if self.coordinates == cython.NULL:
+            memcpy(g, self.g, 8 * self.n)
+            return
+        memset(g, 0, 8 * self.n)
+        for i in range(self.n_seen):
+            g[self.coordinates[i]] = self.g[i]
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _next(self, row: cython.pointer[RankingRow]) -> cython.void:
+        """The next row."""
+        row.head += 1
+        row.items += self.k
+        row.user += self.p
+        row.exposure += self.k
+        if row.parts != cython.NULL:
+            row.parts += 3 * self.k
+            row.ranks += self.k
+        row.live += 2 * self.k
+        row.g += row.n_g
+        if row.features != cython.NULL:
+            row.features += self.k * self.q
+
+    @cython.cfunc
+    def _row(self, rows: Any, m: Size) -> RankingRow:
+        """The first of m rows, whose sizes are checked here."""
+        row: RankingRow
+        head: Head[::1] = rows.head
+        items: int64_t[:, ::1] = rows.items
+        user: cython.double[:, ::1] = rows.user
+        exposure: cython.double[:, ::1] = rows.exposure
+        parts: cython.double[:, :, ::1] = rows.parts
+        ranks: int64_t[:, ::1] = rows.ranks
+        live: cython.double[:, :, ::1] = rows.live
+        g: cython.double[:, ::1] = rows.g
+        x: cython.double[:, :, ::1] = rows.x
+        k: Size = self.k
+        if not (
+            head.shape[0] == items.shape[0] == user.shape[0] == exposure.shape[0] == m
+            and parts.shape[0] == ranks.shape[0] == live.shape[0] == g.shape[0] == x.shape[0] == m
+            and items.shape[1] == exposure.shape[1] == parts.shape[2] == ranks.shape[1] == k
+            and user.shape[1] == self.p
+            and parts.shape[1] == 3
+            and live.shape[1] == 2
+            and live.shape[2] == k
+            and (g.shape[1] > self.n_rewards) == self.keeps
+            and g.shape[1] <= self.n
+            and x.shape[1] in (0, k)
+            and (x.shape[1] == 0 or x.shape[2] == self.q)
+        ):
+            raise ValueError(
+                f"columns of rankings {[column.shape for column in rows]}: {m} rows of {k} slots "
+                f"and {self.p} x {self.q} features are asked for"
+            )
+        row.features = cython.NULL
+        row.g, row.n_g = self.spare, g.shape[1]
+        if m > 0:
+            row.head, row.items = cython.address(head[0]), cython.address(items[0, 0])
+            row.user, row.exposure = cython.address(user[0, 0]), cython.address(exposure[0, 0])
+            row.parts, row.ranks = cython.address(parts[0, 0, 0]), cython.address(ranks[0, 0])
+            row.live = cython.address(live[0, 0, 0])
+            if self.keeps:
+                row.g = cython.address(g[0, 0])
+            if x.shape[1] > 0:
+                row.features = cython.address(x[0, 0, 0])
+        return row
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _check_picks(
+        self,
+        picks: cython.const[int64_t][::1],  # type: ignore[valid-type]
+        starts: cython.const[int64_t][::1],  # type: ignore[valid-type]
+        m: Size,
+    ) -> cython.int:
+        i: Size
+        s: Size
+        if starts.shape[0] != m + 1 or starts[0] != 0 or starts[m] != picks.shape[0]:
+            raise ValueError(f"{starts.shape[0]} starts, {picks.shape[0]} picks for {m} rankings")
+        for s in range(m):
+            if not self.k <= starts[s + 1] - starts[s] <= self.n_left:
+                raise ValueError(f"{starts[s + 1] - starts[s]} candidates for {self.k} slots")
+            for i in range(starts[s], starts[s + 1]):
+                if not 0 <= picks[i] < self.n_left or (i > starts[s] and picks[i] <= picks[i - 1]):
+                    raise ValueError(f"candidates of ranking {s}: {picks[i]} is out of order")
+        return 0
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _check_pins(
+        self,
+        pinned: cython.const[int64_t][:, ::1],  # type: ignore[valid-type]
+        starts: Any,
+        m: Size,
+    ) -> cython.int:
+        i: Size
+        j: Size
+        s: Size
+        most: Size
+        if pinned.shape[0] != m or pinned.shape[1] != self.k:
+            raise ValueError(f"pinned ({pinned.shape[0]}, {pinned.shape[1]}) for {m} rankings")
+        for s in range(m):
+            most = self.n_left if starts is None else starts[s + 1] - starts[s]
+            for j in range(self.k):
+                if not -1 <= pinned[s, j] < most:
+                    raise ValueError(f"item {pinned[s, j]} of {most} is pinned")
+                for i in range(j):
+                    if pinned[s, j] >= 0 and pinned[s, i] == pinned[s, j]:
+                        raise ValueError(f"item {pinned[s, j]} is pinned twice")
+        return 0
+
+    @cython.cfunc
+    def _given(self, rows: Any) -> RankingRow:
+        """The first of rows that may come from outside: sizes, items and finite numbers."""
+        i: Size
+        j: Size
+        wanted: Size
+        total: Real = 0.0  # a NaN or an infinity among the numbers is one in the sum
+        m: Size = len(rows.head)
+        row: RankingRow = self._row(rows, m)
+        if row.features == cython.NULL and not self.kept:
+            raise ValueError("rows without features of their items, which are not kept")
+        for i in range(m):
+            wanted = row.head[i].size - self.n_rewards
+            if not self.k <= wanted <= self.m:
+                raise ValueError(f"ranking {i} is of {wanted} items, of which there are {self.m}")
+            for j in range(self.k):
+                total += 0.0 * row.exposure[i * self.k + j]
+                if not 0 <= row.items[i * self.k + j] < wanted:
+                    raise ValueError(f"ranking {i} shows item {row.items[i * self.k + j]}")
+            if self.keeps and row.head[i].size != row.n_g:
+                raise ValueError(f"ranking {i} has a direction of {row.n_g} coordinates")
+        for i in range(m * row.n_g):
+            total += 0.0 * row.g[i]
+        if total != 0.0:
+            raise ValueError("exposures and directions of rankings must be finite numbers")
+        return row
+
+    def open_rows(self, rows: Any) -> None:
+        """Count proposed rankings as open, in their order."""
+        i: Size
+        row: RankingRow = self._given(rows)
+        if self.counts_open:
+            for i in range(len(rows.head)):
+                self.open_one()
+                self._expect(cython.address(row), self._features(cython.address(row)), 1.0, 1.0)
+                self._next(cython.address(row))
+
+    def withdraw(self, rows: Any) -> None:
+        """Rankings that get no answer are not open any more."""
+        i: Size
+        weight: Real
+        row: RankingRow = self._given(rows)
+        for i in range(len(rows.head)):
+            if self._is_open(row.head):
+                weight = self.age_weight(row.head.place)
+                self._expect(cython.address(row), self._features(cython.address(row)), -1.0, weight)
+                self.close_one(row.head.size - self.n_rewards, self.m, weight)
+            self._next(cython.address(row))
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _is_open(self, head: cython.pointer[Head]) -> cython.bint:
+        return self.counts_open and self.open[OPEN] > 0.0 and 0 <= head.place < self.open[ISSUED]
+
+    # --- learn --------------------------------------------------------------------------------
+
+    def learn(
+        self,
+        rows: Any,
+        seen: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+        rewards: cython.const[cython.double][:, :, ::1],  # type: ignore[valid-type]
+        start: Size = 0,
+    ) -> Size:
+        """Learn the feedback to rankings from `start` on, in their order: which slots were seen,
+        (rows, k), and their rewards, (rows, k, R).
+
+        Twice the row to continue at, plus 1 where a certificate of live numbers is due before;
+        -1 - 2 i where the regression rejects row i, and -2 - 2 i where its feedback contradicts
+        itself or its features are too large: nothing is learnt of it.
+        """
+        row: RankingRow = self._given(rows)
+        m: Size = len(rows.head)
+        code: Size = 2 * m
+        due: Size
+        i: Size
+        k: Size = self.k
+        if not (
+            seen.shape[0] == rewards.shape[0] == m
+            and seen.shape[1] == rewards.shape[1] == k
+            and rewards.shape[2] == self.n_rewards
+            and 0 <= start <= m
+        ):
+            raise ValueError(
+                f"{m} rankings, seen ({seen.shape[0]}, {seen.shape[1]}), rewards "
+                f"({rewards.shape[0]}, {rewards.shape[1]}, {rewards.shape[2]})"
+            )
+        for i in range(start):
+            self._next(cython.address(row))
+        with cython.nogil:
+            if m - start > 1:
+                start_deferring(cython.address(self.ranker.products))
+            for i in range(start, m):
+                due = self._learn(
+                    cython.address(row),
+                    cython.address(seen[i, 0]),
+                    cython.address(rewards[i, 0, 0]),
+                    True,
+                )
+                if due != 0:
+                    code = 2 * i + 3 if due > 0 else due - 2 * i
+                    break
+                self._next(cython.address(row))
+            stop_deferring(cython.address(self.ranker.products))
+        return code
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _count(
+        self, row: cython.pointer[RankingRow], seen: Doubles, rewards: Doubles
+    ) -> cython.bint:
+        """Which slots count as exposed, and the reward vector, until `_clear`; False, and neither,
+        where the feedback contradicts itself.
+        """
+        return (
+            count_exposed(
+                self.exposure,
+                row.items,
+                seen,
+                rewards,
+                self.k,
+                self.n_rewards,
+                self.n,
+                self.exposures,
+                self.reward,
+            )
+            == 0
+        )
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _clear(self, row: cython.pointer[RankingRow]) -> cython.void:
+        """The reward vector is 0 again."""
+        j: Size
+        for j in range(self.k):
+            self.reward[row.items[j]] = 0.0
+        for j in range(self.m, self.n):
+            self.reward[j] = 0.0
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _learn(
+        self,
+        row: cython.pointer[RankingRow],
+        seen: Doubles,
+        rewards: Doubles,
+        opens: cython.bint,
+    ) -> Size:
+        """One answer: the regression, counts, open decisions, z and live numbers, all or none of
+        them. 1 where a certificate is due, -1 where the regression rejects it, -2 where it is not
+        sound. opens: whether estimates of open decisions will be needed.
+        """
+        code: Size
+        if not self._count(row, seen, rewards):
+            return -2
+        code = self._learn_counted(row, rewards, opens, False)
+        self._clear(row)
+        return code
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _learn_counted(
+        self,
+        row: cython.pointer[RankingRow],
+        rewards: Doubles,
+        opens: cython.bint,
+        contracted: cython.bint,
+    ) -> Size:
+        """`_learn` after `_count`; contracted: the user is the one that was ranked for last."""
+        a: Size
+        r: Size
+        first: Size = row.head.size - self.n_rewards
+        weight: Real
+        square: Real = 0.0
+        of: cython.pointer[Products] = cython.address(self.ranker.products)
+        features: Doubles = self._features(row)
+        for a in range(self.p):
+            square += row.user[a] * row.user[a]
+        if not largest_square_norm(features, self.k, self.q) * square <= self.limit:
+            return -2
+        r = exposed_rows(
+            features,
+            self.exposures,
+            rewards,
+            self.k,
+            self.q,
+            self.n_rewards,
+            self.learnt,
+            self.targets,
+        )
+        if r > 0 and not contracted:
+            contract(of, row.user)
+        absorb_items(of, row.user, self.learnt, self.targets, r)
+        if of.linear.counters[STATUS] != 0.0:
+            return -1
+        count_ranking(
+            row.items,
+            self.exposures,
+            self.k,
+            first,
+            self.owed,
+            self.exposed,
+            self.shown,
+            self.m,
+            self.slots,
+        )
+        if opens and self.directed:
+            if self._is_open(row.head):
+                weight = self.age_weight(row.head.place)
+                self._expect(row, features, -1.0, weight)
+                self.answer_features(0, self.x, self.reward)
+                self.close_one(first, self.m, weight)
+            else:
+                expected_features(row.exposure, row.user, features, self.k, self.p, self.q, self.x)
+                self.answer_features(0, self.x, self.reward)
+        self._average(row, first)
+        if self.keeps:
+            memcpy(self.running, row.g, 8 * first)
+            memcpy(self.running + self.m, row.g + first, 8 * self.n_rewards)
+        if row.head.window < -1:
+            return 0
+        tally_slots(row.live, self.exposures, self.k, self.tally)
+        return self.count_live(row.head, self.tally, self.reward)
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _average(self, row: cython.pointer[RankingRow], first: Size) -> cython.void:
+        """z averages the reward vector, with the chances of exposure instead of the exposures where
+        these are averaged. Without memory and prices, only what is not 0 is added.
+        """
+        i: Size
+        j: Size
+        rho: cython.p_double = self.reward
+        if self.by_chance:
+            rho = self.rho
+            for j in range(self.k):
+                rho[row.items[j]] = row.exposure[j]
+            for i in range(self.m, self.n):
+                rho[i] = self.reward[i]
+        if self.forget > 0.0 or self.priced is not None:
+            self.average(self.reward, rho, first, self.m)
+        else:
+            for j in range(self.k + self.n_rewards):
+                i = row.items[j] if j < self.k else self.m + j - self.k
+                self.totals[i] += rho[i]
+                self.earned[i] += self.reward[i]
+            for i in range(first):
+                self.clocks[i] += 1.0
+            for i in range(self.m, self.n):
+                self.clocks[i] += 1.0
+            self.t[0] += 1.0
+        if self.by_chance:
+            for j in range(self.k):
+                rho[row.items[j]] = 0.0
+
+    def study(
+        self,
+        rows: Any,
+        seen: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+        rewards: cython.const[cython.double][:, :, ::1],  # type: ignore[valid-type]
+    ) -> Size:
+        """The regression and the counts alone learn from the feedback to rankings that others made;
+        how many rows were learnt, fewer where the next is rejected.
+        """
+        row: RankingRow = self._given(rows)
+        m: Size = len(rows.head)
+        i: Size
+        r: Size
+        k: Size = self.k
+        of: cython.pointer[Products] = cython.address(self.ranker.products)
+        if not (
+            seen.shape[0] == rewards.shape[0] == m
+            and seen.shape[1] == rewards.shape[1] == k
+            and rewards.shape[2] == self.n_rewards
+        ):
+            raise ValueError(f"{m} rankings, seen ({seen.shape[0]}, {seen.shape[1]})")
+        for i in range(m):
+            if not self._count(
+                cython.address(row), cython.address(seen[i, 0]), cython.address(rewards[i, 0, 0])
+            ):
+                return i
+            self._clear(cython.address(row))
+            r = exposed_rows(
+                self._features(cython.address(row)),
+                self.exposures,
+                cython.address(rewards[i, 0, 0]),
+                k,
+                self.q,
+                self.n_rewards,
+                self.learnt,
+                self.targets,
+            )
+            contract(of, row.user)
+            absorb_items(of, row.user, self.learnt, self.targets, r)
+            if of.linear.counters[STATUS] != 0.0:
+                return i
+            count_ranking(
+                row.items,
+                self.exposures,
+                k,
+                self.m,
+                self.owed,
+                self.exposed,
+                self.shown,
+                self.m,
+                self.slots,
+            )
+            self._next(cython.address(row))
+        return m
+
+    # --- play ---------------------------------------------------------------------------------
+
+    def play(
+        self,
+        decider: Any,
+        world: RankingWorld,
+        drawn: Any,
+        mailbox: RankingMailbox | None,
+        out: Any,
+        done: int64_t = 0,
+        refresh: int64_t = 1,
+        truth: cython.bint = True,
+    ) -> Size:
+        """Play the rounds that were drawn; how many were played.
+
+        Fewer: the direction of the next is not finite; -1 - s: the state cannot decide round s, or
+        rejects what is learnt in it.
+
+        decider: the engine that decides, None for this one, or one whose state is copied from it
+        every `refresh` rounds; drawn: users (users, p), tables (1 or users, q, m) of item features,
+        tags (rounds,): the user of each round, noise, draws, normals, and delays where there is a
+        mailbox, None where answers come at once; out: actions (rounds, k), sums of means and of
+        rewards (n,), scalar (3,): sums of max_a <g, mu_a> if `truth`, <g, mu> and <g, r>.
+        """
+        by: Rankings = self if decider is None else decider
+        users: cython.const[cython.double][:, ::1] = drawn.users  # type: ignore[valid-type]
+        tables: cython.const[cython.double][:, :, ::1] = drawn.tables  # type: ignore[valid-type]
+        tags: cython.const[int64_t][::1] = drawn.tags  # type: ignore[valid-type]
+        noise: cython.const[cython.double][:, ::1] = drawn.noise  # type: ignore[valid-type]
+        draws: cython.const[cython.double][:, ::1] = drawn.draws  # type: ignore[valid-type]
+        normals: cython.const[cython.double][:, :, ::1] = drawn.normals  # type: ignore[valid-type]
+        actions: int64_t[:, ::1] = out.actions
+        mean_sum: cython.double[::1] = out.mean_sum
+        reward_sum: cython.double[::1] = out.reward_sum
+        scalar: cython.double[::1] = out.scalar
+        n: Size = self.n
+        k: Size = self.k
+        rounds: Size = tags.shape[0]
+        played: Size = rounds
+        s: Size
+        code: Size
+        head: Head
+        row: RankingRow
+        now: RankingRound
+        if not (
+            rounds == noise.shape[0] == draws.shape[0] == normals.shape[0] == actions.shape[0]
+            and actions.shape[1] == k == world.own.slots
+            and users.shape[0] == world.own.users
+            and users.shape[1] == self.p
+            and tables.shape[0] in (1, users.shape[0])
+            and tables.shape[1] == self.q
+            and tables.shape[2] == self.m == world.own.items_n == self.n_left
+            and world.own.rewards == self.n_rewards
+            and noise.shape[1] == k * (1 + self.n_rewards)
+            and draws.shape[1] == self.uniforms
+            and normals.shape[1] == self.samples
+            and (self.samples == 0 or normals.shape[2] == n + 2)
+            and mean_sum.shape[0] == reward_sum.shape[0] == n
+            and scalar.shape[0] == 3
+            and (rounds == 0 or (min(tags) >= 0 and max(tags) < users.shape[0]))
+            and by.n == n
+            and by.k == k
+        ):
+            raise ValueError("what was drawn does not fit the engine")
+        room: cython.double[::1] = np.zeros(n + 2 * self.m + k * (2 + 2 * self.n_rewards + self.q))
+        items: int64_t[::1] = np.zeros(k, np.int64)
+        now.mean = cython.address(room[0])
+        now.scores = now.mean + n
+        now.seen = now.scores + 2 * self.m
+        now.earned = now.seen + k
+        now.means = now.earned + k * self.n_rewards
+        row.exposure = now.means + k * self.n_rewards
+        row.features = row.exposure + k
+        row.parts, row.ranks, row.live, row.g = cython.NULL, cython.NULL, cython.NULL, by.g
+        row.head, row.items, row.n_g = cython.address(head), cython.address(items[0]), n
+        now.users, now.tables = cython.address(users[0, 0]), cython.address(tables[0, 0, 0])
+        now.stride = self.q * self.m if tables.shape[0] > 1 else 0
+        now.mean_sum, now.reward_sum = cython.address(mean_sum[0]), cython.address(reward_sum[0])
+        now.scalar, now.truth = cython.address(scalar[0]), truth
+        if mailbox is not None:
+            if mailbox.shape != (k, self.n_rewards, n if self.keeps else 0):
+                raise ValueError(f"a mailbox of {mailbox.shape}")
+            mailbox.make_room(drawn.delays, done)
+        with cython.nogil:
+            start_deferring(cython.address(self.ranker.products))
+            for s in range(rounds):
+                if by is not self and (done + s) % refresh == 0:
+                    by.copy_from(self)
+                now.tag, now.noise = tags[s], cython.address(noise[s, 0])
+                now.draws, now.normals = cython.address(draws[s, 0]), cython.address(normals[s, 0, 0])
+                code = self._play_round(by, world, mailbox, s, row, cython.address(now))
+                if code != 0:
+                    played = s if code > 0 else -1 - s
+                    break
+                memcpy(cython.address(actions[s, 0]), row.items, 8 * k)
+            stop_deferring(cython.address(self.ranker.products))
+        self.check_callbacks()
+        return played
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _play_round(
+        self,
+        by: Rankings,
+        world: RankingWorld,
+        mailbox: RankingMailbox | None,
+        s: Size,
+        row: RankingRow,
+        now: cython.pointer[RankingRound],
+    ) -> Size:
+        """One round: rank, draw the feedback, send it, learn what has arrived. 1: the direction is
+        not finite; -1: the state cannot decide or rejects an answer.
+        """
+        i: Size
+        j: Size
+        slot: Size = 0
+        clicked: Size = 0
+        k: Size = self.k
+        m: Size = self.m
+        n_rewards: Size = self.n_rewards
+        given: Candidates
+        table: Doubles = now.tables + now.tag * now.stride
+        weights: Doubles
+        if not by.direction(now.normals, by.g):
+            return 1
+        row.user = cython.cast(cython.p_double, now.users + now.tag * self.p)
+        given.draws, given.pinned = now.draws, cython.NULL
+        by._pick(table, cython.NULL, 0, False, cython.address(given))
+        if not by._rank(cython.address(row), cython.address(given), False):
+            return -1
+        slot_means(cython.address(world.own), row.items, now.tag, now.means)
+        observe(
+            cython.address(world.own), now.tag, now.means, now.noise, now.seen, now.earned
+        )
+        mean_of_ranking(cython.address(world.own), row.items, now.tag, now.means, now.mean)
+        if now.truth:
+            best_ranking(
+                cython.address(world.own), by.g, now.tag, now.scores, now.scores + m, self.places
+            )
+            weights = world.own.weights + (now.tag if world.own.weights_n > 1 else 0) * k
+            for j in range(k):
+                now.scalar[0] += weights[j] * now.scores[m + self.places[j]]
+        if not self._count(cython.address(row), now.seen, now.earned):
+            return -1
+        for j in range(k + n_rewards):
+            i = row.items[j] if j < k else m + j - k
+            now.scalar[1] += by.g[i] * now.mean[i]
+            now.scalar[2] += by.g[i] * self.reward[i]
+            now.mean_sum[i] += now.mean[i]
+            now.reward_sum[i] += self.reward[i]
+            if j >= k and self.reward[i] != 0.0:
+                clicked = 1
+        row.head.number = -1
+        row.head.window = -2  # simulated decisions do not count for live numbers
+        row.head.place = -1
+        row.head.size = self.n
+        if self.by_chance or mailbox is not None:
+            look_rates(by.slots, by.position_weights, row.exposure, k)
+        features_of(table, m, row.items, k, self.q, cython.cast(cython.p_double, row.features))
+        if mailbox is None:
+            i = self._learn_counted(cython.address(row), now.earned, False, by is self)
+            self._clear(cython.address(row))
+            return -1 if i < 0 else 0
+        self._clear(cython.address(row))
+        if self.counts_open:
+            row.head.place = cython.cast(int64_t, self.open[ISSUED])
+            self.open_one()
+            self._expect(cython.address(row), row.features, 1.0, 1.0)
+            if by is not self:
+                by.open_one()
+                by._expect(cython.address(row), row.features, 1.0, 1.0)
+        slot = mailbox.take_slot()
+        mailbox.head[slot], mailbox.tags[slot] = row.head[0], now.tag
+        memcpy(mailbox.items + slot * k, row.items, 8 * k)
+        memcpy(mailbox.exposure + slot * k, row.exposure, 8 * k)
+        memcpy(mailbox.seen + slot * k, now.seen, 8 * k)
+        memcpy(mailbox.earned + slot * k * n_rewards, now.earned, 8 * k * n_rewards)
+        if self.keeps:
+            memcpy(mailbox.g + slot * self.n, by.g, 8 * self.n)
+        mailbox.send(slot, s, clicked)
+        slot = mailbox.arrived(s)
+        while slot >= 0:
+            row.head, row.items = mailbox.head + slot, mailbox.items + slot * k
+            row.exposure = mailbox.exposure + slot * k
+            row.user = cython.cast(cython.p_double, now.users + mailbox.tags[slot] * self.p)
+            table = now.tables + mailbox.tags[slot] * now.stride
+            features_of(table, m, row.items, k, self.q, cython.cast(cython.p_double, row.features))
+            if self.keeps:
+                row.g = mailbox.g + slot * self.n
+            if (
+                self._learn(
+                    cython.address(row),
+                    mailbox.seen + slot * k,
+                    mailbox.earned + slot * k * n_rewards,
+                    self.counts_open,
+                )
+                < 0
+            ):
+                return -1
+            slot = mailbox.arrived(s)
+        return 0
