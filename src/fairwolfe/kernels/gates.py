@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import cython
 from cython.cimports.fairwolfe.kernels.ranks import UNTIL_LAST_CLICK, count_exposed
+from cython.cimports.fairwolfe.kernels.ridge import largest_square_norm as _largest_square_norm
 from cython.cimports.fairwolfe.kernels.types import In, Real, Size
-from cython.cimports.libc.math import isfinite, isnan
+from cython.cimports.libc.math import isfinite
 from cython.cimports.libc.stdint import int64_t
 from cython.cimports.libc.stdlib import free, malloc
 
@@ -32,25 +33,7 @@ def largest_square_norm(rows: cython.const[cython.double][:, ::1]) -> float:  # 
     largest: Real = 0.0
     if rows.shape[0] and rows.shape[1]:
         with cython.nogil:
-            largest = _largest_square(cython.address(rows[0, 0]), rows.shape[0], rows.shape[1])
-    return largest
-
-
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _largest_square(rows: In, n: Size, d: Size) -> Real:
-    """See `largest_square_norm`."""
-    largest: Real = 0.0
-    total: Real
-    a: Size
-    j: Size
-    for a in range(n):
-        total = 0.0
-        for j in range(d):
-            total += rows[a * d + j] * rows[a * d + j]
-        if total > largest or isnan(total):  # no number is larger than a NaN
-            largest = total
+            largest = _largest_square_norm(cython.address(rows[0, 0]), rows.shape[0], rows.shape[1])
     return largest
 
 

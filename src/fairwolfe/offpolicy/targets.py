@@ -93,7 +93,7 @@ def _compiled(base: LinearBandit, oracle: LinearState) -> tuple[str, Regression]
     rule, learn = base.choose.function, _LEARN.get(type(base.regression))
     if learn is None or not rule.__module__.startswith("fairwolfe.bandits."):
         return None
-    return rule.__name__.removesuffix("_choice"), Regression(*oracle, learn)
+    return rule.__name__.removesuffix("_choice"), Regression(*oracle, learn=learn)
 
 
 def _by_rule(
