@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fairwolfe.cli.demos import preferences
-from fairwolfe.cli.demos.preferences import Panel, Walk, frank_wolfe, panels, reachable, walk
+from fairwolfe.cli.demos.preferences import Panel, Walk, panels, reachable, walk
 from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Custom
@@ -45,13 +45,6 @@ def test_the_way_stays_in_the_set(panel: Panel) -> None:
     directions = np.stack([np.cos(angles), np.sin(angles)])
     furthest = (reachable() @ directions).max(axis=0)
     assert ((walked(panel).path @ directions).max(axis=0) <= furthest + 1e-12).all()
-
-
-def test_one_compiled_loop_reaches_every_objective() -> None:
-    for panel in panels():
-        walked(panel)
-    assert len({type(panel.objective).kernel for panel in panels()}) > 3
-    assert len(frank_wolfe.dispatcher.signatures) == 1
 
 
 def test_objectives_disagree() -> None:

@@ -12,7 +12,7 @@ from fairwolfe.core.catalogue import Catalogue, candidates, find, item_features,
 from fairwolfe.core.contexts import Bilinear
 from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.limits import largest_square_product
+from fairwolfe.kernels.gates import largest_square_product
 
 PROBLEM = Problem.ranking(6, 2, (2, 3))
 FLAT = Problem.ranking(6, 2, 3)

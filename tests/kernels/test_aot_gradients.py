@@ -216,11 +216,11 @@ def test_blocks_of_leaves() -> None:
     leaves = Leaves(f, 6)
     leaves.widen(np.linspace(0.5, 2.0, len(leaves.leaves)).tolist())
     rng = np.random.default_rng(6)
-    tree = leaves.tree()
+    tree, program = leaves.tree(), leaves.program()
     for _ in range(20):
         y = rng.standard_normal(leaves.matrix.shape[0])
         for step in STEPS:
-            expected = leaves.program.gradient(y, step, leaves.program.work())
+            expected = program.gradient(y, step, program.work())
             assert tree.gradient(y, step).tobytes() == expected.tobytes()
 
 

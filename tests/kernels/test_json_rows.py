@@ -90,6 +90,101 @@ def test_what_is_read_is_json(text: str) -> None:
         assert rows.tolist() == FLOATS.decode(f"[[{text}]]")
 
 
+MARKS = b'[]{},.:-+0123456789eE \n\r\t\x00\x0b\xff"ntx_'
+
+
+def damaged(rng: random.Random) -> bytes:
+    """Rows of numbers with a few bytes changed, added, removed or cut off."""
+    rows, columns = rng.randrange(1, 4), rng.randrange(1, 4)
+    kinds = list(KINDS.values())
+    body = [[rng.choice(kinds)(rng) for _ in range(columns)] for _ in range(rows)]
+    between = rng.choice([",", ", ", " ,\n"])
+    inside = ["[" + between.join(row) + "]" for row in body]
+    text = bytearray(f"[{between.join(inside)}]".encode())
+    for _ in range(rng.choice([0, 0, 1, 1, 2, 4])):
+        at = rng.randrange(len(text))
+        change = rng.randrange(4)
+        if change == 0:
+            text[at] = rng.choice(MARKS)
+        elif change == 1:
+            text.insert(at, rng.choice(MARKS))
+        elif change == 2:
+            del text[at]
+        else:
+            del text[at:]
+        if not text:
+            break
+    return bytes(text)
+
+
+def test_damaged_text_is_read_as_msgspec_reads_it_or_left_to_it() -> None:
+    rng, read, left = random.Random(34), 0, 0
+    for _ in range(20_000):
+        text = damaged(rng)
+        rows = rows_of(text)
+        try:
+            wanted = FLOATS.decode(text)
+        except msgspec.MsgspecError:
+            assert rows is None, text
+            continue
+        if rows is None:
+            left += 1
+        else:
+            assert rows.shape == (len(wanted), len(wanted[0])), text
+            assert rows.tobytes() == np.array(wanted).tobytes(), text
+            read += 1
+    assert read >= 3_000
+    assert left >= 1_000
+
+
+def test_any_bytes_are_read_as_msgspec_reads_them_or_left_to_it() -> None:
+    rng = random.Random(35)
+    for _ in range(20_000):
+        text = (
+            b"[[" + bytes(rng.choices(MARKS, k=rng.randrange(12))) + rng.choice([b"]]", b"]", b""])
+        )
+        rows = rows_of(text)
+        if rows is not None:
+            assert rows.tobytes() == np.array(FLOATS.decode(text)).tobytes(), text
+
+
+def test_nothing_beyond_the_end_of_a_buffer_counts() -> None:
+    rng = random.Random(36)
+    texts = [b"[[1]]]", b"[[1]] ]", b"[[0.5e1]] 2", b"[[-" + b"0" * 40 + b"]]", b"[[1,2],[3,4]]"]
+    for text in [*texts, *(damaged(rng) for _ in range(500))]:
+        whole = memoryview(text + b"1]]")
+        for end in range(len(text) + 1):
+            rows, alone = rows_of(whole[:end]), rows_of(text[:end])
+            assert (rows is None) == (alone is None), (text, end)
+            if rows is not None and alone is not None:
+                assert rows.tobytes() == alone.tobytes(), (text, end)
+
+
+@pytest.mark.parametrize("length", range(1, 41))
+def test_as_many_numbers_as_fit_into_a_text(length: int) -> None:
+    text = b"[[" + b"1," * length
+    for end in range(2, len(text) + 1):
+        assert rows_of(text[:end]) is None
+    full = rows_of(text[:-1] + b"]]")
+    assert full is not None
+    assert full.tolist() == [[1.0] * length]
+    tall = rows_of(b"[" + b",".join([b"[1]"] * length) + b"]")
+    assert tall is not None
+    assert tall.tolist() == [[1.0]] * length
+
+
+def test_buffers_that_cannot_be_written_are_read() -> None:
+    text = b"[[1.5, -2], [3e2, 4]]"
+    for form in (text, bytearray(text), memoryview(text), np.frombuffer(text, np.uint8)):
+        rows = rows_of(form)  # type: ignore[arg-type]
+        assert rows is not None
+        assert rows.tolist() == [[1.5, -2.0], [300.0, 4.0]]
+    with pytest.raises((ValueError, BufferError)):
+        rows_of(memoryview(text)[::2])
+    with pytest.raises(TypeError):
+        rows_of("[[1]]")  # type: ignore[arg-type]
+
+
 LONG = [[round(0.001 * i + 0.01 * j, 6) for j in range(10)] for i in range(40)]
 
 

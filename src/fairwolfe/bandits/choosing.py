@@ -53,7 +53,8 @@ from fairwolfe.kernels.frames import (
     row,
     vector,
 )
-from fairwolfe.kernels.limits import largest_square_norm, row_limit
+from fairwolfe.kernels.gates import largest_square_norm
+from fairwolfe.kernels.limits import row_limit
 from fairwolfe.kernels.linalg import STATUS
 from fairwolfe.kernels.philox import uniforms, uniforms_by_number
 from fairwolfe.kernels.settling import REFUSED, TALLY, UNSOUND, WILD, settle
@@ -561,7 +562,7 @@ class LinearBandit(ABC):
 
     def kernels(self, problem: Problem) -> Iterator[Kernel[..., Any]]:
         """What `act` and `update` call."""
-        yield from (choose_rows, self.choose, self.look_rule, largest_square_norm)
+        yield from (choose_rows, self.choose, self.look_rule)
         yield from (uniforms_by_number, expect_rows, withdraw)
         if isinstance(self.regression.learn, Kernel):
             yield from (self.regression.learn, learn_once, learn_rows)

@@ -19,7 +19,9 @@ from cython.cimports.fairwolfe.kernels.engine import (
     aligned,
     pointer,
 )
+from cython.cimports.fairwolfe.kernels.gradients import Tree
 from cython.cimports.fairwolfe.kernels.mailbox import Mailbox
+from cython.cimports.fairwolfe.kernels.mixtures import ascend, ascent_room
 from cython.cimports.fairwolfe.kernels.ridge import (
     Linear,
     learn_online_gradient,
@@ -29,6 +31,7 @@ from cython.cimports.fairwolfe.kernels.ridge import (
 from cython.cimports.fairwolfe.kernels.rules import (
     Choose,
     Look,
+    argmax,
     choose_by_name,
     extended_lesson,
     look_by_name,
@@ -99,6 +102,10 @@ class Arms(Engine):
     scores: cython.p_double
     wide: cython.p_double
     chosen: Linear
+    ascent: Tree  # of a rule that ascends over mixtures of the arms, or None
+    steps: Size
+    rate: Real
+    ascending: cython.p_double
 
     def __init__(self, plan: Any, state: Any) -> None:
         self.room = cython.NULL
@@ -124,7 +131,10 @@ class Arms(Engine):
             raise ValueError(f"there is no regression {plan.learn!r}")
         if state.gram.size == 0:  # only the estimates are kept
             model.gram, model.inverse = cython.NULL, cython.NULL
-        self.choose, self.look = choose_by_name(plan.rule), look_by_name(plan.look)
+        self.ascent, self.steps, self.rate = plan.ascent
+        if self.ascent is None:
+            self.choose = choose_by_name(plan.rule)
+        self.look = look_by_name(plan.look)
         self.rule, self.n_rule = (
             pointer(plan.rule_params, plan.rule_params.shape),
             plan.rule_params.size,
@@ -150,11 +160,14 @@ class Arms(Engine):
         wide: Size = (self.model.d + 9) // 8 * 8
         out: Size = (arms + 7) // 8 * 8
         work: Size = linear_work(self.model.d, self.model.rewards, arms)
+        ascending: Size = 0
+        if self.ascent is not None:
+            ascending = ascent_room(arms, self.n, self.d)
         gathered: Size = arms * self.model.d * (self.model.d + self.model.rewards)
         if self.model.blocks == 1:
             gathered = 0
         room: cython.p_double = cython.cast(
-            cython.p_double, calloc(n + wide + out + work + gathered + 24, 8)
+            cython.p_double, calloc(n + wide + out + work + gathered + ascending + 24, 8)
         )
         if room == cython.NULL:
             raise MemoryError
@@ -164,6 +177,7 @@ class Arms(Engine):
         self.wide = self.g + n
         self.scores = self.wide + wide
         self.model.work = aligned(self.scores + out)
+        self.ascending = self.model.work + work + gathered
         self.chosen = self.model
         if gathered > 0:
             self.chosen.theta = self.model.work + work
@@ -198,20 +212,39 @@ class Arms(Engine):
             for a in range(arms):
                 memcpy(model.theta + a * wide, self.model.theta + places[a] * wide, 8 * wide)
                 memcpy(model.inverse + a * size, self.model.inverse + places[a] * size, 8 * size)
-        arm = self.choose(
-            model,
-            self.g,
-            self.n,
-            context,
-            arms,
-            self.d,
-            per_arm,
-            draws,
-            self.rule,
-            self.n_rule,
-            self.scores,
-            cython.address(head.probability),
-        )
+        if self.ascent is not None:
+            ascend(
+                self.ascent,
+                model.theta,
+                context,
+                per_arm,
+                self.steps,
+                self.rate,
+                self.scores,
+                self.ascending,
+                arms,
+                self.n,
+                self.d,
+            )
+            if self.ascent.has_failed():
+                return False
+            arm = argmax(self.scores, arms)
+            head.probability = 1.0
+        else:
+            arm = self.choose(
+                model,
+                self.g,
+                self.n,
+                context,
+                arms,
+                self.d,
+                per_arm,
+                draws,
+                self.rule,
+                self.n_rule,
+                self.scores,
+                cython.address(head.probability),
+            )
         if arm < 0:
             return False
         head.arm, head.score = arm, self.scores[arm]

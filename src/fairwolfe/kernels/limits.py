@@ -6,22 +6,11 @@ import math
 
 import numpy as np
 
-from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.arrays import Matrix
 from fairwolfe.core.problem import Problem
 from fairwolfe.kernels.compile import kernel
 
-__all__ = [
-    "INSIDE",
-    "NOT_FINITE",
-    "OUTSIDE",
-    "any_outside",
-    "largest_square_norm",
-    "largest_square_product",
-    "place_in_box",
-    "row_limit",
-]
-
-INSIDE, OUTSIDE, NOT_FINITE = 0, 1, 2
+__all__ = ["largest_square_norm", "row_limit"]
 
 _TIMES = 1000.0
 
@@ -46,43 +35,3 @@ def largest_square_norm(rows: Matrix) -> float:
         if total > largest or np.isnan(total):  # no number is larger than a NaN
             largest = total
     return largest
-
-
-@kernel(signature="float64(float64[::1], float64[:, ::1])")
-def largest_square_product(user: Vector, items: Matrix) -> float:
-    """max_i |user (x) item_i|^2, items as columns."""
-    squares = np.empty(items.shape[1])
-    for i in range(squares.size):
-        squares[i] = 0.0
-    for j in range(items.shape[0]):
-        for i in range(squares.size):
-            squares[i] += items[j, i] * items[j, i]
-    largest, square = 0.0, 0.0
-    for i in range(squares.size):
-        largest = max(largest, squares[i])
-    for a in range(user.size):
-        square += user[a] * user[a]
-    return largest * square
-
-
-@kernel(signature="int64(float64[::1], float64[::1], float64[::1])")
-def place_in_box(point: Vector, low: Vector, high: Vector) -> int:
-    """Whether low <= point <= high: INSIDE, OUTSIDE, or NOT_FINITE. point, low, high (n,)."""
-    place = np.int64(INSIDE)
-    for i in range(point.size):
-        if not np.isfinite(point[i]):
-            return NOT_FINITE
-        if point[i] < low[i] or point[i] > high[i]:
-            place = np.int64(OUTSIDE)
-    return int(place)
-
-
-@kernel(signature="boolean(float64[:, ::1], float64[::1], float64[::1])")
-def any_outside(rows: Matrix, low: Vector, high: Vector) -> bool:
-    """Whether a number of a row is outside [low, high]; 0, of what was not exposed, never is."""
-    for j in range(rows.shape[0]):
-        for i in range(rows.shape[1]):
-            value = rows[j, i]
-            if value != 0.0 and (value < low[i] or value > high[i]):
-                return True
-    return False

@@ -17,7 +17,7 @@ from fairwolfe.core.kinds import Answer, Answers, Kind, Stack
 from fairwolfe.core.problem import Problem, real_array
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import Kernel
-from fairwolfe.kernels.limits import INSIDE, NOT_FINITE, largest_square_norm, place_in_box
+from fairwolfe.kernels.gates import INSIDE, NOT_FINITE, largest_square_norm, place_in_box
 from fairwolfe.kinds.rewards import Rewards, random_rows
 
 __all__ = ["Arms"]
@@ -51,7 +51,7 @@ class Arms(Kind):
         return Problem.arms(3, _EXAMPLE, parameter_norm=1.0)
 
     def kernels(self) -> tuple[Kernel[..., Any], ...]:
-        return largest_square_norm, place_in_box
+        return ()
 
     # --- the gates ----------------------------------------------------------------------------
 
@@ -67,7 +67,7 @@ class Arms(Kind):
         if type(context) is np.ndarray and context.dtype == _FLOAT and context.flags.carray:
             shape = context.shape
             if len(shape) == 2 and shape[1] == self._n_columns and shape[0] > 0:
-                norm = math.sqrt(largest_square_norm.call(context))
+                norm = math.sqrt(largest_square_norm(context))
                 if norm < math.inf:  # and so the features are finite
                     return contexts.Arms(context, shape[0], False, norm)
         given = contexts.arms(context, self.problem)
@@ -124,7 +124,7 @@ class Arms(Kind):
             vector = self._vector(self.rewards.by_name(reward, missing))
         else:
             vector = self._vector(self.rewards.in_order(reward, missing))
-        place = place_in_box.call(vector, self.low, self.high)
+        place = place_in_box(vector, self.low, self.high)
         if place == INSIDE:
             return Answer(vector, vector)
         if place == NOT_FINITE:
@@ -154,7 +154,7 @@ class Arms(Kind):
             features = for_kernels(contexts)
             rows, n_arms, d = features.shape
             if rows and n_arms and d == self._n_columns:
-                norm = math.sqrt(largest_square_norm.call(features.reshape(-1, d)))
+                norm = math.sqrt(largest_square_norm(features.reshape(-1, d)))
                 if norm < math.inf:  # and so the features are finite
                     return Stack(rows, ArmsContext(features, n_arms, False, norm), norm)
         return super().read_many(contexts, options)

@@ -9,7 +9,7 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 
-from fairwolfe.core.arrays import Cube, IntMatrix, IntVector, Matrix, Vector
+from fairwolfe.core.arrays import IntVector, Matrix, Vector
 from fairwolfe.core.brief import short
 from fairwolfe.core.feedback import Shown
 from fairwolfe.errors import InvalidInput
@@ -20,7 +20,6 @@ __all__ = [
     "Exposure",
     "arrays",
     "count_exposed",
-    "count_exposed_rows",
     "refuse",
     "refuse_twice",
 ]
@@ -81,20 +80,6 @@ def count_exposed(
             for r in range(n_rewards):
                 total[first + r] += rewards[j, r]
     return 0
-
-
-@kernel(signature="int64(int64, int64[:, ::1], float64[:, ::1], float64[:, :, ::1], int64)")
-def count_exposed_rows(
-    exposure: int, items: IntMatrix, exposed: Matrix, rewards: Cube, n: int
-) -> int:
-    """The first ranking whose feedback contradicts itself; -1 where none does. items, exposed
-    (rankings, k), rewards (rankings, k, R); n = m + R.
-    """
-    exposures, total = np.empty(items.shape[1]), np.zeros(n)
-    for s in range(items.shape[0]):
-        if count_exposed(exposure, items[s], exposed[s], rewards[s], exposures, total) != 0:
-            return s
-    return -1
 
 
 def arrays(feedback: Any, n_slots: int, n_rewards: int) -> Shown:

@@ -28,13 +28,12 @@ from fairwolfe.core.problem import Problem, all_finite, is_list, real_array
 from fairwolfe.core.protocols import CountsExposure
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import Kernel
-from fairwolfe.kernels.limits import any_outside, largest_square_product
+from fairwolfe.kernels.gates import any_outside, contradiction, largest_square_product
+from fairwolfe.kernels.ranks import count_exposures
 from fairwolfe.kinds.exposures import (
     EXPOSURES,
     Exposure,
     arrays,
-    count_exposed,
-    count_exposed_rows,
     refuse,
     refuse_twice,
 )
@@ -112,7 +111,7 @@ class Ranking(Kind):
         return type(self)(_shrunk(self.problem, catalogue.total), catalogue, self.exposure)
 
     def kernels(self) -> tuple[Kernel[..., Any], ...]:
-        return largest_square_product, any_outside, count_exposed, count_exposed_rows
+        return ()
 
     # --- the gates ----------------------------------------------------------------------------
 
@@ -133,7 +132,7 @@ class Ranking(Kind):
         if type(context) is np.ndarray and not options and items.shape[1]:
             plain = context.dtype == np.float64 and context.flags.carray
             if plain and context.shape == self._user_shape:
-                norm = math.sqrt(largest_square_product.call(context, items))
+                norm = math.sqrt(largest_square_product(context, items))
                 if norm < math.inf:  # and so the features are finite
                     return Candidates(context, items, self.catalogue.ids, NONE, NONE, True, norm)
         only = options.pop("candidates", None)
@@ -160,7 +159,7 @@ class Ranking(Kind):
     def _answer(self, action: Any, shown: Shown, outside: str) -> Answer:
         items = self._items(action)
         total, exposed = np.zeros(self.problem.n_objectives), np.empty(self.n_slots)
-        wrong = count_exposed.call(self._code, items, shown.exposed, shown.rewards, exposed, total)
+        wrong = count_exposures(self._code, items, shown.exposed, shown.rewards, exposed, total)
         if wrong:
             refuse(wrong, items, shown)
         return Answer(Shown(exposed, shown.rewards), total, outside)
@@ -189,7 +188,7 @@ class Ranking(Kind):
                 refuse_twice(items)
             shown = self._shown(_Slots(items, names), reward, missing is not None, **options)
         given = arrays(shown, self.n_slots, self.n_rewards)
-        far = any_outside.call(given.rewards, self.rewards.low, self.rewards.high)
+        far = any_outside(given.rewards, self.rewards.low, self.rewards.high)
         if far and all_finite(given.rewards):  # else the answer raises an error
             return self._answer(action, given, self.rewards.outside(given.rewards))
         return self._answer(action, given, "")
@@ -259,7 +258,7 @@ class Ranking(Kind):
             users = for_kernels(contexts)
             squares = np.einsum("ij,ij->i", users, users)
             largest = squares.argmax()
-            norm = math.sqrt(largest_square_product.call(users[largest], items))
+            norm = math.sqrt(largest_square_product(users[largest], items))
             if norm < math.inf and squares[largest] < math.inf:  # and so all of them are finite
                 ids = self.catalogue.ids
                 given = Candidates(users, items, ids, NONE, NONE, True, norm)
@@ -325,7 +324,7 @@ class Ranking(Kind):
         low, high = self.rewards.low, self.rewards.high
         outside, words = 0, ""
         by_slot = earned.reshape(len(actions) * self.n_slots, self.n_rewards)
-        if any_outside.call(by_slot, low, high):
+        if any_outside(by_slot, low, high):
             far = ((earned != 0.0) & ((earned < low) | (earned > high))).any(axis=(1, 2))
             outside = int(far.sum())
             for row in np.flatnonzero(far).tolist():
@@ -339,9 +338,7 @@ class Ranking(Kind):
 
     def _judge_rows(self, actions: Any, exposed: Any, earned: Any) -> None:
         """Raise for the first row that contradicts itself, with its number."""
-        wrong = count_exposed_rows.call(
-            self._code, actions, exposed, earned, self.problem.n_objectives
-        )
+        wrong = contradiction(self._code, actions, exposed, earned, self.problem.n_objectives)
         if wrong >= 0:
             try:
                 self._answer(actions[wrong], Shown(exposed[wrong], earned[wrong]), "")

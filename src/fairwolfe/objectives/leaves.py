@@ -8,6 +8,7 @@ block. For supergradients g of F at p, f(s) <= F(p) - <g, p> + <A' g, s> for eve
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -75,15 +76,16 @@ class Leaves:
         self.leaves = [leaf for _, leaf, _ in pieces]
         ends = np.cumsum([0, *(matrix.shape[0] for _, _, matrix in pieces)]).tolist()
         self.blocks = [slice(a, b) for a, b in pairwise(ends)]
-        self.program = self._program()
-        self.work = self.program.work()
+        self.widths = [1.0] * len(self.leaves)
+        self.params = [self._leaf_params(k) for k in range(len(self.leaves))]
+        self._idle: list[Tree] = []
         # How far the proximal point is, per unit of gradient; a leaf without one stays where it is.
         self.reach = np.zeros(ends[-1])
         self.widen([1.0] * len(self.leaves))
 
     @staticmethod
     def kernels(objective: Concave, n: int) -> Iterator[Kernel[..., None]]:
-        """What `Leaves(objective, n)` and its gradients call."""
+        """What the kernels that call the gradients by address need."""
         yield from (gradient_at, stacked, Linear.kernel)  # linear where f is 0
         for _, leaf, size in objective.leaves(n):
             yield from leaf.kernels(size)
@@ -93,49 +95,69 @@ class Leaves:
         """Whether every leaf has a proximal map or a gradient that needs no smoothing."""
         return all(leaf.has_prox or leaf.smooth for leaf in self.leaves)
 
-    def _program(self) -> Program:
+    def _size(self, k: int) -> int:
+        return int(self.blocks[k].stop - self.blocks[k].start)
+
+    def _leaf_params(self, k: int) -> Vector:
+        """The numbers of a compiled leaf, its own to be changed; none of another."""
+        leaf = self.leaves[k]
+        return np.array([] if leaf.form is None else leaf._params(self._size(k)), np.float64)
+
+    def program(self, params: list[Vector] | None = None) -> Program:
+        """`tree` for the kernels that call gradients by address."""
         heads: list[float] = [float(len(self.leaves))]
         tail: list[Vector] = []
         place, scratch = 1 + _HEADER * len(self.leaves), 0
-        for scale, leaf, block in zip(self.scales, self.leaves, self.blocks, strict=True):
-            size = block.stop - block.start
-            own = leaf.program(size)
-            end = place + own.params.size
-            heads += [own.address, scale, 1.0, block.start, size, place, end, scratch]
-            tail.append(own.params)
+        for k, (leaf, block) in enumerate(zip(self.leaves, self.blocks, strict=True)):
+            own = leaf.program(self._size(k))
+            numbers = own.params if leaf.form is None else (params or self.params)[k]
+            end = place + numbers.size
+            heads += [own.address, self.scales[k], self.widths[k], block.start, self._size(k)]
+            heads += [place, end, scratch]
+            tail.append(numbers)
             place, scratch = end, scratch + own.work_size
         failures = [leaf.failures for leaf in self.leaves]
         kept = tuple(failure for failure in failures if failure is not None)
         return Program(stacked.address, np.concatenate([heads, *tail]), scratch, kept)
 
-    def tree(self, params: Vector | None = None) -> Tree:
-        """The gradient of F as a tree, with the widths of now; `params` as in `program`."""
+    def tree(self, params: list[Vector] | None = None) -> Tree:
+        """The gradient of F, with the widths of now and the numbers of each leaf, or others."""
         from fairwolfe.kernels import gradients
 
-        numbers = self.program.params if params is None else params
-        parts = []
-        for k, (scale, leaf) in enumerate(zip(self.scales, self.leaves, strict=True)):
-            size = self.blocks[k].stop - self.blocks[k].start
-            width = float(numbers[1 + _HEADER * k + 2])
-            parts.append((scale, width, leaf._leaf_tree(size, self.part(numbers, k))))
+        numbers = self.params if params is None else params
+        parts = [
+            (self.scales[k], self.widths[k], leaf._leaf_tree(self._size(k), numbers[k]))
+            for k, leaf in enumerate(self.leaves)
+        ]
         return gradients.stacked(parts)
+
+    def changed(self) -> None:
+        """To be called when `params` have been changed: gradients are those of the new numbers."""
+        self._idle = []
 
     def widen(self, widths: list[float]) -> None:
         """Set the width of the envelope of each leaf."""
-        for k, (leaf, block) in enumerate(zip(self.leaves, self.blocks, strict=True)):
-            self.program.params[1 + _HEADER * k + 2] = widths[k]
-            self.reach[block] = widths[k] if leaf.has_prox else 0.0
+        self.widths = [float(width) for width in widths]
+        for width, leaf, block in zip(self.widths, self.leaves, self.blocks, strict=True):
+            self.reach[block] = width if leaf.has_prox else 0.0
+        self.changed()
 
     def widen_rows(self, k: int, widths: Vector) -> None:
         """Set the width of each row of a constraint, besides that of its leaf."""
-        self.part(self.program.params, k).reshape(4, -1)[WIDTHS] = widths
-        self.reach[self.blocks[k]] = self.program.params[1 + _HEADER * k + 2] * widths
+        self.params[k].reshape(4, -1)[WIDTHS] = widths
+        self.reach[self.blocks[k]] = self.widths[k] * widths
+        self.changed()
 
-    @staticmethod
-    def part(params: Vector, k: int) -> Vector:
-        """The params of a leaf, among those of all."""
-        head = 1 + _HEADER * k
-        return params[int(params[head + 5]) : int(params[head + 6])]
+    @contextmanager
+    def lent(self) -> Iterator[Tree]:
+        """A gradient for one caller at a time: two threads never share one."""
+        idle = self._idle
+        try:
+            tree = idle.pop()
+        except IndexError:
+            tree = self.tree()
+        yield tree
+        idle.append(tree)
 
     def value(self, y: Vector) -> float:
         """F(y)."""
@@ -147,7 +169,8 @@ class Leaves:
 
         `step` multiplies the widths; 0 means F itself.
         """
-        g = self.program.gradient(y, step, self.work)
+        with self.lent() as tree:
+            g: Vector = tree.gradient(y, step)
         return g, y + step * self.reach * g
 
     def majorant(self, g: Vector, p: Vector) -> tuple[float, float, Vector]:

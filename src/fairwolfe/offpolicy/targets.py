@@ -8,13 +8,16 @@ from typing import Any
 import numpy as np
 
 from fairwolfe.agent import Agent
-from fairwolfe.bandits.choosing import LinearBandit, call_choose
+from fairwolfe.bandits.choosing import LinearBandit
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.protocols import Distributes
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.compile import Kernel, kernel
+from fairwolfe.kernels.distributions import distributions
+from fairwolfe.kernels.ridge import Regression
 from fairwolfe.offpolicy.decisions import Choices, Part
 from fairwolfe.offpolicy.learning import Crossed
+from fairwolfe.oracles import OnlineGradient, Ridge
+from fairwolfe.oracles.linear_state import LinearState
 from fairwolfe.reduction.frank_wolfe import FrankWolfe
 
 __all__ = ["Target", "distribution_of", "frozen", "target_of"]
@@ -26,63 +29,7 @@ _ROUNDING = 1e-6  # of a sum of probabilities
 _STEP = 1e-12  # into the next arm, whatever rounding made of the sum; less likely arms count as 0
 _DRAWN, _LAST = 1.0 - 2e-12, 1.0 - 1e-15
 
-_C = "float64[:, :, ::1]"
-
-
-@kernel(
-    signature=f"int64(int64, float64[::1], {_C}, {_C}, float64[::1], {_C}, boolean, int64, "
-    "float64[::1], float64[:, ::1])"
-)
-def distributions(
-    choice: int,
-    direction: Vector,
-    theta: Cube,
-    inverse: Cube,
-    counters: Vector,
-    features: Cube,
-    per_arm: bool,
-    uniforms: int,
-    params: Vector,
-    out: Matrix,
-) -> int:
-    """The probabilities of all arms under the rule at an address, row by row: each call reveals the
-    arm that a uniform number falls on, and its probability, which is where the next arm begins.
-    Less than 0 where the rule does not say its probabilities.
-
-    direction (n,), theta, inverse (blocks, ...), features (rows, arms or 1, d), out (rows, arms).
-    """
-    n_arms = out.shape[1]
-    scores, report, draws = np.empty(n_arms), np.empty(1), np.empty(max(uniforms, 1))
-    for s in range(out.shape[0]):
-        for a in range(n_arms):
-            out[s, a] = 0.0
-        total = 0.0
-        for _ in range(n_arms):
-            draws[0] = min(total + _STEP, _LAST)
-            arm = call_choose(
-                choice,
-                direction,
-                theta,
-                inverse,
-                counters,
-                features[s],
-                per_arm,
-                draws,
-                params,
-                scores,
-                report,
-            )
-            if arm < 0 or not report[0] > 0.0:
-                return -1 - s
-            if out[s, arm] > 0.0:  # rounding has found it again
-                break
-            out[s, arm] = report[0]
-            total += report[0]
-            if uniforms == 0 or total >= _DRAWN:
-                break
-        if not abs(total - 1.0) < _ROUNDING:
-            return -1 - s
-    return 0
+_LEARN: dict[type, str] = {Ridge: "ridge", OnlineGradient: "online_gradient"}
 
 
 def frozen(agent: Agent) -> Target:
@@ -105,25 +52,20 @@ def frozen(agent: Agent) -> Target:
         needs = base.needs_direction and state.plan.compass is not None
         n = agent.problem.n_objectives
         direction = policy.direction(state, rng).copy() if needs else np.zeros(n)
-        oracle = kept.oracle
-        theta, inverse = np.array(oracle.theta), np.array(oracle.inverse)
-        counters, params = np.array(oracle.counters), np.array(kept.params)
-    return _ruled(base, direction, theta, inverse, counters, params)
+        oracle, params = LinearState(*map(np.array, kept.oracle)), np.array(kept.params)
+    return _ruled(base, direction, oracle, params)
 
 
-def _ruled(
-    base: LinearBandit, direction: Vector, theta: Cube, inverse: Cube, counters: Vector, params: Any
-) -> Target:
-    rule: Kernel[..., int] = base.choose
-    address, uniforms = rule.address, base.uniforms
-
+def _ruled(base: LinearBandit, direction: Vector, oracle: LinearState, params: Any) -> Target:
     def some(features: Cube, per_arm: bool, blocks: Any, n_arms: int) -> Matrix:
         out = np.empty((len(features), n_arms))
-        own: Any = (theta, inverse) if blocks is None else (theta[blocks], inverse[blocks])
-        fill: Any = distributions.call
-        if len(features) and fill(
-            address, direction, *own, counters, features, per_arm, uniforms, params, out
-        ):
+        own = oracle
+        if blocks is not None:
+            parts = ("gram", "inverse", "theta", "moment")
+            own = oracle._replace(**{name: getattr(oracle, name)[blocks] for name in parts})
+        given: Any = (direction, features, per_arm, base.uniforms, params, out)
+        compiled = _compiled(base, own)
+        if distributions(*compiled, *given) if compiled else _by_rule(base, own, *given):
             raise InvalidInput(f"{base!r:.80} does not say the probabilities of its arms")
         return out
 
@@ -146,12 +88,51 @@ def _ruled(
     return probabilities
 
 
+def _compiled(base: LinearBandit, oracle: LinearState) -> tuple[str, Regression] | None:
+    """The name of a rule of the package, and what it has learnt; None for another's rule."""
+    rule, learn = base.choose.function, _LEARN.get(type(base.regression))
+    if learn is None or not rule.__module__.startswith("fairwolfe.bandits."):
+        return None
+    return rule.__name__.removesuffix("_choice"), Regression(*oracle, learn=learn)
+
+
+def _by_rule(
+    base: LinearBandit,
+    oracle: LinearState,
+    direction: Vector,
+    features: Cube,
+    per_arm: bool,
+    uniforms: int,
+    params: Vector,
+    out: Matrix,
+) -> int:
+    """`distributions` with a rule that Python calls."""
+    estimates = (oracle.theta, oracle.inverse, oracle.counters)
+    scores, report, draws = np.empty(out.shape[1]), np.empty(1), np.empty(max(uniforms, 1))
+    out[:] = 0.0
+    for row, x in zip(out, features, strict=True):
+        total = 0.0
+        for _ in range(row.size):
+            draws[0] = min(total + _STEP, _LAST)
+            arm = base.choose(direction, *estimates, x, per_arm, draws, params, scores, report)
+            if arm < 0 or not report[0] > 0.0:
+                return -1
+            if row[arm] > 0.0:  # rounding has found it again
+                break
+            row[arm] = report[0]
+            total += float(report[0])
+            if uniforms == 0 or total >= _DRAWN:
+                break
+        if not abs(total - 1.0) < _ROUNDING:
+            return -1
+    return 0
+
+
 def distribution_of(base: LinearBandit, choices: Choices) -> Target:
     """A bandit that needs no direction, as it is before it has learnt anything."""
     state = base.init(choices.problem)
-    oracle, direction = state.oracle, np.zeros(choices.problem.n_objectives)
-    estimates = (oracle.theta, oracle.inverse, oracle.counters)
-    return _ruled(base, direction, *estimates, state.params)
+    direction = np.zeros(choices.problem.n_objectives)
+    return _ruled(base, direction, state.oracle, state.params)
 
 
 def target_of(policy: Any, choices: Choices) -> Target:

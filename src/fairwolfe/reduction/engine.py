@@ -20,6 +20,7 @@ from fairwolfe.kernels.arms import Arms
 from fairwolfe.oracles import OnlineGradient, Ridge
 from fairwolfe.oracles.linear_state import refuse
 from fairwolfe.reduction.frank_wolfe import FrankWolfe
+from fairwolfe.reduction.molincb import MixtureAscent
 from fairwolfe.smoothing import Randomized
 
 __all__ = ["ArmPlan", "ArmState", "CompiledArms", "compiles"]
@@ -29,7 +30,7 @@ _LOOKS = {"outlook": "plain", "optimistic_outlook": "optimistic", "extended_outl
 _REGRESSIONS = {Ridge: "ridge", OnlineGradient: "online_gradient"}
 
 
-_RULES = (LinUCB, SquareCB, EpsilonGreedy, Thompson, Uniform, Fixed)
+_RULES = (LinUCB, SquareCB, EpsilonGreedy, Thompson, Uniform, Fixed, MixtureAscent)
 
 
 def compiles(base: Any) -> bool:
@@ -99,6 +100,7 @@ class ArmPlan:
     extended: bool  # whether it regresses <g, r> on g (x) x
     keeps_direction: bool  # whether rows hold directions
     limit: float  # of |g (x) x|^2
+    ascent: tuple[Any, int, float] = (None, 0, 0.0)  # gradient, steps and rate of MOLinCB
 
 
 class CompiledArms:
@@ -162,6 +164,7 @@ class CompiledArms:
             extended=base.extended,
             keeps_direction=plan.follows,
             limit=base._limit(problem),
+            ascent=base.ascent(problem) if isinstance(base, MixtureAscent) else (None, 0, 0.0),
         )
         self.engine = Arms(self.plan, self.state)
 

@@ -40,7 +40,6 @@ from fairwolfe.kernels.compile import Kernel
 from fairwolfe.kernels.settling import averages, settle
 from fairwolfe.kernels.waiting import ISSUED, OPEN, expect_rows, withdraw
 from fairwolfe.objectives import Concave, GiniWelfare, Linear
-from fairwolfe.objectives.leaves import Leaves
 from fairwolfe.reduction import batches, items
 from fairwolfe.reduction.constraints import Constraint, constraints
 from fairwolfe.reduction.direction import Course
@@ -548,7 +547,7 @@ class FrankWolfe:
             own.extend(plan.base.kernels(plan.kind.problem))
         if plan.prices is not None:
             return [*Prices.kernels(plan.objective, n), *own]
-        return [*plan.objective.kernels(n), *Leaves.kernels(plan.objective, n), *own]
+        return [*plan.objective.kernels(n), *own]
 
     def repair(self, state: State) -> float:
         """Recompute what is kept of the regression, in place; how large its error was."""

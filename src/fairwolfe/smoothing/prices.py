@@ -143,13 +143,14 @@ class Prices:
         self.moving = Leaves(objective, n, having)
         self.spreads, self.widths, self.rates, self.caps = np.ones((4, self.size))
         self._set_widths(smoothing, kind)
+        whole = self.leaves.program()
         self.program = Program(
             priced.address,
             self._params(self.leaves),
-            2 * self.leaves.matrix.shape[0] + self.leaves.program.work_size,
-            self.leaves.program.failures,
+            2 * self.leaves.matrix.shape[0] + whole.work_size,
+            whole.failures,
         )
-        self.work_size = 2 * self.size + self.moving.program.work_size
+        self.work_size = 2 * self.size + self.moving.program().work_size
 
     @staticmethod
     def of(objective: Concave, smoothing: Any, kind: Kind) -> Prices | None:
@@ -187,11 +188,11 @@ class Prices:
         cap; the params of the leaves.
         """
         matrix = sparse.csr_array(leaves.matrix)
-        head = [0.0, matrix.shape[0], matrix.nnz, self.size, leaves.program.address]
-        own = _with_margins(leaves)
+        program = leaves.program(_with_margins(leaves))
+        head = [0.0, matrix.shape[0], matrix.nnz, self.size, program.address]
         by_rows = (matrix.indptr, matrix.indices, matrix.data)
         each = (self.widths, self.rates, self.caps)
-        return np.concatenate([head, *by_rows, *each, own], dtype=np.float64)
+        return np.concatenate([head, *by_rows, *each, program.params], dtype=np.float64)
 
     def fresh(self) -> Vector:
         """Prices before the first reward."""
@@ -247,10 +248,10 @@ class Prices:
 
     def paid(self, z: Vector, prices: Vector, t: int) -> Vector:
         """The gradients of the leaves that have prices, with their margins."""
-        step, program = self.step(t), self.moving.program
+        step = self.step(t)
         x = self.moving.matrix @ z - step * self.widths * prices
-        own = program._replace(params=_with_margins(self.moving))
-        return own.gradient(x, step, self.moving.work)
+        g: Vector = self.moving.tree(_with_margins(self.moving)).gradient(x, step)
+        return g
 
     def without_constraints(self, g: Vector, p: Vector) -> tuple[Vector, Vector]:
         """What `touch` gave, with nothing of the hard constraints in it."""
@@ -294,12 +295,12 @@ def typical_slope(objective: Concave, kind: Kind) -> float:
     return float(slope + np.linalg.norm(prices.delta / prices.spreads * lengths))
 
 
-def _with_margins(leaves: Leaves) -> Vector:
-    """The params of the leaves, with the margins of constraints."""
-    own = leaves.program.params.copy()
-    for k, leaf in enumerate(leaves.leaves):
+def _with_margins(leaves: Leaves) -> list[Vector]:
+    """The numbers of the leaves, with the margins of constraints."""
+    own = [params.copy() for params in leaves.params]
+    for params, leaf in zip(own, leaves.leaves, strict=True):
         if isinstance(leaf, Bounds):
-            leaves.part(own, k).reshape(4, -1)[MARGINS] = leaf.margin
+            params.reshape(4, -1)[MARGINS] = leaf.margin
     return own
 
 

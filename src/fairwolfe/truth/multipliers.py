@@ -27,10 +27,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairwolfe.core.arrays import Matrix, Vector
-from fairwolfe.kernels.compile import kernel
-from fairwolfe.kernels.selection import project_on_simplex
+from fairwolfe.kernels.mixtures import correct
 from fairwolfe.objectives import Concave
-from fairwolfe.objectives.concave import call_gradient
 from fairwolfe.objectives.leaves import Leaves
 from fairwolfe.truth.rows import Rows, Sought
 
@@ -54,99 +52,6 @@ _STEPS = 3000  # corrective steps between two vertices, at most
 _ACCURACY = 0.1  # of a corrective step, relative to what the next vertex can bring
 _FINE_CALLS = 100
 _ROUNDING = 1e-13  # of a certificate, relative to the numbers it is the sum of
-
-
-@kernel(
-    signature="int64(int64, float64[::1], float64[::1], float64[:, ::1], float64[::1], "
-    "float64[::1], float64[::1], float64, int64)"
-)
-def correct(
-    gradient: int,
-    params: Vector,
-    work: Vector,
-    vertices: Matrix,
-    shift: Vector,
-    weights: Vector,
-    bend: Vector,
-    goal: float,
-    limit: int,
-) -> int:
-    """Ascend F(weights' vertices - shift) over the simplex until no vertex promises > goal.
-
-    Accelerated projected gradient with restarts. By concavity the gradients at both ends of a step
-    prove enough ascent, so that no value is needed to find the curvature, kept in bend[0].
-
-    vertices (vertices, n), shift (n,), weights (vertices,), bend (1,). params, work: of the
-    gradient.
-    """
-    n, size = vertices.shape
-    here, ahead, spare = weights.copy(), weights.copy(), np.empty(n)
-    y, g = np.empty(size), np.empty(size)
-    at_ahead, at_next = np.empty(n), np.empty(n)
-    momentum = 1.0
-    for count in range(limit):
-        _scores(gradient, params, work, vertices, shift, ahead, y, g, at_ahead)
-        while True:
-            for a in range(n):
-                weights[a] = ahead[a] + at_ahead[a] / bend[0]
-            project_on_simplex(weights, spare)
-            _scores(gradient, params, work, vertices, shift, weights, y, g, at_next)
-            turned, moved = 0.0, 0.0
-            for a in range(n):
-                step = weights[a] - ahead[a]
-                turned += (at_ahead[a] - at_next[a]) * step
-                moved += step * step
-            if not (turned > 0.5 * bend[0] * moved and moved >= 1e-30):  # also where it is a NaN
-                break
-            bend[0] *= 2.0
-        best, mean, forward = -np.inf, 0.0, 0.0
-        for a in range(n):
-            best = max(best, at_next[a])
-            mean += weights[a] * at_next[a]
-            forward += at_ahead[a] * (weights[a] - here[a])
-        if best - mean <= goal:
-            return count + 1
-        following = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum))
-        if forward < 0.0:
-            momentum, following = 1.0, 1.0
-        for a in range(n):
-            ahead[a] = weights[a] + (momentum - 1.0) / following * (weights[a] - here[a])
-            here[a] = weights[a]
-        momentum = following
-        bend[0] *= 0.95
-    return limit
-
-
-@kernel
-def _scores(
-    gradient: int,
-    params: Vector,
-    work: Vector,
-    vertices: Matrix,
-    shift: Vector,
-    weights: Vector,
-    y: Vector,
-    g: Vector,
-    out: Vector,
-) -> None:
-    """<g, vertex> for each vertex, with g the gradient at the weighted mean of the vertices.
-
-    vertices (vertices, n), shift, y, g (n,), weights, out (vertices,). params, work: of the
-    gradient.
-    """
-    n, size = vertices.shape
-    for i in range(size):
-        y[i] = -shift[i]
-    for a in range(n):
-        if weights[a] != 0.0:
-            for i in range(size):
-                y[i] += weights[a] * vertices[a, i]
-    call_gradient(gradient, y, 1.0, params, work, g)
-    for a in range(n):
-        total = 0.0
-        for i in range(size):
-            total += g[i] * vertices[a, i]
-        out[a] = total
 
 
 class Solution(NamedTuple):
@@ -238,11 +143,8 @@ def maximise(
         vertices = np.vstack([vertices, to_y @ vertex])
         goal = _ACCURACY * min(max(missing, 0.0), max(cost, fine * scale)) + 1e-16 * scale
         shift = f.reach * multipliers
-        program = f.program
-        correct(
-            program.address, program.params, f.work, vertices, shift, weights, bend, goal, _STEPS
-        )
-        program.raise_failures()
+        with f.lent() as tree:
+            correct(tree, vertices, shift, weights, bend, goal, _STEPS)
         weights /= weights.sum()
     assert mixture is not None
     assert certificate is not None

@@ -18,7 +18,7 @@ import numpy as np
 from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput, require_extra
-from fairwolfe.kernels.compile import kernel
+from fairwolfe.kernels.mixtures import frank_wolfe
 from fairwolfe.objectives import (
     AtLeast,
     AtMost,
@@ -34,7 +34,6 @@ from fairwolfe.objectives import (
     PerMerit,
     Welfare,
 )
-from fairwolfe.objectives.concave import call_gradient
 from fairwolfe.plots.picture import new_figure, save
 from fairwolfe.smoothing import Moreau, Randomized, default_smoothing
 
@@ -48,37 +47,6 @@ REWARDS = ("clicks", "minutes")
 PROBLEM = Problem.arms(1, dict.fromkeys(REWARDS, (0.0, 1.0)))
 START = (0.10, 0.08)
 STEPS = 40_000
-
-
-@kernel(
-    signature="void(int64, float64, float64[::1], float64[::1], float64[:, ::1], float64[:, ::1])"
-)
-def frank_wolfe(
-    address: int, width: float, params: Vector, work: Vector, vertices: Matrix, path: Matrix
-) -> None:
-    """Fill path[1:] from path[0]: each step averages the vertex that is best for the direction.
-
-    The direction at an average of t rewards is the gradient of f smoothed by width/sqrt(t + 1);
-    the next reward enters the average with weight 1/(t + 1). path[0] counts as one reward.
-
-    vertices (vertices, n), path (steps + 1, n). params, work: of the gradient at the address.
-    """
-    n = path.shape[1]
-    direction = np.empty(n)
-    for t in range(1, path.shape[0]):
-        average = path[t - 1]
-        call_gradient(address, average, width / np.sqrt(t + 1.0), params, work, direction)
-        best = np.int64(0)
-        highest = -np.inf
-        for v in range(vertices.shape[0]):
-            score = 0.0
-            for i in range(n):
-                score += direction[i] * vertices[v, i]
-            if score > highest:
-                best = np.int64(v)
-                highest = score
-        for i in range(n):
-            path[t, i] = average[i] + (vertices[best, i] - average[i]) / (t + 1.0)
 
 
 @cache
@@ -193,11 +161,9 @@ def walk(panel: Panel, steps: int = STEPS) -> Walk:
             f"{objective} is neither smooth nor has it a proximal map; the picture draws no samples"
         )
     width = smoothing.step(objective, n, 0) if isinstance(smoothing, Moreau) else 0.0
-    program = objective.program(n)
     path = np.empty((steps + 1, n))
     path[0] = START
-    frank_wolfe(program.address, width, program.params, program.work(), reachable(), path)
-    program.raise_failures()
+    frank_wolfe(objective.tree(n), width, reachable(), path)
     return Walk(panel, path)
 
 

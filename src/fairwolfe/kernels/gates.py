@@ -1,0 +1,174 @@
+# cython: language_level=3
+"""Whether what is given stays within what a problem declares: asked at every step."""
+
+from __future__ import annotations
+
+import cython
+from cython.cimports.fairwolfe.kernels.ranks import UNTIL_LAST_CLICK, count_exposed
+from cython.cimports.fairwolfe.kernels.ridge import largest_square_norm as _largest_square_norm
+from cython.cimports.fairwolfe.kernels.types import In, Real, Size
+from cython.cimports.libc.math import isfinite
+from cython.cimports.libc.stdint import int64_t
+from cython.cimports.libc.stdlib import free, malloc
+
+if not cython.compiled:
+    raise ImportError("the kernels are not built; run `make build`")
+
+__all__ = [
+    "INSIDE",
+    "NOT_FINITE",
+    "OUTSIDE",
+    "any_outside",
+    "contradiction",
+    "largest_square_norm",
+    "largest_square_product",
+    "place_in_box",
+]
+
+INSIDE, OUTSIDE, NOT_FINITE = 0, 1, 2
+
+
+def largest_square_norm(rows: cython.const[cython.double][:, ::1]) -> float:  # type: ignore[valid-type]
+    """max_a |x_a|^2 of rows x_a (n, d); it is not finite if one of the numbers is not. O(n d)."""
+    largest: Real = 0.0
+    if rows.shape[0] and rows.shape[1]:
+        with cython.nogil:
+            largest = _largest_square_norm(cython.address(rows[0, 0]), rows.shape[0], rows.shape[1])
+    return largest
+
+
+def largest_square_product(
+    user: cython.const[cython.double][::1],  # type: ignore[valid-type]
+    items: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+) -> float:
+    """max_i |user (x) item_i|^2 = |user|^2 max_i |item_i|^2. user (p,), items (q, n) as columns.
+
+    O(p + q n).
+    """
+    largest: Real = 0.0
+    square: Real = 0.0
+    a: Size
+    if items.shape[0] and items.shape[1]:
+        with cython.nogil:
+            largest = _largest_column(cython.address(items[0, 0]), items.shape[0], items.shape[1])
+    for a in range(user.shape[0]):
+        square += user[a] * user[a]
+    return largest * square
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def _largest_column(items: In, q: Size, n: Size) -> Real:
+    """max_i |item_i|^2, items (q, n) as columns: 64 of them at a time."""
+    squares = cython.declare(cython.double[64])
+    largest: Real = 0.0
+    start: Size = 0
+    size: Size
+    i: Size
+    j: Size
+    while start < n:
+        size = min(n - start, 64)
+        for i in range(size):
+            squares[i] = 0.0
+        for j in range(q):
+            for i in range(size):
+                squares[i] += items[j * n + start + i] * items[j * n + start + i]
+        for i in range(size):
+            largest = max(largest, squares[i])
+        start += size
+    return largest
+
+
+def place_in_box(
+    point: cython.const[cython.double][::1],  # type: ignore[valid-type]
+    low: cython.const[cython.double][::1],  # type: ignore[valid-type]
+    high: cython.const[cython.double][::1],  # type: ignore[valid-type]
+) -> int:
+    """Whether low <= point <= high: INSIDE, OUTSIDE, or NOT_FINITE. point, low, high (n,)."""
+    n: Size = point.shape[0]
+    i: Size
+    outside: cython.bint = False
+    if low.shape[0] != n or high.shape[0] != n:
+        raise ValueError(f"{n} numbers, and bounds of {low.shape[0]} and {high.shape[0]}")
+    for i in range(n):
+        if not isfinite(point[i]):
+            return 2
+        if point[i] < low[i] or point[i] > high[i]:
+            outside = True
+    return 1 if outside else 0
+
+
+def any_outside(
+    rows: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+    low: cython.const[cython.double][::1],  # type: ignore[valid-type]
+    high: cython.const[cython.double][::1],  # type: ignore[valid-type]
+) -> bool:
+    """Whether a number of a row is outside [low, high]; 0, of what was not exposed, never is.
+
+    rows (n, R), low, high (R,).
+    """
+    j: Size
+    i: Size
+    value: Real
+    if low.shape[0] != rows.shape[1] or high.shape[0] != rows.shape[1]:
+        raise ValueError(
+            f"rows of {rows.shape[1]} numbers, and bounds of {low.shape[0]} and {high.shape[0]}"
+        )
+    for j in range(rows.shape[0]):
+        for i in range(rows.shape[1]):
+            value = rows[j, i]
+            if value != 0.0 and (value < low[i] or value > high[i]):
+                return True
+    return False
+
+
+def contradiction(
+    exposure: int64_t,
+    items: cython.const[int64_t][:, ::1],  # type: ignore[valid-type]
+    exposed: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+    rewards: cython.const[cython.double][:, :, ::1],  # type: ignore[valid-type]
+    n: Size,
+) -> int:
+    """The first ranking whose feedback contradicts itself (see `ranks.count_exposures`), else -1.
+
+    items, exposed (rankings, k), rewards (rankings, k, R); n = m + R.
+    """
+    rankings: Size = items.shape[0]
+    k: Size = items.shape[1]
+    n_rewards: Size = rewards.shape[2]
+    s: Size
+    found: Size = -1
+    scratch: cython.p_double
+    if not (
+        exposed.shape[0] == rankings == rewards.shape[0]
+        and exposed.shape[1] == k == rewards.shape[1]
+        and k > 0
+        and 0 < n_rewards <= n
+        and 0 <= exposure <= UNTIL_LAST_CLICK
+    ):
+        raise ValueError("the arrays of the feedback have other shapes")
+    if rankings == 0:
+        return -1
+    scratch = cython.cast(cython.p_double, malloc((k + n) * cython.sizeof(cython.double)))
+    if scratch == cython.NULL:
+        raise MemoryError
+    with cython.nogil:
+        for s in range(n):
+            scratch[k + s] = 0.0
+        for s in range(rankings):
+            if count_exposed(
+                exposure,
+                cython.address(items[s, 0]),
+                cython.address(exposed[s, 0]),
+                cython.address(rewards[s, 0, 0]),
+                k,
+                n_rewards,
+                n,
+                scratch,
+                scratch + k,
+            ):
+                found = s
+                break
+    free(scratch)
+    return found
