@@ -1,9 +1,9 @@
-"""The compiled engine against another source tree, in alternating turns: time of one decision.
+"""The compiled engine against another source tree, in alternating turns.
 
     python benchmarks/bench_engine.py --against ../older/src [--turns 9]
 
 One process for each tree; times are of the processor, and ratios are of neighbouring turns. `act +
-update` goes through an agent in both trees: here, one that checks what it is given, holds a lock and
+update` goes through an agent in both trees: here, one that checks its input, holds a lock and
 remembers which decisions are open, around the engine; there, `fw.Agent`. Loops are `fw.simulate`.
 """
 
