@@ -1,4 +1,4 @@
-"""Late feedback, old snapshots, replicas: who knows what, when; and nothing else changes."""
+"""Late feedback and old snapshots: who knows what, when; and nothing else changes."""
 
 from __future__ import annotations
 
@@ -80,29 +80,6 @@ def test_a_snapshot_knows_what_was_known_when_it_was_taken() -> None:
     assert run.state == list(range(1, 31))  # the live state has learnt from all
 
 
-def test_a_replica_knows_its_own_decisions_and_what_was_merged() -> None:
-    knew, run = diary(Lateness(replicas=3, merge=6), 30)
-    for done, known_then in enumerate(knew):
-        merged = 6 * (done // 6)
-        own = [t + 1 for t in range(merged, done) if t % 3 == done % 3]
-        assert known_then == (*range(1, merged + 1), *own)
-    assert run.state == list(range(1, 31))
-
-
-def test_a_late_answer_to_a_replica_survives_the_merge_once() -> None:
-    """Decision 4 (of replica 1, delay 5) is answered after round 9, and merged at the 10th."""
-    knew, _ = diary(Lateness(delay=5, replicas=2, merge=10), 12)
-    assert knew[9] == (2, 4)  # decision 10 is of replica 1, whose decisions were 2, 4, 6, 8
-    assert knew[10] == knew[11][:5] == (1, 2, 3, 4, 5)
-
-
-def test_snapshots_of_replicas() -> None:
-    knew, _ = diary(Lateness(replicas=2, merge=8, refresh=4), 12)
-    assert knew[:4] == [()] * 4
-    assert knew[4:8] == [(1, 3), (2, 4)] * 2
-    assert knew[8:] == [tuple(range(1, 9))] * 4
-
-
 def test_answers_overtake_each_other_and_are_learnt_as_they_come() -> None:
     _, run = diary(Lateness(delay=delays.Uniform(0, 9)), 200)
     assert run.state != sorted(run.state)
@@ -182,12 +159,12 @@ def test_at_once_is_the_plain_and_the_compiled_run(name: str) -> None:
     given: dict[str, Any] = {"record_actions": True, "objective": objective, "seed": 3}
     plain = simulate(policy, world, 150, compiled=False, **given)
     fast = simulate(policy, world, 150, compiled=True, **given)
-    cases: list[tuple[Lateness, bool | None]] = [(Lateness(replicas=3, merge=1), None)]
+    cases: list[tuple[Lateness, bool]] = []
     for one in (Lateness(), Lateness(delay=0, refresh=1)):
         cases.extend(((one, True), (one, False)))
     for lateness, compiled in cases:
         late = simulate(policy, world, 150, lateness=lateness, compiled=compiled, **given)
-        assert late.compiled == bool(compiled)
+        assert late.compiled == compiled
         same = fast if compiled else plain
         assert np.array_equal(late.actions, plain.actions)  # type: ignore[arg-type]
         assert np.array_equal(late.actions, fast.actions)  # type: ignore[arg-type]
@@ -292,7 +269,7 @@ def test_answers_beyond_the_horizon_take_no_room() -> None:
 def test_a_late_run_prepares_all_that_it_calls(name: str) -> None:
     policy, world = policies()[name]
     lateness = Lateness(delay=5, refresh=2)
-    ready(needed(policy, world, lateness))
+    ready(needed(policy, world))
     simulate(policy, world, 1, lateness=lateness)  # what measures f
     before = preparations()
     simulate(policy, world, 30, lateness=lateness)
