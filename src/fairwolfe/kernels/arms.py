@@ -729,13 +729,15 @@ class Arms(Engine):
             now.mean,
             now.reward,
         )
+        if world.error is not None:
+            return 1
         if self.directed and world.own.best != cython.NULL:
             best = world.own.best(
                 cython.address(world.own), by.g, now.tag, now.context, now.arms, d, by.scores
             )
+            if world.error is not None:
+                return 1
             now.scalar[0] += by.scores[best]
-        if world.error is not None:
-            return 1
         for i in range(n):
             now.scalar[1] += by.g[i] * now.mean[i]
             now.scalar[2] += by.g[i] * now.reward[i]
