@@ -14,6 +14,7 @@ from cython.cimports.fairwolfe.kernels.engine import (
     OPEN,
     PLANNED,
     SERIAL,
+    Before,
     Engine,
     Head,
     aligned,
@@ -70,11 +71,13 @@ class ArmMailbox(Mailbox):
             old = len(self.earned)
             for new, column in zip((*rows, earned), (*self.rows, self.earned), strict=True):
                 new[:old] = column
-        self.rows, self.earned = rows, earned
         head: Head[::1] = rows.head
-        self.head = cython.address(head[0])
-        self.x, self.g = pointer(rows.x, (capacity, d)), pointer(rows.g, (capacity, n_directions))
-        self.rewards = pointer(earned, (capacity, n))
+        x: cython.p_double = pointer(rows.x, (capacity, d))
+        g: cython.p_double = pointer(rows.g, (capacity, n_directions))
+        rewards: cython.p_double = pointer(earned, (capacity, n))
+        # No interrupt from here on: arrays and pointers change together.
+        self.rows, self.earned = rows, earned
+        self.head, self.x, self.g, self.rewards = cython.address(head[0]), x, g, rewards
 
 
 @cython.cclass
@@ -108,13 +111,13 @@ class Arms(Engine):
     ascending: cython.p_double
 
     def __init__(self, plan: Any, state: Any) -> None:
-        self.room = cython.NULL
         Engine.__init__(self, plan, state)
         model: cython.pointer[Linear] = cython.address(self.model)
-        if state.theta.ndim != 3 or state.gram.shape[0] != 1:
-            raise ValueError(f"gram {state.gram.shape}, theta {state.theta.shape}")
+        if state.theta.ndim != 3 or plan.coordinates is not None:
+            raise ValueError(f"theta {state.theta.shape}, coordinates {plan.coordinates}")
         model.blocks, model.rewards, model.d = state.theta.shape
         self.extended, self.keeps = plan.extended, plan.keeps_direction
+        self._check_model()
         self.certifies, self.limit = plan.certifies, plan.limit
         self.attach("gram", cython.address(model.gram), state.gram.shape)
         self.attach("inverse", cython.address(model.inverse), state.inverse.shape)
@@ -134,6 +137,10 @@ class Arms(Engine):
         self.ascent, self.steps, self.rate = plan.ascent
         if self.ascent is None:
             self.choose = choose_by_name(plan.rule)
+        elif self.directed or self.ascent.n != self.n:
+            raise ValueError(f"an ascent over {self.ascent.n} of {self.n} rewards")
+        else:
+            self.called = self.ascent
         self.look = look_by_name(plan.look)
         self.rule, self.n_rule = (
             pointer(plan.rule_params, plan.rule_params.shape),
@@ -143,11 +150,30 @@ class Arms(Engine):
         self.theta, self.n_linear = model.theta, (self.n if self.blocks > 0 else 0)
         if self.blocks > 0 and self.blocks * self.n * self.d != state.theta.size:
             raise ValueError(f"theta {state.theta.shape} for {self.n} rewards of {self.d} features")
-        self.arms = 0
         self.make_room(8)
 
     def __dealloc__(self) -> None:
         free(self.room)
+
+    def _check_model(self) -> None:
+        """The sizes of what the regression reads and writes; only `pointer` looks at them again."""
+        state, n, d = self.state, self.n, self.d
+        blocks, rewards, wide = state.theta.shape
+        squares = (1, blocks, wide, wide)
+        if self.plan.learn == "online_gradient":
+            squares, moments = (1, blocks, 0, 0), (blocks, rewards, 1)
+        else:
+            moments = (blocks, rewards, wide)
+        if not (
+            state.gram.shape == state.inverse.shape == squares
+            and state.moment.shape == moments
+            and (blocks, rewards, wide) == ((1, 1, n * d) if self.extended else (blocks, n, d))
+            and blocks > 0
+        ):
+            raise ValueError(
+                f"gram {state.gram.shape}, inverse {state.inverse.shape}, theta "
+                f"{state.theta.shape}, moment {state.moment.shape}: {n} rewards, {d} features"
+            )
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -181,7 +207,8 @@ class Arms(Engine):
         self.chosen = self.model
         if gathered > 0:
             self.chosen.theta = self.model.work + work
-            self.chosen.inverse = self.chosen.theta + arms * self.model.d * self.model.rewards
+            if self.model.inverse != cython.NULL:
+                self.chosen.inverse = self.chosen.theta + arms * self.model.d * self.model.rewards
         return 0
 
     @cython.nogil
@@ -211,7 +238,10 @@ class Arms(Engine):
             model.blocks = arms
             for a in range(arms):
                 memcpy(model.theta + a * wide, self.model.theta + places[a] * wide, 8 * wide)
-                memcpy(model.inverse + a * size, self.model.inverse + places[a] * size, 8 * size)
+                if model.inverse != cython.NULL:
+                    memcpy(
+                        model.inverse + a * size, self.model.inverse + places[a] * size, 8 * size
+                    )
         if self.ascent is not None:
             ascend(
                 self.ascent,
@@ -310,6 +340,10 @@ class Arms(Engine):
             blocks: cython.const[int64_t][:, ::1] = places  # type: ignore[valid-type]
             if blocks.shape[0] != m or blocks.shape[1] != arms:
                 raise ValueError(f"places {places.shape} for {m} contexts of {arms} arms")
+            if not per_arm or np.min(places, initial=0) < 0:
+                raise ValueError("places are blocks of arms that have blocks of their own")
+            if np.max(places, initial=0) >= self.model.blocks:
+                raise ValueError(f"place {np.max(places)} of {self.model.blocks} blocks")
             where = cython.address(blocks[0, 0])
         if not (
             head.shape[0] == m == x.shape[0] == kept.shape[0] == draws.shape[0] == normals.shape[0]
@@ -324,33 +358,38 @@ class Arms(Engine):
             )
             and (per_arm or self.model.blocks == 1)
             and arms > 0
+            and every > 0
         ):
             raise ValueError(
                 f"rows {head.shape[0]}, {x.shape[1]}, contexts {m}, {contexts.shape[1]}, "
                 f"{contexts.shape[2]}, draws {draws.shape[0]}, {draws.shape[1]}, normals "
                 f"{normals.shape[0]}, {normals.shape[1]}, blocks {self.model.blocks}"
             )
-        self.make_room(arms)
         done: Size
-        with cython.nogil:
-            done = self._decide(
-                cython.address(head[0]),
-                cython.address(x[0, 0]),
-                cython.address(kept[0, 0]),
-                m,
-                cython.address(contexts[0, 0, 0]),
-                arms,
-                per_arm,
-                where,
-                cython.address(draws[0, 0]),
-                draws.shape[1],
-                cython.address(normals[0, 0, 0]),
-                number,
-                advance,
-                propose,
-                every,
-            )
-        self.check_callbacks()
+        self.begin(self)
+        try:
+            self.make_room(arms)
+            with cython.nogil:
+                done = self._decide(
+                    cython.address(head[0]),
+                    cython.address(x[0, 0]),
+                    cython.address(kept[0, 0]),
+                    m,
+                    cython.address(contexts[0, 0, 0]),
+                    arms,
+                    per_arm,
+                    where,
+                    cython.address(draws[0, 0]),
+                    draws.shape[1],
+                    cython.address(normals[0, 0, 0]),
+                    number,
+                    advance,
+                    propose,
+                    every,
+                )
+            self.check_callbacks()
+        finally:
+            self.end(self)
         return done
 
     @cython.nogil
@@ -442,10 +481,12 @@ class Arms(Engine):
         x: cython.double[:, ::1] = rows.x
         i: Size
         self._check(head, x)
+        self.begin(self)
         if self.counts_open:
             for i in range(head.shape[0]):
                 self.open_one()
                 self.open_features(head[i].block, cython.address(x[i, 0]), 1.0, 1.0)
+        self.end(self)
 
     def withdraw(self, rows: Any) -> None:
         """Decisions that get no answer are not open any more."""
@@ -454,11 +495,13 @@ class Arms(Engine):
         i: Size
         weight: Real
         self._check(head, x)
+        self.begin(self)
         for i in range(head.shape[0]):
             if self._is_open(cython.address(head[i])):
                 weight = self.age_weight(head[i].place)
                 self.open_features(head[i].block, cython.address(x[i, 0]), -1.0, weight)
                 self.close_one(0, 0, weight)
+        self.end(self)
 
     @cython.nogil
     @cython.cfunc
@@ -491,7 +534,8 @@ class Arms(Engine):
         """Learn the rewards (rows, n) of decisions from `start` on, in their order.
 
         Twice the row to continue at, plus 1 where a certificate of live numbers is due before;
-        -1 - i where the regression rejects row i, of which nothing is learnt.
+        -1 - i where the regression rejects row i, of which nothing is learnt. Nor is anything of a
+        row and of those after it where a function of the user raises.
         """
         head: Head[::1] = rows.head
         x: cython.double[:, ::1] = rows.x
@@ -508,18 +552,23 @@ class Arms(Engine):
         code: Size = 2 * m
         due: Size
         i: Size
-        with cython.nogil:
-            for i in range(start, m):
-                due = self._learn(
-                    cython.address(head[i]),
-                    cython.address(x[i, 0]),
-                    cython.address(kept[i, 0]),
-                    cython.address(rewards[i, 0]),
-                    True,
-                )
-                if due != 0:
-                    code = 2 * i + 3 if due > 0 else -1 - i
-                    break
+        self.begin(self)
+        try:
+            with cython.nogil:
+                for i in range(start, m):
+                    due = self._learn(
+                        cython.address(head[i]),
+                        cython.address(x[i, 0]),
+                        cython.address(kept[i, 0]),
+                        cython.address(rewards[i, 0]),
+                        True,
+                    )
+                    if due != 0:
+                        code = 2 * i + 3 if due > 0 else -1 - i
+                        break
+            self.check_callbacks()
+        finally:
+            self.end(self)
         return code
 
     @cython.nogil
@@ -535,10 +584,12 @@ class Arms(Engine):
     ) -> Size:
         """One answer: the regression, open decisions, z and live numbers, all or none of them.
 
-        1 where a certificate is due, -1 where the regression rejects it. opens: whether estimates
-        of open decisions will be needed.
+        1 where a certificate is due, -1 where the regression rejects it or a function of the user
+        failed. opens: whether estimates of open decisions will be needed.
         """
         weight: Real
+        if not self.look_at_prices():
+            return -1
         if not self._regress(head.block, x, g, reward):
             return -1
         if opens and self.directed:
@@ -582,18 +633,22 @@ class Arms(Engine):
         head: Head[::1] = rows.head
         x: cython.double[:, ::1] = rows.x
         i: Size
+        done: Size = head.shape[0]
         nothing: cython.p_double = self.spare
         self._check(head, x)
         if rewards.shape[0] != head.shape[0] or rewards.shape[1] != self.n:
             raise ValueError(f"rewards ({rewards.shape[0]}, {rewards.shape[1]})")
+        self.begin(self)
         for i in range(self.n):
             nothing[i] = 0.0
         for i in range(head.shape[0]):
             if not self._regress(
                 head[i].block, cython.address(x[i, 0]), nothing, cython.address(rewards[i, 0])
             ):
-                return i
-        return head.shape[0]
+                done = i
+                break
+        self.end(self)
+        return done
 
     # --- play ---------------------------------------------------------------------------------
 
@@ -636,6 +691,7 @@ class Arms(Engine):
         code: Size
         played: Size = m
         rounds: Size = tags.shape[0]
+        late: cython.bint = mailbox is not None
         if not (
             m == rounds == noise.shape[0] == draws.shape[0] == normals.shape[0] == actions.shape[0]
             and contexts.shape[2] == self.d
@@ -650,10 +706,12 @@ class Arms(Engine):
             and world.own.arms == arms
             and noise.shape[1] >= world.own.n_noise
             and (world.own.tags == 0 or m == 0 or (min(tags) >= 0 and max(tags) < world.own.tags))
+            and refresh > 0
+            and by.fits(self)
+            and (not late or box.shape == (self.d, n, n if self.keeps else 0))
+            and (not late or len(drawn.delays) == m)
         ):
             raise ValueError("what was drawn does not fit the engine")
-        self.make_room(arms)
-        by.make_room(arms)
         room: cython.double[::1] = np.empty(2 * n + self.d)
         answer: Head
         round_: Round
@@ -666,28 +724,38 @@ class Arms(Engine):
             cython.address(reward_sum[0]),
         )
         round_.scalar = cython.address(scalar[0])
-        round_.late = mailbox is not None
-        if round_.late:
-            box.make_room(drawn.delays, done)
-        with cython.nogil:
-            for s in range(m):
-                if by is not self and (done + s) % refresh == 0:
-                    by.copy_from(self)
-                round_.context, round_.tag = cython.address(contexts[s, 0, 0]), tags[s]
-                round_.noise, round_.draws = (
-                    cython.address(noise[s, 0]),
-                    cython.address(draws[s, 0]),
-                )
-                round_.normals = cython.address(normals[s, 0, 0])
-                code = self._play_round(by, world, box, s, cython.address(round_))
-                if code != 0:
-                    played = s if code > 0 else -1 - s
-                    break
-                actions[s] = round_.head.arm
-        error = world.failure()
-        if error is not None:
-            raise error
-        self.check_callbacks()
+        round_.late = late
+        self.begin(by)
+        try:
+            self.make_room(arms)
+            by.make_room(arms)
+            if late:
+                box.make_room(drawn.delays, done)
+            before: Before = Before(self, by, box, (mean_sum, reward_sum, scalar))
+            with cython.nogil:
+                for s in range(m):
+                    if by is not self and (done + s) % refresh == 0:
+                        by.copy_from(self)
+                    round_.context, round_.tag = cython.address(contexts[s, 0, 0]), tags[s]
+                    round_.noise, round_.draws = (
+                        cython.address(noise[s, 0]),
+                        cython.address(draws[s, 0]),
+                    )
+                    round_.normals = cython.address(normals[s, 0, 0])
+                    before.save()
+                    code = self._play_round(by, world, box, s, cython.address(round_))
+                    if code != 0:
+                        played = s if code > 0 else -1 - s
+                        before.restore()
+                        break
+                    actions[s] = round_.head.arm
+            error = world.failure()
+            if error is not None:
+                raise error
+            by.check_callbacks()
+            self.check_callbacks()
+        finally:
+            self.end(by)
         return played
 
     @cython.nogil
@@ -716,8 +784,12 @@ class Arms(Engine):
             now.reward = mailbox.rewards + slot * n
         head: cython.pointer[Head] = now.head
         if not by.direction(now.normals, by.g):
+            if now.late:
+                mailbox.give_back(slot)
             return 1
         if not by._choose(now.context, now.arms, False, cython.NULL, now.draws, head, False):
+            if now.late:
+                mailbox.give_back(slot)
             return -1
         memcpy(now.x, now.context + head.arm * d, 8 * d)
         world.own.reward(
@@ -729,15 +801,17 @@ class Arms(Engine):
             now.mean,
             now.reward,
         )
-        if world.error is not None:
-            return 1
-        if self.directed and world.own.best != cython.NULL:
+        best_score: Real = 0.0
+        if self.directed and world.own.best != cython.NULL and world.error is None:
             best = world.own.best(
                 cython.address(world.own), by.g, now.tag, now.context, now.arms, d, by.scores
             )
-            if world.error is not None:
-                return 1
-            now.scalar[0] += by.scores[best]
+            best_score = by.scores[best]
+        if world.error is not None:
+            if now.late:
+                mailbox.give_back(slot)
+            return 1
+        now.scalar[0] += best_score
         for i in range(n):
             now.scalar[1] += by.g[i] * now.mean[i]
             now.scalar[2] += by.g[i] * now.reward[i]

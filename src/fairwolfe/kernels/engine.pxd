@@ -1,6 +1,7 @@
 from libc.stdint cimport int64_t
 
 from fairwolfe.kernels.gradients cimport PricedTree, Tree
+from fairwolfe.kernels.mailbox cimport Mailbox
 from fairwolfe.kernels.types cimport Doubles, Real, Size
 
 cdef enum:  # places in the counts of open decisions
@@ -58,6 +59,8 @@ cdef class Engine:
     cdef readonly object state
     cdef readonly Tree tree
     cdef PricedTree priced
+    cdef Tree called                # the gradient that is computed: of f, or of an ascent; or None
+    cdef bint busy                  # a call is under way
     cdef readonly Size n            # rewards
     cdef readonly Size n_seen       # those that f sees
     cdef const int64_t *coordinates # which these are; NULL: all
@@ -67,6 +70,7 @@ cdef class Engine:
     cdef Size samples               # of randomised smoothing
     cdef bint directed              # whether a direction is followed
     cdef bint counts_open           # whether open decisions count
+    cdef bint prices_call           # whether prices move by functions in Python
     cdef double forget
     cdef double keep
     cdef double width               # of the smoothing, times sqrt(t + 1) unless it is fixed
@@ -98,6 +102,12 @@ cdef class Engine:
     cdef double *spare
     cdef double *saved              # open decisions, while proposals are made
 
+    cdef int begin(self, Engine by) except -1
+    cdef void end(self, Engine by)
+    cdef bint fits(self, Engine other) noexcept nogil
+    cdef Size n_numbers(self) noexcept nogil
+    cdef void save(self, double *to) noexcept nogil
+    cdef void restore(self, double *saved) noexcept nogil
     cdef int attach(self, object name, double **place, object shape) except -1
     cdef Real age(self, Real t) noexcept nogil
     cdef Real step(self, Real t) noexcept nogil
@@ -110,8 +120,23 @@ cdef class Engine:
     cdef Real age_weight(self, int64_t place) noexcept nogil
     cdef void close_one(self, Size first, Size stop, Real weight) noexcept nogil
     cdef void answer_features(self, Size block, Doubles x, Doubles reward) noexcept nogil
+    cdef bint look_at_prices(self) noexcept nogil
     cdef void average(self, Doubles reward, Doubles rho, Size first, Size stop) noexcept nogil
     cdef bint count_live(self, Head *head, Doubles tally, Doubles reward) noexcept nogil
     cdef void save_open(self) noexcept nogil
     cdef void restore_open(self) noexcept nogil
     cdef void copy_from(self, Engine other) noexcept nogil
+
+cdef class Before:
+    cdef Engine engine
+    cdef Engine by
+    cdef Mailbox mailbox
+    cdef bint needed
+    cdef object arrays              # keeps the memory below alive
+    cdef double *numbers
+    cdef int64_t *slots
+    cdef double *sums[3]
+    cdef Size sizes[3]
+
+    cdef void save(self) noexcept nogil
+    cdef void restore(self) noexcept nogil

@@ -43,6 +43,7 @@ from cython.cimports.fairwolfe.kernels.engine import (
     Head,
 )
 from cython.cimports.fairwolfe.kernels.gradients import PricedTree, all_finite, sampled
+from cython.cimports.fairwolfe.kernels.mailbox import Mailbox
 from cython.cimports.fairwolfe.kernels.types import Doubles, Real, Size
 from cython.cimports.libc.math import floor, fmod, pow, sqrt
 from cython.cimports.libc.stdint import int64_t, uintptr_t
@@ -89,8 +90,11 @@ class Engine:
     """
 
     def __init__(self, plan: Any, state: Any) -> None:
+        if self.memory != cython.NULL:
+            raise ValueError("an engine is made once")
         self.plan, self.state = plan, state
         self.tree = plan.tree
+        self.called = plan.tree
         self.priced = plan.tree if isinstance(plan.tree, PricedTree) else None
         self.directed = plan.tree is not None
         n: Size = state.totals.shape[0]
@@ -99,7 +103,7 @@ class Engine:
         self.n_seen = n
         if plan.coordinates is not None:
             seen: cython.const[int64_t][::1] = plan.coordinates  # type: ignore[valid-type]
-            if seen.shape[0] and (min(seen) < 0 or max(seen) >= n):
+            if not 0 < seen.shape[0] <= n or min(seen) < 0 or max(seen) >= n:
                 raise ValueError(f"coordinates {plan.coordinates} of {n} rewards")
             self.coordinates, self.n_seen = cython.address(seen[0]), seen.shape[0]
         if self.directed and self.tree.n != self.n_seen:
@@ -128,6 +132,7 @@ class Engine:
         self.attach("prices", cython.address(self.prices), state.prices.shape)
         if self.priced is not None and self.priced.prices != self.prices:
             raise ValueError("the gradient was made for the prices of another state")
+        self.prices_call = self.priced is not None and self.priced._moving_leaves.calls_python
         row: Size = (n + 7) // 8 * 8
         kept: Size = 3 + 3 * n + 2 * self.blocks * (self.d + 1)
         self.memory = cython.cast(cython.p_double, calloc(8 * row + kept + 8, 8))
@@ -156,10 +161,48 @@ class Engine:
         self.n_fields += 1
         return 0
 
+    # --- calls from Python --------------------------------------------------------------------
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def begin(self, by: Engine) -> cython.int:
+        """Start a call that uses the memory of this engine and of `by`, which may be the same one;
+        until `end`, another is refused. Both are called with the lock of the interpreter.
+        """
+        if self.memory == cython.NULL or by.memory == cython.NULL:
+            raise RuntimeError("the engine has no state: it was not made by its constructor")
+        if (
+            self.busy
+            or by.busy
+            or (self.called is not None and self.called.busy)
+            or (by.called is not None and by.called.busy)
+        ):
+            raise RuntimeError(
+                "the engine is in the middle of another call: one thread at a time may use it, and "
+                "a function of an objective or of a world may not call the engine that calls it"
+            )
+        self.busy = True
+        by.busy = True
+        if self.called is not None:
+            self.called.busy = True
+        if by.called is not None:
+            by.called.busy = True
+        return 0
+
+    @cython.cfunc
+    def end(self, by: Engine) -> cython.void:
+        """The call is over."""
+        self.busy = False
+        by.busy = False
+        if self.called is not None:
+            self.called.busy = False
+        if by.called is not None:
+            by.called.busy = False
+
     def check_callbacks(self) -> None:
         """Raise what a Python function of the user raised inside compiled code, if one did."""
-        if self.directed and self.tree.calls_python:
-            self.tree.raise_failure()
+        if self.called is not None and self.called.calls_python:
+            self.called.raise_failure()
 
     # --- the direction ------------------------------------------------------------------------
 
@@ -404,6 +447,22 @@ class Engine:
     @cython.nogil
     @cython.cfunc
     @cython.exceptval(check=False)
+    def look_at_prices(self) -> cython.bint:
+        """Before an answer is learnt: where the prices will move; False where a Python leaf failed,
+        and nothing may be learnt.
+        """
+        i: Size
+        j: Size
+        if self.priced is not None:
+            for i in range(self.n_seen):
+                j = i if self.coordinates == cython.NULL else self.coordinates[i]
+                self.z[i] = self.totals[j] / max(self.clocks[j], 1.0)
+            return self.priced.look(self.z, self.age(self.t[0]))
+        return True
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
     def average(
         self,
         reward: Doubles,
@@ -418,12 +477,8 @@ class Engine:
         `first` to below `stop` joined after the decision, which has nothing for them.
         """
         i: Size
-        j: Size
         if self.priced is not None:
-            for i in range(self.n_seen):
-                j = i if self.coordinates == cython.NULL else self.coordinates[i]
-                self.z[i] = self.totals[j] / max(self.clocks[j], 1.0)
-            self.priced.move(self.z, self.age(self.t[0]))
+            self.priced.move(self.age(self.t[0]))
         for i in range(self.n):
             if i < first or i >= stop:
                 self.totals[i] = self.keep * self.totals[i] + rho[i]
@@ -487,6 +542,52 @@ class Engine:
             now[BATCH_COUNT] = 0.0
         return fmod(now[COUNT], now[PLANNED] / CERTIFICATES) == 0.0
 
+    # --- the whole state ----------------------------------------------------------------------
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def fits(self, other: Engine) -> cython.bint:
+        """Whether the states of two engines have the same sizes."""
+        i: Size
+        if self.n_fields != other.n_fields or self.samples != other.samples:
+            return False
+        for i in range(self.n_fields):
+            if self.fields[i].size != other.fields[i].size:
+                return False
+        return True
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def n_numbers(self) -> Size:
+        """In all arrays of the state."""
+        i: Size
+        total: Size = 0
+        for i in range(self.n_fields):
+            total += self.fields[i].size
+        return total
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def save(self, to: cython.p_double) -> cython.void:
+        """Copy the state. to: `n_numbers` doubles."""
+        i: Size
+        for i in range(self.n_fields):
+            memcpy(to, self.fields[i].data, 8 * self.fields[i].size)
+            to += self.fields[i].size
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def restore(self, saved: cython.p_double) -> cython.void:
+        """The state as it was at `save`."""
+        i: Size
+        for i in range(self.n_fields):
+            memcpy(self.fields[i].data, saved, 8 * self.fields[i].size)
+            saved += self.fields[i].size
+
     @cython.nogil
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -495,3 +596,74 @@ class Engine:
         i: Size
         for i in range(self.n_fields):
             memcpy(self.fields[i].data, other.fields[i].data, 8 * self.fields[i].size)
+
+
+@cython.cclass
+class Before:
+    """All that a simulated round changes, as it was before that round.
+
+    It is kept only where prices move by functions in Python, which may fail when others have
+    already learnt; everything else in a round that can fail does so before anything has changed.
+    sums: the arrays that rounds add to, three views.
+    """
+
+    def __init__(
+        self, engine: Engine, by: Engine, mailbox: Mailbox | None, sums: tuple[Any, Any, Any]
+    ) -> None:
+        i: Size
+        size: Size = 0
+        view: cython.double[::1]
+        self.needed = engine.prices_call
+        if not self.needed:
+            return
+        self.engine, self.by, self.mailbox = engine, by, mailbox
+        for i in range(3):
+            view = sums[i]
+            self.sums[i], self.sizes[i] = cython.address(view[0]), view.shape[0]
+            size += view.shape[0]
+        size += engine.n_numbers() + by.n_numbers()
+        numbers, slots = np.empty(size), np.empty(0, np.int64)
+        if mailbox is not None:
+            slots = np.empty(mailbox.n_numbers(), np.int64)
+        self.arrays = (numbers, slots, sums)
+        view = numbers
+        places: int64_t[::1] = slots
+        self.numbers, self.slots = cython.address(view[0]), cython.address(places[0])
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def save(self) -> cython.void:
+        """Before a round."""
+        i: Size
+        to: cython.p_double = self.numbers
+        if not self.needed:
+            return
+        self.engine.save(to)
+        to += self.engine.n_numbers()
+        self.by.save(to)
+        to += self.by.n_numbers()
+        for i in range(3):
+            memcpy(to, self.sums[i], 8 * self.sizes[i])
+            to += self.sizes[i]
+        if self.mailbox is not None:
+            self.mailbox.save(self.slots)
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def restore(self) -> cython.void:
+        """After a round that failed."""
+        i: Size
+        saved: cython.p_double = self.numbers
+        if not self.needed:
+            return
+        self.engine.restore(saved)
+        saved += self.engine.n_numbers()
+        self.by.restore(saved)
+        saved += self.by.n_numbers()
+        for i in range(3):
+            memcpy(self.sums[i], saved, 8 * self.sizes[i])
+            saved += self.sizes[i]
+        if self.mailbox is not None:
+            self.mailbox.restore(self.slots)

@@ -57,7 +57,8 @@ cdef class PricedTree(Tree):
     cdef Tree _moving_leaves
     cdef const double *rates
     cdef const double *caps
-    cdef void move(self, const double *z, double t) noexcept nogil
+    cdef bint look(self, const double *z, double t) noexcept nogil
+    cdef void move(self, double t) noexcept nogil
 
 cdef void in_ball(In normals, const double *z, Real radius, Out out, Size n) noexcept nogil
 cdef void sampled(

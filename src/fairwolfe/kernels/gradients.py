@@ -1522,27 +1522,33 @@ class PricedTree(Tree):
     @cython.nogil
     @cython.cfunc
     @cython.exceptval(check=False)
-    def move(self, z: At, t: cython.double) -> cython.void:
-        """y <- y + rate/(t + 1) (g - y), within the caps; nothing where a Python leaf failed."""
+    def look(self, z: At, t: cython.double) -> cython.bint:
+        """Take the gradients g that `move` follows; False where a Python leaf failed."""
+        _by_leaf(cython.address(self.moving), z, 1.0 / sqrt(t + 1.0))
+        return not self._moving_leaves.has_failed()
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def move(self, t: cython.double) -> cython.void:
+        """y <- y + rate/(t + 1) (g - y), within the caps, with g of the last `look`."""
         i: Size
         moved: Real
         cap: Real
-        step: Real = 1.0 / sqrt(t + 1.0)
-        g: cython.p_double = _by_leaf(cython.address(self.moving), z, step)
-        if self._moving_leaves.has_failed():
-            return
+        g: cython.p_double = self.moving.work + _aligned(self._moving_leaves.n)
         for i in range(self.n_prices):
             cap = self.caps[i]
             moved = self.prices[i] + self.rates[i] / (t + 1.0) * (g[i] - self.prices[i])
             self.prices[i] = _smaller(_larger(moved, -cap), cap)
 
     def reprice(self, z: cython.const[cython.double][::1], t: cython.double) -> None:  # type: ignore[valid-type]
-        """`move`, from Python; raises what a leaf raised."""
+        """Move the prices, from Python; raises what a leaf raised, and moves none then."""
         _require(self, z.shape[0])
         self.busy = True
         try:
             with cython.nogil:
-                self.move(cython.address(z[0]), t)
+                if self.look(cython.address(z[0]), t):
+                    self.move(t)
         finally:
             self.busy = False
         if self.calls_python:

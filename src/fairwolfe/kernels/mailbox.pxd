@@ -15,5 +15,9 @@ cdef class Mailbox:
     cdef const int64_t *delays      # (rounds, 2)
 
     cdef Size take_slot(self) noexcept nogil
+    cdef void give_back(self, Size slot) noexcept nogil
     cdef void send(self, Size slot, Size s, Size clicked) noexcept nogil
     cdef Size arrived(self, Size s) noexcept nogil
+    cdef Size n_numbers(self) noexcept nogil
+    cdef void save(self, int64_t *to) noexcept nogil
+    cdef void restore(self, const int64_t *saved) noexcept nogil

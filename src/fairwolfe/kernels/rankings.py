@@ -17,6 +17,7 @@ from cython.cimports.fairwolfe.kernels.engine import (
     OPEN,
     PLANNED,
     SERIAL,
+    Before,
     Engine,
     Head,
     aligned,
@@ -77,6 +78,7 @@ class RankingMailbox(Mailbox):
     seen: cython.p_double
     earned: cython.p_double
     g: cython.p_double
+    users: Size  # of the world whose tags the slots hold
 
     def __init__(self, k: int, n_rewards: int, n_directions: int) -> None:
         self.shape = (k, n_rewards, n_directions)
@@ -96,16 +98,18 @@ class RankingMailbox(Mailbox):
         )
         for new, old in zip(columns, self.arrays_, strict=False):
             new[: len(old)] = old
-        self.arrays_ = columns
         head: Head[::1] = columns[0]
         items: int64_t[:, ::1] = columns[1]
         tags: int64_t[::1] = columns[2]
+        exposure: cython.p_double = pointer(columns[3], columns[3].shape)
+        seen: cython.p_double = pointer(columns[4], columns[4].shape)
+        earned: cython.p_double = pointer(columns[5], columns[5].shape)
+        g: cython.p_double = pointer(columns[6], columns[6].shape)
+        # No interrupt from here on: arrays and pointers change together.
+        self.arrays_ = columns
         self.head, self.tags = cython.address(head[0]), cython.address(tags[0])
         self.items = cython.address(items[0, 0])
-        self.exposure = pointer(columns[3], columns[3].shape)
-        self.seen = pointer(columns[4], columns[4].shape)
-        self.earned = pointer(columns[5], columns[5].shape)
-        self.g = pointer(columns[6], columns[6].shape)
+        self.exposure, self.seen, self.earned, self.g = exposure, seen, earned, g
 
 
 @cython.cclass
@@ -159,7 +163,6 @@ class Rankings(Engine):
     picked_ids: cython.pointer[int64_t]  # (n_left,)
 
     def __init__(self, plan: Any, state: Any) -> None:
-        self.room = cython.NULL
         Engine.__init__(self, plan, state)
         ranker: cython.pointer[Ranker] = cython.address(self.ranker)
         products: cython.pointer[Products] = cython.address(self.ranker.products)
@@ -474,21 +477,25 @@ class Rankings(Engine):
         if not reasons:
             out.parts = cython.NULL
         given.draws, given.pinned = cython.address(draws[0, 0]), pins
-        with cython.nogil:
-            done = self._decide(
-                out,
-                m,
-                cython.address(given),
-                table,
-                stride,
-                chosen,
-                begins,
-                cython.address(normals[0, 0, 0]),
-                advance,
-                propose,
-                every,
-            )
-        self.check_callbacks()
+        self.begin(self)
+        try:
+            with cython.nogil:
+                done = self._decide(
+                    out,
+                    m,
+                    cython.address(given),
+                    table,
+                    stride,
+                    chosen,
+                    begins,
+                    cython.address(normals[0, 0, 0]),
+                    advance,
+                    propose,
+                    every,
+                )
+            self.check_callbacks()
+        finally:
+            self.end(self)
         return done
 
     @cython.nogil
@@ -611,8 +618,7 @@ class Rankings(Engine):
             and parts.shape[1] == 3
             and live.shape[1] == 2
             and live.shape[2] == k
-            and (g.shape[1] > self.n_rewards) == self.keeps
-            and g.shape[1] <= self.n
+            and (self.n_rewards < g.shape[1] <= self.n if self.keeps else g.shape[1] == 0)
             and x.shape[1] in (0, k)
             and (x.shape[1] == 0 or x.shape[2] == self.q)
         ):
@@ -707,24 +713,30 @@ class Rankings(Engine):
     def open_rows(self, rows: Any) -> None:
         """Count proposed rankings as open, in their order."""
         _i: Size
+        m: Size = len(rows.head)
         row: RankingRow = self._given(rows)
+        self.begin(self)
         if self.counts_open:
-            for _i in range(len(rows.head)):
+            for _i in range(m):
                 self.open_one()
                 self._expect(cython.address(row), self._features(cython.address(row)), 1.0, 1.0)
                 self._next(cython.address(row))
+        self.end(self)
 
     def withdraw(self, rows: Any) -> None:
         """Rankings that get no answer are not open any more."""
         _i: Size
         weight: Real
+        m: Size = len(rows.head)
         row: RankingRow = self._given(rows)
-        for _i in range(len(rows.head)):
+        self.begin(self)
+        for _i in range(m):
             if self._is_open(row.head):
                 weight = self.age_weight(row.head.place)
                 self._expect(cython.address(row), self._features(cython.address(row)), -1.0, weight)
                 self.close_one(row.head.size - self.n_rewards, self.m, weight)
             self._next(cython.address(row))
+        self.end(self)
 
     @cython.nogil
     @cython.cfunc
@@ -746,7 +758,8 @@ class Rankings(Engine):
 
         Twice the row to continue at, plus 1 where a certificate of live numbers is due before;
         -1 - 2 i where the regression rejects row i, and -2 - 2 i where its feedback contradicts
-        itself or its features are too large: nothing is learnt of it.
+        itself or its features are too large: nothing is learnt of it. Nor is anything of a row and
+        of those after it where a function of the user raises.
         """
         row: RankingRow = self._given(rows)
         m: Size = len(rows.head)
@@ -767,21 +780,26 @@ class Rankings(Engine):
             )
         for _i in range(start):
             self._next(cython.address(row))
-        with cython.nogil:
-            if m - start > 1:
-                start_deferring(cython.address(self.ranker.products))
-            for i in range(start, m):
-                due = self._learn(
-                    cython.address(row),
-                    cython.address(seen[i, 0]),
-                    cython.address(rewards[i, 0, 0]),
-                    True,
-                )
-                if due != 0:
-                    code = 2 * i + 3 if due > 0 else due - 2 * i
-                    break
-                self._next(cython.address(row))
-            stop_deferring(cython.address(self.ranker.products))
+        self.begin(self)
+        try:
+            with cython.nogil:
+                if m - start > 1:
+                    start_deferring(cython.address(self.ranker.products))
+                for i in range(start, m):
+                    due = self._learn(
+                        cython.address(row),
+                        cython.address(seen[i, 0]),
+                        cython.address(rewards[i, 0, 0]),
+                        True,
+                    )
+                    if due != 0:
+                        code = 2 * i + 3 if due > 0 else due - 2 * i
+                        break
+                    self._next(cython.address(row))
+                stop_deferring(cython.address(self.ranker.products))
+            self.check_callbacks()
+        finally:
+            self.end(self)
         return code
 
     @cython.nogil
@@ -830,8 +848,9 @@ class Rankings(Engine):
         opens: cython.bint,
     ) -> Size:
         """One answer: the regression, counts, open decisions, z and live numbers, all or none of
-        them. 1 where a certificate is due, -1 where the regression rejects it, -2 where it is not
-        sound. opens: whether estimates of open decisions will be needed.
+        them. 1 where a certificate is due, -1 where the regression rejects it or a function of the
+        user failed, -2 where it is not sound. opens: whether estimates of open decisions will be
+        needed.
         """
         code: Size
         if not self._count(row, seen, rewards):
@@ -862,6 +881,8 @@ class Rankings(Engine):
             square += row.user[a] * row.user[a]
         if not largest_square_norm(features, self.k, self.q) * square <= self.limit:
             return -2
+        if not self.look_at_prices():
+            return -1
         r = exposed_rows(
             features,
             self.exposures,
@@ -949,6 +970,7 @@ class Rankings(Engine):
         """
         row: RankingRow = self._given(rows)
         m: Size = len(rows.head)
+        done: Size = m
         i: Size
         r: Size
         k: Size = self.k
@@ -959,11 +981,13 @@ class Rankings(Engine):
             and rewards.shape[2] == self.n_rewards
         ):
             raise ValueError(f"{m} rankings, seen ({seen.shape[0]}, {seen.shape[1]})")
+        self.begin(self)
         for i in range(m):
             if not self._count(
                 cython.address(row), cython.address(seen[i, 0]), cython.address(rewards[i, 0, 0])
             ):
-                return i
+                done = i
+                break
             self._clear(cython.address(row))
             r = exposed_rows(
                 self._features(cython.address(row)),
@@ -978,7 +1002,8 @@ class Rankings(Engine):
             contract(of, row.user)
             absorb_items(of, row.user, self.learnt, self.targets, r)
             if of.linear.counters[STATUS] != 0.0:
-                return i
+                done = i
+                break
             count_ranking(
                 row.items,
                 self.exposures,
@@ -991,7 +1016,8 @@ class Rankings(Engine):
                 self.slots,
             )
             self._next(cython.address(row))
-        return m
+        self.end(self)
+        return done
 
     # --- play ---------------------------------------------------------------------------------
 
@@ -1053,8 +1079,9 @@ class Rankings(Engine):
             and mean_sum.shape[0] == reward_sum.shape[0] == n
             and scalar.shape[0] == 3
             and (rounds == 0 or (min(tags) >= 0 and max(tags) < users.shape[0]))
-            and by.n == n
-            and by.k == k
+            and by.fits(self)
+            and refresh > 0
+            and (mailbox is None or len(drawn.delays) == rounds)
         ):
             raise ValueError("what was drawn does not fit the engine")
         room: cython.double[::1] = np.zeros(n + 2 * self.m + k * (2 + 2 * self.n_rewards + self.q))
@@ -1075,24 +1102,37 @@ class Rankings(Engine):
         if mailbox is not None:
             if mailbox.shape != (k, self.n_rewards, n if self.keeps else 0):
                 raise ValueError(f"a mailbox of {mailbox.shape}")
-            mailbox.make_room(drawn.delays, done)
-        with cython.nogil:
-            start_deferring(cython.address(self.ranker.products))
-            for s in range(rounds):
-                if by is not self and (done + s) % refresh == 0:
-                    by.copy_from(self)
-                now.tag, now.noise = tags[s], cython.address(noise[s, 0])
-                now.draws, now.normals = (
-                    cython.address(draws[s, 0]),
-                    cython.address(normals[s, 0, 0]),
-                )
-                code = self._play_round(by, world, mailbox, s, row, cython.address(now))
-                if code != 0:
-                    played = s if code > 0 else -1 - s
-                    break
-                memcpy(cython.address(actions[s, 0]), row.items, 8 * k)
-            stop_deferring(cython.address(self.ranker.products))
-        self.check_callbacks()
+            if mailbox.n_free < mailbox.capacity and mailbox.users != users.shape[0]:
+                raise ValueError(f"a mailbox with answers of {mailbox.users} users")
+        self.begin(by)
+        try:
+            if mailbox is not None:
+                mailbox.users = users.shape[0]
+                mailbox.make_room(drawn.delays, done)
+            before: Before = Before(self, by, mailbox, (mean_sum, reward_sum, scalar))
+            with cython.nogil:
+                if not self.prices_call:  # what is deferred cannot be taken back
+                    start_deferring(cython.address(self.ranker.products))
+                for s in range(rounds):
+                    if by is not self and (done + s) % refresh == 0:
+                        by.copy_from(self)
+                    now.tag, now.noise = tags[s], cython.address(noise[s, 0])
+                    now.draws, now.normals = (
+                        cython.address(draws[s, 0]),
+                        cython.address(normals[s, 0, 0]),
+                    )
+                    before.save()
+                    code = self._play_round(by, world, mailbox, s, row, cython.address(now))
+                    if code != 0:
+                        played = s if code > 0 else -1 - s
+                        before.restore()
+                        break
+                    memcpy(cython.address(actions[s, 0]), row.items, 8 * k)
+                stop_deferring(cython.address(self.ranker.products))
+            by.check_callbacks()
+            self.check_callbacks()
+        finally:
+            self.end(by)
         return played
 
     @cython.nogil

@@ -171,6 +171,7 @@ class CompiledArms:
             ascent=base.ascent(problem) if isinstance(base, MixtureAscent) else (None, 0, 0.0),
         )
         self.engine = Arms(self.plan, self.state)
+        self._row_shape = d, n if self.plan.keeps_direction else 0
 
     def _rule(self, params: Vector) -> tuple[str, Vector]:
         """The name of the rule, and its params."""
@@ -184,8 +185,7 @@ class CompiledArms:
 
     def rows(self, m: int) -> ArmRows:
         """Room for m decisions."""
-        n = self.state.totals.size
-        return ArmRows.empty(m, self.state.phi.shape[2] - 1, n if self.plan.keeps_direction else 0)
+        return ArmRows.empty(m, *self._row_shape)
 
     def decide(
         self, contexts: Cube, draws: Matrix, normals: Cube, number: int, **how: Any
@@ -216,8 +216,6 @@ class CompiledArms:
 
     def raise_failure(self, useless: bool) -> NoReturn:
         """Why the state cannot decide; useless: its scores, not the direction, are the reason."""
-        if self.plan.ascent[0] is not None:
-            self.plan.ascent[0].raise_failure()
         raised = None if self.own_rule is None else self.own_rule.failure()
         if raised is not None:
             raise raised
