@@ -182,6 +182,10 @@ class ArmsRun(CompiledRun):
         super().__init__(policy, environment, world, *rest, **options)
         self.rewards = environment.reward_program(world)
 
+    @property
+    def callbacks(self) -> int:
+        return super().callbacks + int(self.rewards.callbacks)
+
     @staticmethod
     def why_not(policy: FrankWolfe, environment: Any) -> str | None:
         """The part that keeps a run out of this loop, or None."""

@@ -148,6 +148,7 @@ def simulate(
         compiled=fast,
         complete=complete,
         actions=np.concatenate(actions) if record_actions and actions else None,
+        callbacks=run.callbacks if fast else 0,
     )
 
 
