@@ -35,8 +35,14 @@ JOBS: dict[str, list[str] | str] = {
     "river": "import fairwolfe.bridges.river",
 }
 # Other ways to the same job; each extra is told by its job, whatever is missed first.
-OTHERS = [
+OTHERS: list[tuple[str, list[str] | str]] = [
     ("data", ["data", "lastfm", "--to", "out"]),
+    (
+        "parquet",
+        "import fairwolfe as fw\nfrom fairwolfe.data.decisions import Header, Writer\n"
+        "with Writer('x.parquet', Header(fw.Problem.arms(2, {'a': (0, 1)}))) as table:\n"
+        "    table.columns({'action': [0], 'probability': [1.0], 'reward.a': [1.0]})",
+    ),
     ("lab", ["report", "out"]),
     ("lab", ["reproduce", "arms"]),
     ("serve", ["log", "verify", "state"]),

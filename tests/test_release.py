@@ -120,6 +120,16 @@ def test_the_version_is_the_same_wherever_it_stands() -> None:
         assert f"Programming Language :: Python :: {series}" in PROJECT["classifiers"]
 
 
+def test_the_classifiers_name_systems_that_are_tested() -> None:
+    """The service needs uvloop and fsync as they are on Linux and macOS."""
+    systems = [one for one in PROJECT["classifiers"] if one.startswith("Operating System")]
+    assert sorted(systems) == ["Operating System :: MacOS", "Operating System :: POSIX :: Linux"]
+
+
+def dist_name(version: str) -> str:
+    return f"dist/fairwolfe-{version}-py3-none-any.whl"
+
+
 # --- installed -------------------------------------------------------------------------------
 
 

@@ -21,7 +21,7 @@ from fairwolfe.checks.rounds import contexts, decides, key, rewards
 from fairwolfe.core import registry
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.decision import Decision
-from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput
+from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput, MissingData
 from fairwolfe.objectives import AtMost, Custom, GiniWelfare, Linear, Minimum, Nash, TwoSided
 from fairwolfe.oracles import OnlineGradient, Ridge
 from fairwolfe.smoothing import Identity, Moreau, Randomized
@@ -417,8 +417,10 @@ def test_files_that_are_no_agents(tmp_path: Path) -> None:
     np.savez(tmp_path / "arrays.npz", a=np.ones(3))
     with pytest.raises(InvalidInput, match="not the file of an agent"):
         Agent.load(tmp_path / "arrays.npz")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(MissingData, match=r"missing\.fw' cannot be read .*; name a file that"):
         Agent.load(tmp_path / "missing.fw")
+    with pytest.raises(InvalidInput, match=r"cannot be read \(Is a directory\)"):
+        Agent.load(tmp_path)
 
 
 def test_cut_and_flipped_files_are_refused_or_whole(tmp_path: Path) -> None:

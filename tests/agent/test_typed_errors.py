@@ -236,6 +236,13 @@ def test_a_seed_is_a_whole_number(seed: Any) -> None:
             fw.Agent.restore(saved, seed=seed)
 
 
+@pytest.mark.parametrize("multiple", [10**400, nan, inf, -1, np.float64(nan), np.complex128(1)])
+def test_a_multiple_of_an_objective_is_a_number(multiple: Any) -> None:
+    with pytest.raises(InvalidInput, match="the multiple"):
+        Minimum() * multiple
+    assert Minimum() * 2.0 == 2 * Minimum()
+
+
 def test_whole_numbers_fit_64_bits() -> None:
     for most in (2**63, 10**400):
         with pytest.raises(InvalidInput, match=r"n_features is \d+; give a whole number below"):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairwolfe import Problem
+from fairwolfe import Agent, Problem
 from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Thompson, Uniform
 from fairwolfe.bandits.choosing import BanditState, LinearBandit
 from fairwolfe.core.arrays import Matrix, Vector
@@ -524,6 +524,31 @@ def test_thompson_refuses_a_design_that_is_no_longer_positive_definite() -> None
     state.oracle.inverse[0] = [[1.0, 2.0], [2.0, 1.0]]
     with pytest.raises(NumericalFailure, match="no longer usable"):
         base.act(state, np.eye(2), np.ones(1), stream(0, "broken"))
+
+
+def test_gamma_counts_answered_decisions() -> None:
+    """Decisions that wait for their answers change nothing of P(a), the 21st answer does."""
+    problem = Problem.arms(2, {"a": (0.0, 1.0)})
+    agent = Agent(FrankWolfe(Linear((1.0,)), SquareCB(gamma0=10.0)), problem, seed=0)
+
+    def probabilities() -> dict[Any, float | None]:
+        made = [agent.act(np.eye(2)) for _ in range(60)]
+        assert {one.probability for one in made if one.action == made[0].action} == {
+            made[0].probability
+        }
+        return {one.action: one.probability for one in made}
+
+    for _ in range(20):
+        decision = agent.act(np.eye(2))
+        agent.update(decision, [0.8 if decision.action == 0 else 0.2])
+    first = probabilities()
+    assert probabilities() == first
+    with agent.held() as state:
+        scores = state.base.oracle.theta.ravel()
+    gap = float(scores.max() - scores.min())
+    assert first[int(scores.argmin())] == pytest.approx(1.0 / (2.0 + 10.0 * math.sqrt(21) * gap))
+    agent.update(agent.act(np.eye(2), candidates=[0]), [0.8])
+    assert probabilities() != first
 
 
 # --- long directions --------------------------------------------------------------------------

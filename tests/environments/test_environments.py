@@ -15,8 +15,8 @@ from fairwolfe.core.protocols import Environment
 from fairwolfe.core.streams import stream
 from fairwolfe.environments import Finite, Mehrotra, make
 from fairwolfe.environments.mehrotra import largest_of_normals
-from fairwolfe.environments.world import RewardProgram
 from fairwolfe.errors import ConformanceError, InvalidInput
+from fairwolfe.kernels.worlds import ArmWorld
 from fairwolfe.objectives import GeneralizedGini
 
 SMALL = Mehrotra(n_arms=6, n_objectives=3, n_features=4)
@@ -342,9 +342,8 @@ class OtherContexts(_Broken):
 
 
 class OtherBits(_Broken):
-    def reward_program(self, world: Matrix) -> RewardProgram:
-        program = super().reward_program(world)
-        return program._replace(params=program.params * (1.0 + 1e-15 * self._met_once()))
+    def reward_program(self, world: Matrix) -> ArmWorld:
+        return super().reward_program(world * (1.0 + 1e-15 * self._met_once()))
 
     def _met_once(self) -> int:
         count = self.__dict__.setdefault("_count", [0])

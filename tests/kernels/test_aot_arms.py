@@ -1,4 +1,4 @@
-"""The compiled engine for arms against an `Agent` of the same policy: equal decisions and states."""
+"""The compiled engine for arms against an `Agent` of the same policy: equal bits."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ today's: equal rankings, explanations and states.
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,10 @@ import pytest
 
 import fairwolfe as fw
 from fairwolfe.core.feedback import Shown
-from fairwolfe.core.streams import Numbered, stream
-from fairwolfe.environments import FactorModel, dcg
+from fairwolfe.core.streams import Numbered
 from fairwolfe.kernels.philox import uniforms
-from fairwolfe.kernels.rankings import RankingMailbox, Rankings
-from fairwolfe.kernels.ranks import RankingWorld
 from fairwolfe.objectives import (
+    AtLeast,
     EqualExposure,
     GiniEquality,
     GiniWelfare,
@@ -27,16 +24,11 @@ from fairwolfe.objectives import (
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank, LinUCBRank, UnbiasedLinUCBRank
 from fairwolfe.ranking.policies import as_policy
 from fairwolfe.reduction.ranked import CompiledRankings
-from fairwolfe.simulation import Lateness
-from fairwolfe.simulation.compiled_late_rankings import LateRankings
-from fairwolfe.simulation.compiled_rankings import CompiledRankings as NumbaRankings
-from fairwolfe.simulation.delays import Geometric
-from fairwolfe.simulation.streams import Streams
 from fairwolfe.smoothing import Moreau, Randomized
 
 LANE = 1
 GINI = TwoSided(GiniEquality(), beta=0.5)
-POLICIES = {
+POLICIES: dict[str, Any] = {
     "fw": FWLinUCBRank(GINI),
     "fw, moreau": FWLinUCBRank(
         TwoSided(GiniWelfare(), beta=0.5), smoothing=Moreau(1.0), exploration=0.1
@@ -48,6 +40,8 @@ POLICIES = {
     "fw, expected": FWLinUCBRank(GINI, iterate="expected", exploration=0.1),
     "fw, expected, memory": FWLinUCBRank(GINI, iterate="expected", exploration=0.1, memory=30.0),
     "fw, weights": FWLinUCBRank(GINI, iterate="expected", position_weights=(0.9, 0.5, 0.2)),
+    "fw, floors": FWLinUCBRank(TwoSided(AtLeast(0.2), beta=1.0), exploration=0.2),
+    "fw, floors, memory": FWLinUCBRank(TwoSided(AtLeast(0.2), beta=1.0), memory=40.0),
     "fw, pointwise": FWLinUCBRank(GINI, exploration="pointwise"),
     "fw, shown": FWLinUCBRank(GINI, exposure="shown", exploration=0.1),
     "fw, clicks": FWLinUCBRank(GINI, exposure="until_last_click", exploration=0.1),
@@ -153,7 +147,7 @@ def assert_equal_rankings(decision: Any, rows: Any, i: int = 0) -> None:
 
 
 def feedback(rng: np.random.Generator, k: int, n_rewards: int = 1) -> Shown:
-    seen = (rng.random(k) < 0.8 / (1.0 + np.arange(k))) * 1.0
+    seen: Any = (rng.random(k) < 0.8 / (1.0 + np.arange(k))) * 1.0
     return Shown(seen, (rng.random((k, n_rewards)) < 0.4) * seen[:, None])
 
 
@@ -221,7 +215,9 @@ def test_contexts_that_bring_the_features_of_the_items(name: str) -> None:
     assert_equal_states(agent, twin)
 
 
-@pytest.mark.parametrize("name", ["fw", "fw, moreau", "fw, memory and swaps", "fw, randomised"])
+@pytest.mark.parametrize(
+    "name", ["fw", "fw, moreau", "fw, memory and swaps", "fw, randomised", "fw, floors"]
+)
 @pytest.mark.parametrize("n_rewards", [1, 2])
 def test_batches_are_as_the_agent_makes_them(name: str, n_rewards: int) -> None:
     m, k, p, q = 12, 4, 5, 4
@@ -243,7 +239,8 @@ def test_batches_are_as_the_agent_makes_them(name: str, n_rewards: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["fw", "fw, moreau", "fw, memory and swaps", "fairlearn", "fw, randomised"]
+    "name",
+    ["fw", "fw, moreau", "fw, memory and swaps", "fairlearn", "fw, randomised", "fw, floors"],
 )
 def test_items_that_come_and_go(name: str) -> None:
     m, k, p, q = 8, 3, 3, 3
@@ -271,105 +268,6 @@ def test_items_that_come_and_go(name: str) -> None:
     assert_equal_states(agent, twin)
 
 
-# --- the loop ---------------------------------------------------------------------------------
-
-
-LOOPS = {
-    name: POLICIES[name]
-    for name in (
-        "fw", "fw, moreau", "fw, memory and swaps", "fw, pointwise", "fw, clicks", "fw, randomised",
-        "unbiased", "fairlearn",
-    )  # fmt: skip
-}
-
-
-class Loop:
-    """The loop of the engine, over what the loop of today draws."""
-
-    def __init__(self, policy: Any, run: Any, world: Any) -> None:
-        self.source = run
-        self.twin = CompiledRankings(policy, run.environment.problem())
-        self.world = RankingWorld(*run.arrays)
-        n = self.twin.state.totals.size
-        self.sums = SimpleNamespace(
-            mean_sum=np.zeros(n), reward_sum=np.zeros(n), scalar=np.zeros(3), actions=None
-        )
-        self.decider: Any = None
-
-    def play(self, drawn: Any, mailbox: Any = None, **how: Any) -> Any:
-        n, tags, noise, normals, draws = drawn[:5]
-        self.sums.actions = np.empty((n, self.twin.state.slots.shape[1]), np.int64)
-        given = SimpleNamespace(
-            users=self.source.users, tables=self.source.tables, tags=tags, noise=noise,
-            draws=draws, normals=normals, delays=drawn[5] if len(drawn) > 5 else None,
-        )  # fmt: skip
-        played = self.twin.engine.play(
-            self.decider, self.world, given, mailbox, self.sums, truth=self.source.truth, **how
-        )
-        assert played == n
-        return self.sums.actions
-
-
-def assert_equal_runs(run: Any, loop: Loop) -> None:
-    state, own, base = run.state, loop.twin.state, run.state.base
-    for name, expected in {
-        "totals": state.totals, "earned": state.earned, "clocks": state.clocks, "t": state.counters,
-        "gram": base.oracle.gram, "inverse": base.oracle.inverse, "theta": base.oracle.theta,
-        "moment": base.oracle.moment, "learnt": base.oracle.counters, "exposed": base.exposed,
-        "shown": base.shown, "slots": base.slots,
-    }.items():  # fmt: skip
-        assert np.array_equal(getattr(own, name), expected), name
-    assert np.array_equal(loop.sums.mean_sum, run.mean_sum)
-    assert np.array_equal(loop.sums.reward_sum, run.reward_sum)
-    assert np.array_equal(loop.sums.scalar, run.scalar)
-
-
-@pytest.mark.parametrize("name", LOOPS)
-@pytest.mark.parametrize("truth", [False, True])
-def test_the_loop_plays_as_that_of_today(name: str, truth: bool) -> None:
-    environment, policy = FactorModel(20, 15, dcg(4), n_factors=5), LOOPS[name]
-    runs = [
-        NumbaRankings(
-            policy, environment, environment.init(stream(0, "world")), Streams.of(3), truth
-        )
-        for _ in range(2)
-    ]
-    loop = Loop(policy, runs[1], runs[1].world)
-    for wanted in (1, 7, 400):
-        assert np.array_equal(runs[0].play(wanted), loop.play(runs[1].drawn(wanted)))
-    assert_equal_runs(runs[0], loop)
-
-
-@pytest.mark.parametrize("name", ["fw", "fw, memory and swaps", "fw, randomised", "unbiased"])
-@pytest.mark.parametrize("refresh", [1, 7])
-def test_late_answers(name: str, refresh: int) -> None:
-    environment, policy = FactorModel(20, 15, dcg(4), n_factors=5), LOOPS[name]
-    lateness = Lateness(Geometric(0.2), refresh=refresh)
-    first, second = (
-        LateRankings(
-            policy, environment, environment.init(stream(0, "world")), Streams.of(3), True,
-            lateness, stream(3, "delays"), 600,
-        )
-        for _ in range(2)
-    )  # fmt: skip
-    loop = Loop(policy, second, second.world)
-    n = loop.twin.state.totals.size
-    if refresh > 1:
-        state = loop.twin.state.copy()
-        plan = CompiledRankings(policy, environment.problem()).plan
-        loop.decider = Rankings(plan, state)
-    mailbox = RankingMailbox(4, 1, n if loop.twin.plan.keeps_direction else 0)
-    done = 0
-    for wanted in (3, 200, 300):
-        drawn = second.drawn(wanted)
-        delays = second.delivery._delays(drawn[0], done)
-        actions = first.play(wanted)
-        played = loop.play((*drawn, delays), mailbox, done=done, refresh=refresh)
-        assert np.array_equal(actions, played)
-        done += len(actions)
-    assert_equal_runs(first, loop)
-
-
 def test_a_wrong_last_bit_is_noticed() -> None:
     problem = problem_of(5, 2, 2, 2)
     features = np.ones((5, 2))
@@ -379,4 +277,3 @@ def test_a_wrong_last_bit_is_noticed() -> None:
     twin.run.state.theta[0, 0, 0] = 5e-324
     with pytest.raises(AssertionError, match="theta"):
         assert_equal_states(agent, twin)
-

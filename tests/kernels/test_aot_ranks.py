@@ -179,14 +179,16 @@ def test_exposures(exposure: int, n_rewards: int) -> None:
     for _ in range(600):
         k = int(rng.integers(1, 7))
         items: Any = rng.choice(9, k, replace=bool(rng.random() < 0.2)) - (rng.random() < 0.03)
-        exposed = rng.integers(0, 2, k) * 1.0
-        rewards = rng.integers(0, 2, (k, n_rewards)) * rng.random((k, n_rewards))
+        exposed: Any = rng.integers(0, 2, k) * 1.0
+        rewards: Any = rng.integers(0, 2, (k, n_rewards)) * rng.random((k, n_rewards))
         if rng.random() < 0.8:
             rewards *= exposed[:, None]
         if rng.random() < 0.1:
             exposed[rng.integers(k)] = rng.choice([0.5, nan, -1.0])
         if rng.random() < 0.1:
             rewards[rng.integers(k), 0] = rng.choice([nan, inf])
+        old: Any
+        new: Any
         old, new = np.full((2, k), 7.0), rng.normal(size=(2, 9 + n_rewards))
         new[1] = new[0]
         code = count_exposed(exposure, items, exposed, rewards, old[0], new[0])

@@ -14,7 +14,7 @@ from scipy import stats
 
 import fairwolfe as fw
 from benchmarks.bench_coverage import FAMILIES, measure
-from fairwolfe.objectives import AtLeast, Linear, Minimum, Welfare
+from fairwolfe.objectives import AtLeast, Linear, Minimum, Nash, Welfare
 from fairwolfe.offpolicy import Log
 
 SALES = Linear({"sales": 1.0})
@@ -76,6 +76,36 @@ def test_a_root_at_zero_has_an_upper_end() -> None:
     found = log_of(np.zeros(300)).evaluate(1, Welfare(0.5), "snips")
     assert math.isfinite(found.high)
     assert found.high >= found.value
+
+
+@pytest.mark.parametrize("estimator", ["ips", "snips"])
+def test_the_low_end_of_a_root_is_what_the_ranges_leave_possible(estimator: str) -> None:
+    """f is 0 where both rewards are at their lower ends, so that its low end is no less."""
+    log = log_of(np.zeros(300))
+    found = log.evaluate(1, Welfare(0.5), estimator)
+    assert 0.0 < found.low < math.sqrt(0.3) < found.high  # clicks are not 0, whatever sales are
+    assert any("the low end is 0." in text for text in found.warnings)
+    gap = log.compare(1, 0, Welfare(0.5), estimator)
+    assert -1.0 < gap.low < 0.0 < gap.high < 1.0
+    assert log.evaluate(1, Nash(), estimator).low == -math.inf  # the logarithm has no lower end
+
+
+def test_the_low_end_of_a_root_holds_the_truth() -> None:
+    """Sales of one in 200, so that the domain ends within four standard errors in every run."""
+    truth = math.sqrt(0.3) + math.sqrt(0.005)
+    missed = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        table = {
+            "action": rng.integers(0, 2, 300),
+            "probability": np.full(300, 0.5),
+            "reward.clicks": (rng.random(300) < 0.3).astype(float),
+            "reward.sales": (rng.random(300) < 0.005).astype(float),
+        }
+        found = Log.of(table).evaluate(1, Welfare(0.5), "snips")
+        assert math.isfinite(found.low)
+        missed += not found.low <= truth <= found.high
+    assert missed <= 3
 
 
 @pytest.mark.parametrize("k", [0, 1, 2, 5, 12, 30])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import math
 import os
 import random
 import shutil
@@ -25,6 +26,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlsplit
 
+from fairwolfe.service.clock import LONGEST
 from tests.service.crowd import Crowd, Event
 from tests.service.servers import ARMS, RANKING, ROOT, Server, wait_for
 from tests.service.test_p06_full_disk import fill
@@ -49,9 +51,15 @@ class Play:
         self.crowd = Crowd(self.server, clients, seed, tuple(NUMBERS))
         self.up: list[tuple[float, float]] = []  # when feedback could be received and stored
         self.since = 0.0
-        self.lost: set[str] = set()  # decisions that a restore has undone
+        self.lost: dict[str, float] = {}  # decisions that a restore has undone, and when
         self.forgotten: list[tuple[float, float]] = []  # when feedback came that it has undone
         self.kills = 0
+
+    @property
+    def outcomes(self) -> Counter[str]:
+        """What clients were told of their entries."""
+        told = (event.answer for event in self.crowd.history if event.kind == "feedback")
+        return Counter(entry["outcome"] for answer in told for entry in answer or ())
 
     def run(self, troubles: list[str]) -> list[str]:
         """What is wrong after some troubles."""
@@ -98,8 +106,8 @@ class Play:
         self._start()
 
     def stall(self) -> None:
-        """The process stands still for longer than a window."""
-        self._interrupt()
+        """The process stands still for longer than a window; the clock counts `LONGEST` of it."""
+        self._interrupt(LONGEST)
         os.kill(self.server.pid, signal.SIGSTOP)
         time.sleep(WINDOW + 1.0)
         os.kill(self.server.pid, signal.SIGCONT)
@@ -123,6 +131,7 @@ class Play:
         copy.write_bytes(self.server.get("/v1/admin/backup"))
         time.sleep(1.0)
         self._kill()
+        killed = time.monotonic()
         with closing(sqlite3.connect(f"file:{copy}?immutable=1", uri=True)) as base:
             kept = dict(base.execute("SELECT model, max(stop) FROM span GROUP BY model"))
         command = [sys.executable, "-m", "fairwolfe", "log", "restore", str(copy)]
@@ -132,7 +141,7 @@ class Play:
             if event.kind == "decide" and event.answer is not None:
                 number = int(event.answer["id"].rpartition("-")[2])
                 if event.ended > began and number >= kept.get(NUMBERS[event.model], 0):
-                    self.lost.add(event.answer["id"])
+                    self.lost.setdefault(event.answer["id"], killed)
         copy.unlink()
         self._start()
 
@@ -145,10 +154,10 @@ class Play:
         self.server.kill()
         self.kills += 1
 
-    def _interrupt(self) -> None:
-        """From now on nothing can be received or stored."""
+    def _interrupt(self, counts: float = 0.0) -> None:
+        """From now on nothing can be received or stored; counts: seconds that still count."""
         if self.since:
-            self.up.append((self.since, time.monotonic()))
+            self.up.append((self.since, time.monotonic() + counts))
         self.since = 0.0
 
     # --- checks -------------------------------------------------------------------------------
@@ -214,8 +223,8 @@ class Play:
             if up < WINDOW - SLACK:
                 yield f"{id} was late after {up:.2f} s in which it could have been reported"
         elif outcome == "unknown":
-            if id not in self.lost:
-                yield f"{id} was unknown, and no restore has undone it"
+            if event.ended < self.lost.get(id, math.inf):
+                yield f"{id} was unknown, and no restore had undone it"
         else:
             yield f"{id} was a {outcome}"
 

@@ -9,6 +9,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -193,6 +194,16 @@ def test_the_body_of_an_upgrade_is_not_the_next_request(server: Server) -> None:
     assert [status_of(answer) for answer in answers[:-1]] == [401]
 
 
+def test_the_body_of_an_upgrade_does_not_swallow_the_next_request(server: Server) -> None:
+    """It was parsed as a request that took the Authorization of the one behind it."""
+    inner = b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\nx: "
+    whole = request(DECIDE, inner, AUTH, "connection: upgrade", "upgrade: h2c")
+    at = whole.index(b"\r\n\r\n") + 4
+    answers = exchange(server, whole[:at], whole[at:], ONE, pause=0.1, answers=2)
+    assert [status_of(answer) for answer in answers[:-1]] == [422, 200]
+    assert "id" in body_of(answers[1])
+
+
 def test_head_is_get_without_a_body(server: Server) -> None:
     for path in ("/healthz", "/v1/models", "/v1/models/nobody"):
         head = read_head(server, request(path, b"", READ, method="HEAD"))
@@ -339,6 +350,38 @@ def test_an_end_answers_everything_that_was_accepted(tmp_path: Path) -> None:
             server.get(f"/v1/models/router/decisions/{body_of(answer)['id']}")
 
 
+def test_an_end_under_load_resets_nobody(tmp_path: Path) -> None:
+    """Clients that ask again and again on a connection are answered, until an answer says that it
+    is the last.
+    """
+    whole = request(DECIDE, {"arms": ARMS})
+    seen: list[str] = []
+
+    def ask(connection: socket.socket) -> None:
+        kept, answer = bytearray(), b""
+        try:
+            while b"\r\nconnection: close\r\n" not in answer:
+                connection.sendall(whole)
+                answer = read_answer(connection, kept)
+                seen.append(str(status_of(answer)) if answer else "no answer")
+        except (OSError, IndexError) as error:
+            seen.append(type(error).__name__)
+        connection.close()
+
+    with Server(tmp_path, config(both=False)) as server:
+        for _ in range(3):
+            threads = [threading.Thread(target=ask, args=(connect(server),)) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            time.sleep(0.7)
+            assert server.stop() == 0
+            for thread in threads:
+                thread.join(30)
+            server.start()
+        assert set(seen) == {"200"}
+        assert server.get("/v1/models/router")["decisions"] == len(seen)
+
+
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "localhost.evil.example"])
 def test_a_page_of_another_site_cannot_reach_a_service_without_keys(
     tmp_path: Path, host: str
@@ -353,7 +396,19 @@ def test_a_page_of_another_site_cannot_reach_a_service_without_keys(
         assert body_of(answer)["field"] == "host"
         assert host.partition(":")[0] in body_of(answer)["message"]
         assert end == b"open"
-        assert server.get("/v1/models/router")["decisions"] == 0
+        change = {"objective": "Minimum()"}
+        for method, path, body, *more in (
+            ("GET", "/", b""),
+            ("GET", "/v1/models", b""),
+            ("GET", "/v1/admin/backup", b""),
+            ("POST", "/v1/admin/snapshot", b""),
+            ("PUT", "/v1/models/router/objective", change, "if-match: *"),
+        ):
+            asked = request(path, body, *more, method=method)
+            asked = asked.replace(b"host: localhost", f"host: {host}".encode())
+            assert status_of(exchange(server, asked)[0]) == 421, path
+        known = server.get("/v1/models/router")
+        assert (known["decisions"], known["version"]) == (0, 0)
         port = urlsplit(server.url).port
         for good in (f"127.0.0.1:{port}", "LOCALHOST", "[::1]:80", "shop.test", "127.0.0.9"):
             named = f"host: {good}".encode()

@@ -15,8 +15,10 @@ from click.testing import CliRunner, Result
 
 import fairwolfe as fw
 from fairwolfe.agent.file import arrays_of
+from fairwolfe.bandits import EpsilonGreedy
 from fairwolfe.cli import commands
 from fairwolfe.data import decisions
+from fairwolfe.objectives import Minimum
 from fairwolfe.service.keys import new_key
 from fairwolfe.service.model import Model
 from fairwolfe.service.recovery import recover
@@ -523,6 +525,25 @@ def test_an_export_is_read_for_evaluation(original: Original, tmp_path: Path) ->
         read = fw.offpolicy.Log.of(tmp_path / "out" / f"{name}.parquet")
         assert f"{len(rows)} decisions" in repr(read)
         assert "usable" in str(read.check()).splitlines()[0]
+
+
+@pytest.mark.needs("pyarrow")
+def test_an_agent_is_evaluated_on_an_export(tmp_path: Path) -> None:
+    """Arrow's memory is read-only, which compiled code would not take."""
+    store = SQLiteStore(tmp_path / "state")
+    service, rng = Inside(AUDITED, store), np.random.default_rng(0)
+    model = service.model("router")
+    for _ in range(40):
+        number = service.decide("router", arms=rng.uniform(-0.3, 0.3, (3, 5)).tolist()).number
+        rewards = {"clicks": float(rng.integers(2)), "minutes": float(rng.integers(10))}
+        service.tell("router", {"id": model.id(number), "rewards": rewards})
+    service.advance(60.0)
+    store.close()
+    assert run("export", tmp_path / "state", tmp_path / "out").exit_code == 0
+    log = fw.offpolicy.Log.of(tmp_path / "out" / "router.parquet")
+    agent = fw.Agent(fw.FrankWolfe(Minimum(), EpsilonGreedy(0.3)), log.problem)
+    for estimator in ("snips", "dr"):
+        assert np.isfinite(log.evaluate(agent, Minimum(), estimator).value)
 
 
 @pytest.mark.needs("pyarrow")

@@ -26,11 +26,13 @@ def played(play: Play, troubles: list[str]) -> None:
     again = sum(play.crowd.attempts) - len(history)
     words = (
         f"{play.kills} kills, {decided} decisions and {entries} entries, {again} requests sent "
-        f"again, {len(play.lost)} decisions undone by restores"
+        f"again, {len(play.lost)} decisions undone by restores, {dict(play.outcomes)}"
     )
     print(words)
     assert found == [], (found[:10], words)
     assert decided > len(troubles)
+    if "restore" in troubles:  # reports of decisions that it has undone came
+        assert play.outcomes["unknown"] > 0
 
 
 @pytest.mark.timeout(1200)

@@ -23,7 +23,7 @@ ARMS = [[0.1, 0.2, 0.3, 0.0, 0.1], [0.3, 0.1, 0.0, 0.2, 0.1]]
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "disk"
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(folder)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(folder)]
     subprocess.run(mount, check=True)
     yield folder
     subprocess.run(["umount", str(folder)], check=True)

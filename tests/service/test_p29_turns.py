@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,30 @@ def test_models_that_are_alike_are_warmed_once(
         serve.open_service(parse(many(count), str(tmp_path / str(count)))).core.store.close()
         counts.append(len(proposals))
     assert counts[0] == counts[1] > 0
+
+
+def test_the_document_of_the_routes_is_made_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes several milliseconds, and needs no key: a pipeline of it kept everybody waiting."""
+    from fairwolfe.service import openapi, serve
+    from fairwolfe.service.config import parse
+
+    made: list[Any] = []
+    inner = openapi.document
+
+    def noted(*given: Any) -> dict[str, Any]:
+        made.append(given)
+        return inner(*given)
+
+    monkeypatch.setattr(openapi, "document", noted)
+    service = serve.open_service(parse(many(1), str(tmp_path)))
+    (asked,) = (one for one in service.routes if one.spec.path == "/openapi.json")
+    handler: Any = asked.spec.handler
+    answers = [asyncio.run(handler(service, None)) for _ in range(3)]
+    service.core.store.close()
+    assert len(made) == 1
+    assert answers[0]["paths"] == answers[2]["paths"]
 
 
 def front() -> Inside:

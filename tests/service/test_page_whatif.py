@@ -326,6 +326,7 @@ def children(pid: int) -> list[int]:
         ({"objectives": ["Linear(weights=(1.0, 2.0))"]}, "2"),
         ({"objectives": ["LinUCB()"]}, "is not an objective"),
         ({"objectives": ["__import__('os').system('true')"]}, "cannot be rebuilt"),
+        ({"objectives": [f"Sum(terms=({'Minimum(), ' * 300}))"]}, "301 parts; give at most 64"),
     ],
 )
 def test_a_wrong_question_is_refused(server: Server, body: Any, words: str) -> None:
@@ -334,6 +335,15 @@ def test_a_wrong_question_is_refused(server: Server, body: Any, words: str) -> N
     assert reply.status == 422, reply
     assert words in reply.body["message"]
     assert server.get(shop.SHOP)["version"] == before
+
+
+@pytest.mark.parametrize("terms", [2_000, 20_000])
+def test_a_long_objective_keeps_nobody_waiting(server: Server, terms: int) -> None:
+    """With 20,000 terms every decision waited for 12 s."""
+    long = f"Sum(terms=({'Minimum(), ' * terms}))"
+    reply = server.request("POST", WHAT_IF, {"objectives": [long]}, timeout=3.0)
+    assert (reply.status, reply.body["field"]) == (422, "objectives[0]")
+    assert "characters; give at most" in reply.body["message"]
 
 
 def test_an_objective_without_beta_is_asked_by_its_text(server: Server) -> None:

@@ -52,7 +52,7 @@ def watched(
     environment, f = WORLDS[world]
     problem: Problem = environment.problem()
     tables = environment.init(stream(seed, "world"))
-    rewards, n = environment.reward_program(tables), problem.n_objectives
+    rewards = environment.reward_program(tables)
     policy = FrankWolfe(f, base)
     state, rng = policy.init(problem), stream(seed, "policy")
     contexts, noise = stream(seed, "contexts"), stream(seed, "noise")
@@ -63,7 +63,7 @@ def watched(
         for i in range(min(500, max(times) - begin)):
             decision = policy.act(state, arms(features[i], problem), rng)
             arm: Any = decision.action
-            reward = rewards.answer(arm, int(tags[i]), features[i], drawn[i], n)[1]
+            reward = rewards.answer(arm, int(tags[i]), features[i], drawn[i])[1]
             state = policy.update(state, decision, reward)
             if state.t in times:
                 live = policy.live(state, trusted=trusted)

@@ -19,7 +19,7 @@ from fairwolfe.environments import FactorModel, dcg
 from fairwolfe.objectives import GiniEquality, TwoSided
 from fairwolfe.ranking import FWLinUCBRank
 from fairwolfe.reduction.items import keep_items
-from fairwolfe.simulation.compiled_rankings import CompiledRankings
+from fairwolfe.simulation.compiled import RankingsRun
 from fairwolfe.simulation.streams import Streams
 from fairwolfe.truth import optimum
 
@@ -50,15 +50,15 @@ def fair_share() -> float:
     return float(best.average[NEW])
 
 
-def compiled(world: FactorModel, seed: int, rounds: int) -> CompiledRankings:
+def compiled(world: FactorModel, seed: int, rounds: int) -> RankingsRun:
     tables = world.init(np.random.default_rng(0))
-    run = CompiledRankings(POLICY, world, tables, Streams.of(seed), truth=False)
+    run = RankingsRun(POLICY, world, tables, Streams.of(seed), truth=False)
     while rounds > 0:
         rounds -= len(run.play(rounds))
     return run
 
 
-def agent_of(run: CompiledRankings, world: FactorModel) -> Agent:
+def agent_of(run: RankingsRun, world: FactorModel) -> Agent:
     """An agent that goes on where a compiled run stopped."""
     items = np.array(world.items)
     agent = Agent(POLICY, world.problem(), items=items)

@@ -24,7 +24,7 @@ from fairwolfe.ranking import LinUCBRank
 from fairwolfe.ranking.kernels import RANK
 from fairwolfe.ranking.policies import UTILITY
 from fairwolfe.reduction import FrankWolfe
-from fairwolfe.simulation.compiled_rankings import CompiledRankings
+from fairwolfe.simulation.compiled import RankingsRun
 from fairwolfe.simulation.streams import Streams
 from fairwolfe.smoothing import Moreau
 from fairwolfe.truth import optimum
@@ -371,13 +371,13 @@ def alpha(base: LinUCBRank, truth: Vector, log_det: float) -> float:
     )
 
 
-def radius(run: CompiledRankings) -> float:
+def radius(run: RankingsRun) -> float:
     """The radius that the ranker itself uses: the bonus of an item over its width."""
     state = run.state.base
     m, d = state.exposed.size, state.problem.dimension
     features = np.tile(np.eye(d)[0], (m, 1))
     direction = np.append(np.zeros(m), 1.0)
-    choice = run.ranker.act(state, features, direction, np.random.default_rng(0))
+    choice = run.base.act(state, features, direction, np.random.default_rng(0))
     return float(choice.info.reasons.exploration[0]) / math.sqrt(state.oracle.inverse[0][0, 0])
 
 
@@ -389,7 +389,7 @@ def worst_ratios(world: str, base: LinUCBRank) -> Vector:
     worst = np.zeros(RUNS)
     for seed in range(RUNS):
         tables = environment.init(np.random.default_rng(0))
-        run = CompiledRankings(FrankWolfe(f, base), environment, tables, Streams.of(seed), False)
+        run = RankingsRun(FrankWolfe(f, base), environment, tables, Streams.of(seed), False)
         for _ in range(0, ROUNDS, LOOK):
             run.play(LOOK)
             oracle = run.state.base.oracle

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import io
+import itertools
 
 import pytest
 
+from fairwolfe.objectives import Minimum
+from fairwolfe.truth import optimum
 from fairwolfe.truth.notice import Notice
+from tests.truth.test_optimum import Unsupported
 
 
 class Terminal(io.StringIO):
@@ -35,3 +39,15 @@ def test_the_time_left_is_shown_on_a_terminal(
     assert "looking for the optimum: 1 of 10" not in shown  # after a second nobody is impatient
     assert "looking for the optimum: 5 of 10 steps, at most 5 s left" in shown
     assert shown.endswith("\r")
+
+
+def test_the_search_for_an_optimum_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plain world was silent for a minute; here every look at the clock takes a second."""
+    ticks = itertools.count()
+    stream = Terminal()
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setattr("fairwolfe.truth.notice.time.monotonic", lambda: float(next(ticks)))
+    monkeypatch.setenv("FAIRWOLFE_QUIET", "")
+    optimum(Unsupported(5, 4, 3), Minimum(), tolerance=0.2)
+    assert "looking for the optimum on 250 contexts: 3 of " in stream.getvalue()
+    assert " s left" in stream.getvalue()

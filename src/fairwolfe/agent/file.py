@@ -25,7 +25,7 @@ from fairwolfe.core.problem import Problem, all_finite
 from fairwolfe.core.protocols import Policy, Restored, Stored
 from fairwolfe.core.restoring import need, require, room
 from fairwolfe.core.streams import Numbered
-from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput
+from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput, MissingData
 
 __all__ = [
     "FORMAT",
@@ -212,8 +212,15 @@ def write_to(file: BinaryIO, text: Mapping[str, Any], arrays: Mapping[str, Array
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]]:
     """The text and the arrays of a file that `write` wrote, every check sum verified."""
     path = file_path(path)
-    with open(path, "rb") as file:
-        return read_from(file, path)
+    try:
+        with open(path, "rb") as file:
+            return read_from(file, path)
+    except OSError as error:
+        wrong = MissingData if isinstance(error, FileNotFoundError) else InvalidInput
+        raise wrong(
+            f"the agent {os.fspath(path)!r} cannot be read ({error.strerror}); name a file that "
+            "Agent.save wrote"
+        ) from error
 
 
 def read_from(file: BinaryIO, path: object) -> tuple[dict[str, Any], dict[str, Array]]:

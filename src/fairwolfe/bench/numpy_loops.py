@@ -18,8 +18,7 @@ from fairwolfe.bandits import LinUCB, SquareCB
 from fairwolfe.core.arrays import IntVector, Matrix, Vector
 from fairwolfe.errors import InvalidInput, NumericalFailure
 from fairwolfe.kernels.linalg import LOG_DET
-from fairwolfe.simulation.compiled import ArmsRun
-from fairwolfe.simulation.compiled_rankings import CompiledRankings
+from fairwolfe.simulation.compiled import ArmsRun, RankingsRun
 
 __all__ = [
     "ArmsLoop",
@@ -31,7 +30,7 @@ __all__ = [
     "smoothed_gini",
 ]
 
-Run: TypeAlias = ArmsRun | CompiledRankings
+Run: TypeAlias = ArmsRun | RankingsRun
 """A compiled run."""
 
 
@@ -148,7 +147,7 @@ class RankingLoop(_Loop):
     would do otherwise.
     """
 
-    def __init__(self, run: CompiledRankings) -> None:
+    def __init__(self, run: RankingsRun) -> None:
         super().__init__(run)
         world, oracle = run.world, run.state.base.oracle
         self.users, self.items = world.users.copy(), world.items.copy()
@@ -214,9 +213,9 @@ Loop = TypeVar("Loop", bound=ArmsLoop | RankingLoop)
 
 def loop_of(run: Run) -> ArmsLoop | RankingLoop:
     """The straightforward loop that continues a compiled run."""
-    if isinstance(run, CompiledRankings):
+    if isinstance(run, RankingsRun):
         return RankingLoop(run)
-    rules = {LinUCB: LinUCBLoop, SquareCB: SquareCBLoop}
+    rules: dict[Any, type[ArmsLoop]] = {LinUCB: LinUCBLoop, SquareCB: SquareCBLoop}
     if type(run.base) not in rules:
         raise InvalidInput(f"there is no NumPy loop for {run.base!r}; use LinUCB or SquareCB")
     return rules[type(run.base)](run)

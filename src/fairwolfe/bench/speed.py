@@ -31,8 +31,7 @@ from fairwolfe.objectives import GiniEquality, TwoSided
 from fairwolfe.oracles import Ridge
 from fairwolfe.ranking import FWLinUCBRank
 from fairwolfe.reduction import FrankWolfe
-from fairwolfe.simulation.compiled import ArmsRun
-from fairwolfe.simulation.compiled_rankings import CompiledRankings
+from fairwolfe.simulation.compiled import ArmsRun, RankingsRun
 from fairwolfe.simulation.streams import Streams
 from fairwolfe.smoothing import Moreau
 
@@ -122,7 +121,7 @@ def aged(policy: Any, environment: Any, rounds: int = AGE) -> Run:
     world = environment.init(stream(0, "world"))
     run: Run
     if isinstance(environment, RankingWorld):
-        run = CompiledRankings(policy, environment, world, Streams.of(0), truth=False)
+        run = RankingsRun(policy, environment, world, Streams.of(0), truth=False)
     else:
         run = ArmsRun(policy, environment, world, Streams.of(0))
     compiled_side(run)(rounds)

@@ -5,7 +5,7 @@ One decision is rows of length one. The memory is the format: bytes are a copy o
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -52,7 +52,8 @@ class ArmRows(NamedTuple):
 
     def part(self, which: slice | IntVector) -> Self:
         """Some of them."""
-        return type(self)(*(column[which] for column in self))
+        columns: Any = (column[which] for column in self)
+        return type(self)(*columns)
 
 
 class RankingRows(NamedTuple):
@@ -94,7 +95,8 @@ class RankingRows(NamedTuple):
 
     def part(self, which: slice | IntVector) -> Self:
         """Some of them."""
-        return type(self)(*(column[which] for column in self))
+        columns: Any = (column[which] for column in self)
+        return type(self)(*columns)
 
 
 Rows = ArmRows | RankingRows

@@ -7,6 +7,7 @@ from typing import Any
 
 import cython
 import numpy as np
+from cython.cimports.fairwolfe.kernels.arms import Round
 from cython.cimports.fairwolfe.kernels.engine import (
     FIRST_WINDOW,
     ISSUED,
@@ -18,8 +19,9 @@ from cython.cimports.fairwolfe.kernels.engine import (
     aligned,
     pointer,
 )
-from cython.cimports.fairwolfe.kernels.arms import Round
+from cython.cimports.fairwolfe.kernels.gradients import Tree
 from cython.cimports.fairwolfe.kernels.mailbox import Mailbox
+from cython.cimports.fairwolfe.kernels.mixtures import ascend, ascent_room
 from cython.cimports.fairwolfe.kernels.ridge import (
     Linear,
     learn_online_gradient,
@@ -29,6 +31,7 @@ from cython.cimports.fairwolfe.kernels.ridge import (
 from cython.cimports.fairwolfe.kernels.rules import (
     Choose,
     Look,
+    argmax,
     choose_by_name,
     extended_lesson,
     look_by_name,
@@ -47,9 +50,9 @@ from fairwolfe.core.rows import ArmRows
 class ArmMailbox(Mailbox):
     """Decisions with their rewards: d features, n rewards, n_directions numbers of directions."""
 
-    rows: object
-    earned: object
-    shape: tuple
+    rows: Any
+    earned: Any
+    shape: Any
     head: cython.pointer[Head]
     x: cython.p_double
     g: cython.p_double
@@ -99,6 +102,10 @@ class Arms(Engine):
     scores: cython.p_double
     wide: cython.p_double
     chosen: Linear
+    ascent: Tree  # of a rule that ascends over mixtures of the arms, or None
+    steps: Size
+    rate: Real
+    ascending: cython.p_double
 
     def __init__(self, plan: Any, state: Any) -> None:
         self.room = cython.NULL
@@ -124,7 +131,10 @@ class Arms(Engine):
             raise ValueError(f"there is no regression {plan.learn!r}")
         if state.gram.size == 0:  # only the estimates are kept
             model.gram, model.inverse = cython.NULL, cython.NULL
-        self.choose, self.look = choose_by_name(plan.rule), look_by_name(plan.look)
+        self.ascent, self.steps, self.rate = plan.ascent
+        if self.ascent is None:
+            self.choose = choose_by_name(plan.rule)
+        self.look = look_by_name(plan.look)
         self.rule, self.n_rule = (
             pointer(plan.rule_params, plan.rule_params.shape),
             plan.rule_params.size,
@@ -150,11 +160,14 @@ class Arms(Engine):
         wide: Size = (self.model.d + 9) // 8 * 8
         out: Size = (arms + 7) // 8 * 8
         work: Size = linear_work(self.model.d, self.model.rewards, arms)
+        ascending: Size = 0
+        if self.ascent is not None:
+            ascending = ascent_room(arms, self.n, self.d)
         gathered: Size = arms * self.model.d * (self.model.d + self.model.rewards)
         if self.model.blocks == 1:
             gathered = 0
         room: cython.p_double = cython.cast(
-            cython.p_double, calloc(n + wide + out + work + gathered + 24, 8)
+            cython.p_double, calloc(n + wide + out + work + gathered + ascending + 24, 8)
         )
         if room == cython.NULL:
             raise MemoryError
@@ -164,6 +177,7 @@ class Arms(Engine):
         self.wide = self.g + n
         self.scores = self.wide + wide
         self.model.work = aligned(self.scores + out)
+        self.ascending = self.model.work + work + gathered
         self.chosen = self.model
         if gathered > 0:
             self.chosen.theta = self.model.work + work
@@ -198,20 +212,39 @@ class Arms(Engine):
             for a in range(arms):
                 memcpy(model.theta + a * wide, self.model.theta + places[a] * wide, 8 * wide)
                 memcpy(model.inverse + a * size, self.model.inverse + places[a] * size, 8 * size)
-        arm = self.choose(
-            model,
-            self.g,
-            self.n,
-            context,
-            arms,
-            self.d,
-            per_arm,
-            draws,
-            self.rule,
-            self.n_rule,
-            self.scores,
-            cython.address(head.probability),
-        )
+        if self.ascent is not None:
+            ascend(
+                self.ascent,
+                model.theta,
+                context,
+                per_arm,
+                self.steps,
+                self.rate,
+                self.scores,
+                self.ascending,
+                arms,
+                self.n,
+                self.d,
+            )
+            if self.ascent.has_failed():
+                return False
+            arm = argmax(self.scores, arms)
+            head.probability = 1.0
+        else:
+            arm = self.choose(
+                model,
+                self.g,
+                self.n,
+                context,
+                arms,
+                self.d,
+                per_arm,
+                draws,
+                self.rule,
+                self.n_rule,
+                self.scores,
+                cython.address(head.probability),
+            )
         if arm < 0:
             return False
         head.arm, head.score = arm, self.scores[arm]
@@ -352,12 +385,16 @@ class Arms(Engine):
         own: cython.p_double
         theta: cython.p_double
         row: cython.pointer[Head]
+        where: cython.pointer[cython.const[int64_t]]
         issued: int64_t = cython.cast(int64_t, self.open[ISSUED])
         looks: cython.bint = self.certifies and self.window[PLANNED] > FIRST_WINDOW
         moves: cython.bint = advance and self.directed
         self.save_open()
         for i in range(m):
             row, own = head + i, x + i * d
+            where = cython.NULL
+            if places != cython.NULL:
+                where = places + i * arms
             if i == 0 or ((moves or self.samples > 0) and i % every == 0):
                 if not self.direction(normals + i * self.samples * (n + 2), self.g):
                     done = i
@@ -366,7 +403,7 @@ class Arms(Engine):
                 context,
                 arms,
                 per_arm,
-                cython.NULL if places == cython.NULL else places + i * arms,
+                where,
                 draws + i * uniforms,
                 row,
                 looks,

@@ -13,9 +13,6 @@ from cython.cimports.fairwolfe.kernels.draws import product
 from cython.cimports.fairwolfe.kernels.types import Real, Size
 from cython.cimports.libc.stdint import int64_t, uint64_t
 
-if not cython.compiled:
-    raise ImportError("the kernels are not built; run `make build`")
-
 
 @cython.nogil
 @cython.inline
@@ -54,7 +51,7 @@ def numbered_uniforms(
     while start < n:
         a, b, c, e = cython.cast(uint64_t, start // 4 + 1), number, 0, 0
         k, o = key, other_key
-        for turn in range(10):  # noqa: B007 - every C variable has a name
+        for turn in range(10):
             p = product(first, a, cython.address(low_p))
             q = product(second, c, cython.address(low_q))
             a, b, c, e = q ^ b ^ k, low_q, p ^ e ^ o, low_p

@@ -51,7 +51,7 @@ from cython.cimports.libc.string import memcpy, memset
 
 
 def pointer(array: object, shape: object) -> cython.p_double:
-    """The memory of an array of float64 in C order, whose shape is checked here and nowhere else."""
+    """The memory of an array of float64 in C order; its shape is checked here and nowhere else."""
     if not (isinstance(array, np.ndarray) and array.dtype == np.float64 and array.flags.carray):
         raise ValueError(f"an array of the state is {array!r:.80}, not float64 in C order")
     if array.shape != shape:
@@ -108,8 +108,8 @@ class Engine:
         self.forget, self.keep = plan.forget, 1.0 - plan.forget
         self.width, self.fixed = plan.width, plan.fixed
         self.low, self.high = pointer(plan.low, (n,)), pointer(plan.high, (n,))
-        phi: tuple = state.phi.shape
-        self.blocks, self.d = phi[1], phi[2] - 1
+        _, self.blocks, columns = state.phi.shape
+        self.d = columns - 1
         self.n_fields = 0
         self.attach("totals", cython.address(self.totals), (n,))
         self.attach("earned", cython.address(self.earned), (n,))
@@ -147,7 +147,7 @@ class Engine:
         self, name: object, place: cython.pointer[cython.p_double], shape: object
     ) -> cython.int:
         """Find an array of the state, once."""
-        place[0] = pointer(getattr(self.state, name), shape)
+        place[0] = pointer(getattr(self.state, name), shape)  # type: ignore[call-overload]
         size: Size = 1
         for length in shape:
             size *= cython.cast(Size, length)

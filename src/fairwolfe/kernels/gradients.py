@@ -1,6 +1,6 @@
 # cython: language_level=3
 # mypy: disable-error-code="assignment,attr-defined,name-defined,var-annotated"
-# ruff: noqa: F821 - C types are declared in gradients.pxd
+
 """Smoothed gradients of objectives as trees of C structs, which nest as objectives do.
 
 A gradient is a struct: a function, its numbers, scratch, and its parts. A `Tree` owns one, with its
@@ -30,9 +30,6 @@ from cython.cimports.libc.stdint import int64_t, uint64_t, uintptr_t
 from cython.cimports.libc.string import memset
 
 from fairwolfe.errors import InvalidInput
-
-if not cython.compiled:
-    raise ImportError("the kernels are not built; run `make build`")
 
 _CFuncPtr: Any = ctypes.CFUNCTYPE(None).__mro__[1]  # of every function of ctypes
 

@@ -211,6 +211,51 @@ def _mean_of_arms(
         row_products(theta, spare, out, n, d)
 
 
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def ascend(
+    tree: Tree,
+    theta: In,
+    features: In,
+    per_arm: cython.bint,
+    steps: Size,
+    rate: Real,
+    weights: cython.p_double,
+    room: cython.p_double,
+    arms: Size,
+    n: Size,
+    d: Size,
+) -> cython.void:
+    """Ascend f(M w) over mixtures w of the arms, M their estimated rewards; see `ascend_arms`.
+
+    theta (1 or arms, n, d), features (arms or 1, d), weights (arms,), room: `ascent_room` doubles.
+    """
+    i: Size
+    a: Size
+    spare: cython.p_double = room + arms
+    combined: cython.p_double = spare + max(n, d)
+    point: cython.p_double = combined + d
+    g: cython.p_double = point + n
+    for a in range(arms):
+        weights[a] = 1.0 / arms
+    for i in range(steps):
+        _mean_of_arms(weights, theta, features, per_arm, spare, point, arms, n, d)
+        tree.own.call(cython.address(tree.own), point, 0.0, g)
+        if tree.has_failed():
+            return
+        if per_arm:
+            for a in range(arms):
+                combine_rows(g, theta + a * n * d, combined, n, d)
+                row_products(features, combined, room + a, 1, d)
+        else:
+            combine_rows(g, theta, combined, n, d)
+            row_products(features, combined, room, arms, d)
+        for a in range(arms):
+            weights[a] = fma(rate, room[a], weights[a])
+        project_on_simplex(weights, room, arms)
+
+
 # --- for Python -----------------------------------------------------------------------------------
 
 
@@ -309,8 +354,6 @@ def ascend_arms(
     d: Size = theta.shape[2]
     blocks: Size = arms if per_arm else 1
     rows: Size = 1 if per_arm else arms
-    _: Size
-    a: Size
     x: In = cython.NULL
     own: In = cython.NULL
     weights: Out = cython.NULL
@@ -319,36 +362,16 @@ def ascend_arms(
     if features.shape[0] != rows or features.shape[1] != d:
         raise ValueError(f"features ({features.shape[0]}, {features.shape[1]}), not ({rows}, {d})")
     lend(tree, n)
-    size: Size = arms + max(n, d) + d + 2 * n
+    size: Size = ascent_room(arms, n, d)
     room: cython.p_double = cython.cast(cython.p_double, malloc(8 * size))
     try:
         if room == cython.NULL:
             raise MemoryError
-        spare: cython.p_double = room + arms
-        combined: cython.p_double = spare + max(n, d)
-        point: cython.p_double = combined + d
-        g: cython.p_double = point + n
         own = cython.address(theta[0, 0, 0])
         x = cython.address(features[0, 0])
         weights = cython.address(out[0])
         with cython.nogil:
-            for a in range(arms):
-                weights[a] = 1.0 / arms
-            for _ in range(steps):
-                _mean_of_arms(weights, own, x, per_arm, spare, point, arms, n, d)
-                tree.own.call(cython.address(tree.own), point, 0.0, g)
-                if tree.has_failed():
-                    break
-                if per_arm:
-                    for a in range(arms):
-                        combine_rows(g, own + a * n * d, combined, n, d)
-                        row_products(x, combined, room + a, 1, d)
-                else:
-                    combine_rows(g, own, combined, n, d)
-                    row_products(x, combined, room, arms, d)
-                for a in range(arms):
-                    weights[a] = fma(rate, room[a], weights[a])
-                project_on_simplex(weights, room, arms)
+            ascend(tree, own, x, per_arm, steps, rate, weights, room, arms, n, d)
     finally:
         free(room)
         tree.busy = False

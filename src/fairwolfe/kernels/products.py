@@ -31,10 +31,6 @@ from cython.cimports.libc.math import fma, isfinite, log, sqrt
 from cython.cimports.libc.stdlib import free, malloc
 from cython.cimports.libc.string import memcpy
 
-if not cython.compiled:
-    raise ImportError("the kernels are not built; run `make build`")
-
-
 # --- one round, for a user --------------------------------------------------------------------
 
 

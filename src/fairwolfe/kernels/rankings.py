@@ -68,8 +68,8 @@ _EXPOSURES = ("observed", "shown", "until_last_click")
 class RankingMailbox(Mailbox):
     """Rankings with their feedback: k slots, R rewards, n_directions numbers of directions."""
 
-    arrays_: tuple
-    shape: tuple
+    arrays_: tuple[Any, ...]
+    shape: tuple[int, int, int]
     head: cython.pointer[Head]
     items: cython.pointer[int64_t]
     tags: cython.pointer[int64_t]
@@ -352,9 +352,7 @@ class Rankings(Engine):
                 head.score += self.looks[j] * ranker.scores[self.places[j]]
             explain(ranker, given.n, self.places, row.parts, row.ranks)
         if looks:
-            look_along(
-                ranker, row.user, given.items, given.n, given.slope, self.places, row.live
-            )
+            look_along(ranker, row.user, given.items, given.n, given.slope, self.places, row.live)
             for j in range(2 * k):
                 doubt += row.live[j]
             if isfinite(doubt):
@@ -415,7 +413,7 @@ class Rankings(Engine):
         """
         m: Size = users.shape[0]
         out: RankingRow = self._row(rows, m)
-        given: Candidates
+        given = cython.declare(Candidates)
         head: Head[::1] = rows.head
         user: cython.double[:, ::1] = rows.user
         x: cython.double[:, :, ::1] = rows.x
@@ -449,7 +447,9 @@ class Rankings(Engine):
                 and tables.shape[1] == self.q
                 and tables.shape[2] == self.n_left
             ):
-                raise ValueError(f"items {items.shape} for {self.n_left} items of {self.q} features")
+                raise ValueError(
+                    f"items {items.shape} for {self.n_left} items of {self.q} features"
+                )
             table = cython.address(tables[0, 0, 0])
             stride = self.q * self.n_left if tables.shape[0] > 1 else 0
         elif not self.kept:
@@ -509,7 +509,9 @@ class Rankings(Engine):
         every: Size,
     ) -> Size:
         i: Size
-        j: Size
+        _j: Size
+        at: Doubles
+        renewed: cython.bint
         done: Size = m
         count: Size = 0
         own: cython.pointer[cython.const[int64_t]] = cython.NULL
@@ -521,10 +523,11 @@ class Rankings(Engine):
         self.save_open()
         look_rates(self.slots, self.position_weights, self.looks, self.k)
         for i in range(m):
-            if i == 0 or ((moves or self.samples > 0) and i % every == 0):
-                if not self.direction(normals + i * self.samples * (self.n_seen + 2), self.g):
-                    done = i
-                    break
+            renewed = i == 0 or ((moves or self.samples > 0) and i % every == 0)
+            at = normals + i * self.samples * (self.n_seen + 2)
+            if renewed and not self.direction(at, self.g):
+                done = i
+                break
             if picks != cython.NULL:
                 own, count = picks + starts[i], starts[i + 1] - starts[i]
             if i == 0 or picks != cython.NULL or stride > 0:
@@ -550,11 +553,9 @@ class Rankings(Engine):
         if done < m or propose or not (moves and self.counts_open):
             self.restore_open()
         if done == m and self.counts_open and not moves and not propose:
-            for j in range(m):
+            for _j in range(m):
                 self.open_one()
-                self._expect(
-                    cython.address(first), self._features(cython.address(first)), 1.0, 1.0
-                )
+                self._expect(cython.address(first), self._features(cython.address(first)), 1.0, 1.0)
                 self._next(cython.address(first))
         return done
 
@@ -591,7 +592,7 @@ class Rankings(Engine):
     @cython.cfunc
     def _row(self, rows: Any, m: Size) -> RankingRow:
         """The first of m rows, whose sizes are checked here."""
-        row: RankingRow
+        row = cython.declare(RankingRow)
         head: Head[::1] = rows.head
         items: int64_t[:, ::1] = rows.items
         user: cython.double[:, ::1] = rows.user
@@ -705,20 +706,20 @@ class Rankings(Engine):
 
     def open_rows(self, rows: Any) -> None:
         """Count proposed rankings as open, in their order."""
-        i: Size
+        _i: Size
         row: RankingRow = self._given(rows)
         if self.counts_open:
-            for i in range(len(rows.head)):
+            for _i in range(len(rows.head)):
                 self.open_one()
                 self._expect(cython.address(row), self._features(cython.address(row)), 1.0, 1.0)
                 self._next(cython.address(row))
 
     def withdraw(self, rows: Any) -> None:
         """Rankings that get no answer are not open any more."""
-        i: Size
+        _i: Size
         weight: Real
         row: RankingRow = self._given(rows)
-        for i in range(len(rows.head)):
+        for _i in range(len(rows.head)):
             if self._is_open(row.head):
                 weight = self.age_weight(row.head.place)
                 self._expect(cython.address(row), self._features(cython.address(row)), -1.0, weight)
@@ -752,6 +753,7 @@ class Rankings(Engine):
         code: Size = 2 * m
         due: Size
         i: Size
+        _i: Size
         k: Size = self.k
         if not (
             seen.shape[0] == rewards.shape[0] == m
@@ -763,7 +765,7 @@ class Rankings(Engine):
                 f"{m} rankings, seen ({seen.shape[0]}, {seen.shape[1]}), rewards "
                 f"({rewards.shape[0]}, {rewards.shape[1]}, {rewards.shape[2]})"
             )
-        for i in range(start):
+        for _i in range(start):
             self._next(cython.address(row))
         with cython.nogil:
             if m - start > 1:
@@ -1032,9 +1034,9 @@ class Rankings(Engine):
         played: Size = rounds
         s: Size
         code: Size
-        head: Head
-        row: RankingRow
-        now: RankingRound
+        head = cython.declare(Head)
+        row = cython.declare(RankingRow)
+        now = cython.declare(RankingRound)
         if not (
             rounds == noise.shape[0] == draws.shape[0] == normals.shape[0] == actions.shape[0]
             and actions.shape[1] == k == world.own.slots
@@ -1080,7 +1082,10 @@ class Rankings(Engine):
                 if by is not self and (done + s) % refresh == 0:
                     by.copy_from(self)
                 now.tag, now.noise = tags[s], cython.address(noise[s, 0])
-                now.draws, now.normals = cython.address(draws[s, 0]), cython.address(normals[s, 0, 0])
+                now.draws, now.normals = (
+                    cython.address(draws[s, 0]),
+                    cython.address(normals[s, 0, 0]),
+                )
                 code = self._play_round(by, world, mailbox, s, row, cython.address(now))
                 if code != 0:
                     played = s if code > 0 else -1 - s
@@ -1112,7 +1117,7 @@ class Rankings(Engine):
         k: Size = self.k
         m: Size = self.m
         n_rewards: Size = self.n_rewards
-        given: Candidates
+        given = cython.declare(Candidates)
         table: Doubles = now.tables + now.tag * now.stride
         weights: Doubles
         if not by.direction(now.normals, by.g):
@@ -1123,9 +1128,7 @@ class Rankings(Engine):
         if not by._rank(cython.address(row), cython.address(given), False):
             return -1
         slot_means(cython.address(world.own), row.items, now.tag, now.means)
-        observe(
-            cython.address(world.own), now.tag, now.means, now.noise, now.seen, now.earned
-        )
+        observe(cython.address(world.own), now.tag, now.means, now.noise, now.seen, now.earned)
         mean_of_ranking(cython.address(world.own), row.items, now.tag, now.means, now.mean)
         if now.truth:
             best_ranking(

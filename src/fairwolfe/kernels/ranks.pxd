@@ -1,5 +1,4 @@
 # Rankings: scores, the k largest, explanations, exposures, worlds; see ranks.py.
-from libc.math cimport sqrt
 from libc.stdint cimport int64_t
 
 from fairwolfe.kernels.products cimport Products
@@ -10,6 +9,9 @@ cdef enum:              # places in the params of a ranker
     LEVEL = 1           # 2 ln(1/delta_1)
     RANDOMIZE = 2       # the chance of a swap
     HEAD = 3            # R_r (R,), sqrt(ridge) D_theta_r (R,), those of the rule, low, high (R,)
+
+cdef enum:
+    COLUMNS = 64        # whose maxima bound the largest of many scores from below
 
 cdef enum:              # what counts as exposed
     OBSERVED = 0        # as the feedback says
@@ -60,16 +62,6 @@ cdef struct RankingArrays:
     const double *columns   # (q, m)
     const double *weights   # (weights_n, k): how likely slots are exposed
     const double *ranges    # (R, 2)
-
-cdef inline double pointwise_bonus(
-    double value, double low, double high, double noise, double width, double radius
-) noexcept nogil:
-    """radius w sd + h (high - low), h = w^2/(1 + w^2), w the width: Bernstein's two terms."""
-    cdef double size = high - low
-    cdef double reach = width * width / (1.0 + width * width)
-    cdef double least = min(reach, 0.5)
-    cdef double p = min(max((value - low) / size, least), 1.0 - least)
-    return radius * width * min(size * sqrt(p * (1.0 - p)), noise) + reach * size
 
 cdef void top_k(In scores, Size n, Size k, Ints out) noexcept nogil
 

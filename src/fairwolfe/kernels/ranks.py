@@ -21,6 +21,7 @@ from cython.cimports.fairwolfe.kernels.products import (
     turn_parameters,
 )
 from cython.cimports.fairwolfe.kernels.ranks import (
+    COLUMNS,
     EARNED_UNSEEN,
     EXPLORATION,
     HEAD,
@@ -36,18 +37,14 @@ from cython.cimports.fairwolfe.kernels.ranks import (
     Ranker,
     RankingArrays,
     Score,
-    pointwise_bonus,
 )
 from cython.cimports.fairwolfe.kernels.ridge import LOG_DET, UPDATES
+from cython.cimports.fairwolfe.kernels.rules import pointwise_bonus, pointwise_radius
 from cython.cimports.fairwolfe.kernels.types import BLOCK, In, InInts, Ints, Out, Real, Size
-from cython.cimports.libc.math import INFINITY, fabs, fma, isfinite, log, sqrt
+from cython.cimports.libc.math import INFINITY, fabs, fma, isfinite, sqrt
 from cython.cimports.libc.stdint import int64_t
 from cython.cimports.libc.stdlib import free, malloc
 from cython.cimports.libc.string import memcpy
-
-if not cython.compiled:
-    raise ImportError("the kernels are not built; run `make build`")
-
 
 # --- selection --------------------------------------------------------------------------------
 
@@ -79,13 +76,76 @@ def _insert(scores: In, i: Size, place: Size, out: Ints) -> cython.void:
 
 
 @cython.nogil
+@cython.inline
 @cython.cfunc
 @cython.exceptval(check=False)
-def top_k(scores: In, n: Size, k: Size, out: Ints) -> cython.void:
-    """The places of the k largest scores, largest first, equals in their order; k <= n.
+def _column_maxima(scores: In, width: Size, rows: Size, out: Out) -> cython.void:
+    """The largest of each column of scores (rows, width), without its NaN. out (width,)."""
+    i: Size
+    j: Size
+    row: In
+    for j in range(width):
+        out[j] = -INFINITY
+    for i in range(rows):
+        row = scores + i * width
+        for j in range(width):
+            out[j] = row[j] if row[j] > out[j] else out[j]
 
-    Bounded insertion: most scores fail the comparison with the k-th so far, block by block, and
-    cost nothing else. scores (n,), out (k,).
+
+@cython.nogil
+@cython.inline
+@cython.cfunc
+@cython.exceptval(check=False)
+def _none_reaches(bar: Real, scores: In, n: Size) -> cython.bint:
+    """Whether all of the scores (n,) are smaller than the bar."""
+    i: Size
+    below: int64_t = 0
+    for i in range(n):
+        below += 1 if scores[i] < bar else 0
+    return below == n
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def _top_of_many(scores: In, n: Size, k: Size, out: Ints) -> cython.bint:
+    """`top_k` for n >= 2 COLUMNS > 4 k; False where a score is not a number.
+
+    The k-th largest of the maxima of COLUMNS columns is a lower bound of the k-th largest score,
+    which about k scores reach: the others cost one comparison.
+    """
+    maxima = cython.declare(Real[COLUMNS])
+    bar: Real
+    start: Size = 0
+    size: Size
+    filled: Size = 0
+    i: Size
+    _column_maxima(scores, COLUMNS, n // COLUMNS, maxima)
+    _top_of_few(maxima, COLUMNS, k, out)
+    bar = maxima[out[k - 1]]
+    while start < n:
+        size = min(cython.cast(Size, BLOCK), n - start)
+        if not _none_reaches(bar, scores + start, size):
+            for i in range(start, start + size):
+                if scores[i] < bar:
+                    continue
+                if not scores[i] >= bar:
+                    return False
+                if filled < k:
+                    _insert(scores, i, filled, out)
+                    filled += 1
+                elif scores[i] > scores[out[k - 1]]:
+                    _insert(scores, i, k - 1, out)
+        start += BLOCK
+    return True
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def _top_of_few(scores: In, n: Size, k: Size, out: Ints) -> cython.void:
+    """`top_k` by bounded insertion: most scores fail the comparison with the k-th so far, block by
+    block, and cost nothing else.
     """
     bar: Real
     start: Size = k
@@ -102,6 +162,19 @@ def top_k(scores: In, n: Size, k: Size, out: Ints) -> cython.void:
                     _insert(scores, i, k - 1, out)
                     bar = scores[out[k - 1]]
         start += BLOCK
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def top_k(scores: In, n: Size, k: Size, out: Ints) -> cython.void:
+    """The places of the k largest scores, largest first, equals in their order; 0 < k <= n. A score
+    that is not a number stays where it is met, if it is among the first k.
+
+    scores (n,), out (k,). n comparisons, and about k log k insertions.
+    """
+    if n < 8 * COLUMNS or 4 * k >= COLUMNS or not _top_of_many(scores, n, k, out):
+        _top_of_few(scores, n, k, out)
 
 
 # --- rules ------------------------------------------------------------------------------------
@@ -316,8 +389,7 @@ def _worth(
     self.bonus = 1.0
     self.wide = self.bonuses
     low = params + self.n_params - 2 * n_rewards
-    radius = cython.cast(Real, of.linear.d) * sqrt(of.linear.counters[UPDATES] + 1.0)
-    radius = 0.5 * sqrt(2.0 * log(1.0 + radius))
+    radius = pointwise_radius(cython.cast(Real, of.linear.d), of.linear.counters[UPDATES])
     for i in range(n):
         self.bonuses[i] = 0.0
     for r in range(n_rewards):

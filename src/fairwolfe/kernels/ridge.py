@@ -32,10 +32,6 @@ from cython.cimports.fairwolfe.kernels.types import REFRESH_EVERY, In, Out, Real
 from cython.cimports.libc.math import INFINITY, fabs, fma, isfinite, isnan, log, sqrt
 from cython.cimports.libc.stdint import uintptr_t
 
-if not cython.compiled:
-    raise ImportError("the kernels are not built; run `make build`")
-
-
 # --- vectors and matrices -------------------------------------------------------------------------
 
 
@@ -606,7 +602,7 @@ def _factor(matrix: Out, lower: Out, d: Size) -> cython.bint:
     if not isfinite(doubt):
         return False
     lift = 2.0**-52 * largest
-    for times in range(16):  # noqa: B007 - every C variable has a name
+    for times in range(16):
         for i in range(d):
             matrix[i * d + i] += lift
         if cholesky(matrix, lower, d):

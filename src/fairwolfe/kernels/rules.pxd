@@ -1,5 +1,7 @@
 # Rules that choose an arm from what a linear regression has learnt, and looks at all arms.
-from fairwolfe.kernels.ridge cimport Linear
+from libc.math cimport log, sqrt
+
+from fairwolfe.kernels.ridge cimport Linear, between, smaller
 from fairwolfe.kernels.types cimport In, Out, Real, Size
 
 # The arm, or -1 where the state is useless; report[0]: its probability (NaN: unknown).
@@ -35,6 +37,28 @@ cdef inline Size argmax(const double *values, Size n) noexcept nogil:
             most = values[a]
             best = a
     return best
+
+# .5 sqrt(2 ln(1 + n sqrt t)), t = 1 + learnt: how many standard deviations are added. n: parameters
+# of a reward; learnt: observations so far. A Gaussian exceeds sqrt(2 ln(n sqrt t)) standard
+# deviations with a chance below 1/(n sqrt t): summed over n parameters and T rounds that is
+# 2 sqrt(T), the order of the regret. The half is measured, see docs/which-bandit.md.
+cdef inline double pointwise_radius(double n, double learnt) noexcept nogil:
+    return 0.5 * sqrt(2.0 * log(1.0 + n * sqrt(learnt + 1.0)))
+
+# radius w sd + h (high - low), h = w^2/(1 + w^2), w the width: Bernstein's two terms. sd is the
+# standard deviation of a reward with mean `value`: (high - low) sqrt(p (1 - p)), the most that it can
+# be in its range (Bhatia and Davis), and at most `noise`. p is the place of the value in the range,
+# kept h away from both ends: h is how far one more observation there moves an estimate of 0 if it is
+# 1. The second term is that too: what was hardly seen is not known to be as small as a ridge
+# regression makes it. So the bonus is positive and grows with the width.
+cdef inline double pointwise_bonus(
+    double value, double low, double high, double noise, double width, double radius
+) noexcept nogil:
+    cdef double size = high - low
+    cdef double reach = width * width / (1.0 + width * width)
+    cdef double least = smaller(reach, 0.5)
+    cdef double p = between((value - low) / size, least, 1.0 - least)
+    return radius * width * smaller(size * sqrt(p * (1.0 - p)), noise) + reach * size
 
 cdef class PythonRule:
     cdef object function            # (g, features) -> (arm, probability or None)

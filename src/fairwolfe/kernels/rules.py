@@ -34,14 +34,16 @@ from cython.cimports.fairwolfe.kernels.ridge import (
     square_norm,
     squares_in,
 )
-from cython.cimports.fairwolfe.kernels.rules import Choose, Look, argmax
+from cython.cimports.fairwolfe.kernels.rules import (
+    Choose,
+    Look,
+    argmax,
+    pointwise_bonus,
+    pointwise_radius,
+)
 from cython.cimports.fairwolfe.kernels.types import In, Out, Real, Size
 from cython.cimports.libc.math import NAN, fabs, fma, log, log1p, sqrt
 from cython.cimports.libc.stdint import uintptr_t
-
-if not cython.compiled:
-    raise ImportError("the kernels are not built; run `make build`")
-
 
 # --- scores and confidence widths -----------------------------------------------------------------
 # Arrays of a number for each arm in the scratch of the model, in units of padded(arms): the first
@@ -196,42 +198,6 @@ def _add_bonus(
 
 
 @cython.nogil
-@cython.inline
-@cython.cfunc
-@cython.exceptval(check=False)
-def _pointwise_radius(n: Real, learnt: Real) -> Real:
-    """.5 sqrt(2 ln(1 + n sqrt t)), t = 1 + learnt: how many standard deviations are added.
-
-    n: parameters of a reward; learnt: observations so far. A Gaussian exceeds sqrt(2 ln(n sqrt t))
-    standard deviations with a chance below 1/(n sqrt t): summed over n parameters and T rounds that
-    is 2 sqrt(T), the order of the regret. The half is measured, see docs/which-bandit.md.
-    """
-    return 0.5 * sqrt(2.0 * log(1.0 + n * sqrt(learnt + 1.0)))
-
-
-@cython.nogil
-@cython.inline
-@cython.cfunc
-@cython.exceptval(check=False)
-def _pointwise_bonus(
-    value: Real, low: Real, high: Real, noise: Real, width: Real, radius: Real
-) -> Real:
-    """radius w sd + h (high - low), h = w^2/(1 + w^2), w the width: Bernstein's two terms.
-
-    sd is the standard deviation of a reward with mean `value`: (high - low) sqrt(p (1 - p)), the
-    most that it can be in its range (Bhatia and Davis), and at most `noise`. p is the place of the
-    value in the range, kept h away from both ends: h is how far one more observation there moves an
-    estimate of 0 if it is 1. The second term is that too: what was hardly seen is not known to be
-    as small as a ridge regression makes it. So the bonus is positive and grows with the width.
-    """
-    size: Real = high - low
-    reach: Real = width * width / (1.0 + width * width)
-    least: Real = smaller(reach, 0.5)
-    p: Real = between((value - low) / size, least, 1.0 - least)
-    return radius * width * smaller(size * sqrt(p * (1.0 - p)), noise) + reach * size
-
-
-@cython.nogil
 @cython.cfunc
 @cython.exceptval(check=False)
 def _sum_pointwise(
@@ -250,7 +216,7 @@ def _sum_pointwise(
     """
     a: Size
     for a in range(arms):
-        out[a] += weight * _pointwise_bonus(
+        out[a] += weight * pointwise_bonus(
             between(value[a], low, high), low, high, noise, width[a], radius
         )
 
@@ -279,7 +245,7 @@ def _add_pointwise_bonus(
     i: Size
     value: Writing = _arm_array(model, arms, 2)
     total: Writing = _arm_array(model, arms, 3)
-    wide: Real = _pointwise_radius(-params[0], model.counters[UPDATES])
+    wide: Real = pointwise_radius(-params[0], model.counters[UPDATES])
     for a in range(arms):
         total[a] = 0.0
     for i in range(n):
@@ -380,10 +346,10 @@ def _add_extended_bonus(
         return
     bottom = _bottom(g, params + 4, params + 4 + n, n)
     top = _top(g, params + 4, params + 4 + n, n)
-    wide = _pointwise_radius(n * d, model.counters[UPDATES])
+    wide = pointwise_radius(n * d, model.counters[UPDATES])
     if top > bottom:
         for a in range(arms):
-            out[a] += _pointwise_bonus(out[a], bottom, top, params[2], width[a], wide)
+            out[a] += pointwise_bonus(out[a], bottom, top, params[2], width[a], wide)
 
 
 # --- rules ----------------------------------------------------------------------------------------
@@ -943,7 +909,7 @@ def _add_at_most(
     end: Real = low if slope < 0.0 else high
     for a in range(arms):
         estimate = between(value[a], low, high)
-        bonus = _pointwise_bonus(estimate, low, high, high - low, width[a], 2.0)
+        bonus = pointwise_bonus(estimate, low, high, high - low, width[a], 2.0)
         out[a] += slope * estimate + smaller(fabs(slope) * bonus, slope * (end - estimate))
 
 
@@ -979,7 +945,7 @@ def _look_extended(
     _extended_widths(model, slope, n, arms, d, width)
     for a in range(arms):
         if _hardly_tried(width[a]) and top > bottom:
-            bonus = _pointwise_bonus(values[a], bottom, top, top - bottom, width[a], 2.0)
+            bonus = pointwise_bonus(values[a], bottom, top, top - bottom, width[a], 2.0)
             out[3] = larger(out[3], smaller(values[a] + bonus, top) - best)
     if n_doubt > 2 * n:
         _add_extended_bonus(model, slope, n, d, doubt + 2 * n, width, values, arms)

@@ -19,9 +19,6 @@ from cython.cimports.fairwolfe.kernels.worlds import World
 from cython.cimports.libc.math import NAN, exp, fabs, fma
 from cython.cimports.libc.stdint import int64_t
 
-if not cython.compiled:
-    raise ImportError("the kernels are not built; run `make build`")
-
 
 @cython.nogil
 @cython.cfunc
@@ -362,10 +359,10 @@ class ArmWorld:
         """
         own: cython.pointer[World] = cython.address(self.own)
         self._check(tag, features.shape[0], features.shape[1])
-        if not 0 <= arm < own.arms or noise.shape[0] < own.n_noise:
+        if not 0 <= arm < features.shape[0] or noise.shape[0] < own.n_noise:
             raise ValueError(
-                f"the arm is {arm} of {own.arms}, and the noise has {noise.shape[0]} numbers, not "
-                f"{own.n_noise}"
+                f"the arm is {arm} of {features.shape[0]}, and the noise has {noise.shape[0]} "
+                f"numbers, not {own.n_noise}"
             )
         mean, reward = np.empty(own.n), np.empty(own.n)
         to: cython.double[::1] = mean
@@ -397,7 +394,8 @@ class ArmWorld:
             raise ValueError(f"the direction has {direction.shape[0]} numbers, not {own.n}")
         if own.best == cython.NULL:
             raise ValueError("the world has no function for the best arm")
-        scores: cython.double[::1] = np.empty(own.arms)
+        arms: Size = features.shape[0]
+        scores: cython.double[::1] = np.empty(arms)
         arm: Size
         with cython.nogil:
             arm = own.best(
@@ -405,7 +403,7 @@ class ArmWorld:
                 cython.address(direction[0]),
                 tag,
                 cython.address(features[0, 0]),
-                own.arms,
+                arms,
                 own.d,
                 cython.address(scores[0]),
             )
@@ -489,7 +487,7 @@ class ArmWorld:
         return out
 
     def _check(self, tag: Size, arms: Size, d: Size) -> None:
-        if arms != self.own.arms or d != self.own.d:
+        if arms < 1 or d != self.own.d or (self.own.tags > 0 and arms != self.own.arms):
             raise ValueError(
                 f"the features have shape {(arms, d)}, not {(self.own.arms, self.own.d)}"
             )

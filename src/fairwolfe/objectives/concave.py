@@ -388,7 +388,7 @@ class Concave(ABC):
 
         if isinstance(multiple, bool) or not isinstance(multiple, (int, float, np.number)):
             return NotImplemented
-        return Scaled(float(multiple), self)
+        return Scaled(multiple, self)
 
     __rmul__ = __mul__
 

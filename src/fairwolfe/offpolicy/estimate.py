@@ -233,7 +233,8 @@ def described(
         names = ", ".join(labels[i] for i in interval.edge[:3])
         sentences.append(
             f"f is not defined much below the estimate ({names} is within four standard errors of "
-            "the edge of its domain): the low end is minus infinity, which is the answer"
+            f"the edge of its domain): the low end is {_number(interval.low)}, the least that the "
+            "ranges leave possible"
         )
     if interval.bias > interval.spread > 0.0:
         sentences.append(

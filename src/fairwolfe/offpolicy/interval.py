@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from statistics import NormalDist
 from typing import Any
 
@@ -45,6 +46,7 @@ _EDGE = (
 )
 _SEED = 20_260_101  # of the points: an interval is a function of the data
 _ROUNDING = 1e-9
+_MOST_CORNERS = 8  # coordinates up to which f is computed in all 2^D corners of a box
 _WIDER = 1.15  # widening from which an interval is doubtful; there are 50 events then
 
 
@@ -102,7 +104,7 @@ class Interval:
     bias: how far f(z^) is below f(z) on average, about; it is large at a kink
     spread: the standard deviation of f(z^), about
     edge: the coordinates of leaves whose domain ends within four standard errors, by number of the
-        reward; low is -inf then
+        reward; low is the least f that the ranges leave possible then, often -inf
     rare: the coordinates that have too few events for the central limit theorem
     """
 
@@ -116,23 +118,32 @@ class Interval:
     rare: tuple[int, ...] = ()
 
 
-def interval(f: Concave, sampled: Sampled, level: float) -> Interval:
-    """The interval of f, which is bound and has no hard constraints."""
+def interval(f: Concave, sampled: Sampled, level: float, ranges: tuple[Vector, Vector]) -> Interval:
+    """The interval of f, which is bound and has no hard constraints; ranges: the ends of those of
+    z, (D,) each.
+    """
     leaves = Leaves(f, sampled.z.size)
     down, up = _below(f, leaves, sampled), _above(leaves, sampled)
     quantile = NormalDist().inv_cdf(0.5 + 0.5 * level)
     error = float(sampled.error(down.slopes).max())
-    low = -math.inf if down.edge else down.value - quantile * error
+    low = down.value - quantile * error
+    if down.edge:
+        low = min(_least(f, sampled, level, ranges), down.value)
     high = max(up.value + quantile * float(sampled.error(up.slopes).max()), down.value)
     rare = sampled.rare(np.vstack([down.slopes, up.slopes]))
     return Interval(down.value, low, high, error, down.bias, down.spread, down.edge, rare)
 
 
 def difference(
-    f: Concave, first: Sampled, second: Sampled, joint: Matrix, level: float
+    f: Concave,
+    first: Sampled,
+    second: Sampled,
+    joint: Matrix,
+    level: float,
+    ranges: tuple[Vector, Vector],
 ) -> Interval:
     """The interval of f(z_1) - f(z_2), estimated on the same rows; joint (2 D, 2 D): their
-    plain covariance.
+    plain covariance; ranges as for `interval`.
     """
     leaves = Leaves(f, first.z.size)
     downs = [_below(f, leaves, part) for part in (first, second)]
@@ -144,10 +155,10 @@ def difference(
     high_error = _pairs(together, ups[0].slopes, downs[1].slopes)
     low = downs[0].value - ups[1].value - quantile * low_error
     high = ups[0].value - downs[1].value + quantile * high_error
-    if downs[0].edge:
-        low = -math.inf
-    if downs[1].edge:
-        high = math.inf
+    if downs[0].edge or downs[1].edge:  # an interval for each, both of which hold
+        own = [interval(f, part, 0.5 + 0.5 * level, ranges) for part in (first, second)]
+        low = own[0].low - own[1].high if downs[0].edge else low
+        high = own[0].high - own[1].low if downs[1].edge else high
     value = downs[0].value - downs[1].value
     edge = tuple(sorted({*downs[0].edge, *downs[1].edge}))
     error, bias = max(low_error, high_error), downs[0].bias - downs[1].bias
@@ -192,6 +203,19 @@ def _below(f: Concave, leaves: Leaves, sampled: Sampled) -> _Side:
     known = near.size > 0 and value > -math.inf
     bias, spread = (value - float(near.mean()), float(near.std())) if known else (0.0, 0.0)
     return _Side(value, np.unique(slopes, axis=0), max(bias, 0.0), spread, edge)
+
+
+def _least(f: Concave, sampled: Sampled, level: float, ranges: tuple[Vector, Vector]) -> float:
+    """The least f over the ranges within the errors of all coordinates at once: f is concave, so
+    that corners are enough; -inf where they are too many.
+    """
+    n = sampled.z.size
+    if n > _MOST_CORNERS:
+        return -math.inf
+    half = NormalDist().inv_cdf(1.0 - 0.5 * (1.0 - level) / n) * sampled.errors()
+    ends = [np.clip(sampled.z + side * half, *ranges) for side in (-1.0, 1.0)]
+    corners = product(*zip(*(end.tolist() for end in ends), strict=True))
+    return min(f.value(np.array(corner)) for corner in corners)
 
 
 def _edge(leaves: Leaves, sampled: Sampled) -> tuple[int, ...]:

@@ -209,7 +209,7 @@ class Log:
         bound, sure, estimator = self._bound(f), _level(level), self._named(estimator)
         rows = [self._rows(one, estimator, model, folds) for one in (first, second)]
         one, two, covariance = joint(rows[0], rows[1], self.problem)
-        gap = difference(bound.relaxed(), one, two, covariance, sure)
+        gap = difference(bound.relaxed(), one, two, covariance, sure, self._ranges())
         each = [
             self._estimate(bound, part, own, estimator, sure)
             for part, own in zip((one, two), rows, strict=True)
@@ -231,6 +231,11 @@ class Log:
         if not isinstance(f, Concave):
             raise InvalidInput(f"f is {f!r:.80}; give one of fw.objectives")
         return f.bind(self.problem)
+
+    def _ranges(self) -> tuple[Vector, Vector]:
+        """The least and the largest value of each coordinate that f is of."""
+        seen = kind_of(self.problem).seen
+        return seen.low, seen.high
 
     def _rows(
         self,
@@ -269,7 +274,7 @@ class Log:
     def _estimate(
         self, bound: Concave, part: Sampled, rows: Rows, estimator: str, level: float
     ) -> Estimate:
-        ends = interval(bound.relaxed(), part, level)
+        ends = interval(bound.relaxed(), part, level, self._ranges())
         labels = kind_of(self.problem).labels()
         quantile = NormalDist().inv_cdf(0.5 + 0.5 * level)
         return Estimate(

@@ -20,6 +20,8 @@ from fairwolfe.kernels.arms import Arms
 from fairwolfe.oracles import OnlineGradient, Ridge
 from fairwolfe.oracles.linear_state import refuse
 from fairwolfe.reduction.frank_wolfe import FrankWolfe
+from fairwolfe.reduction.molincb import MixtureAscent
+from fairwolfe.smoothing import Randomized
 
 __all__ = ["ArmPlan", "ArmState", "CompiledArms", "compiles"]
 
@@ -28,7 +30,7 @@ _LOOKS = {"outlook": "plain", "optimistic_outlook": "optimistic", "extended_outl
 _REGRESSIONS = {Ridge: "ridge", OnlineGradient: "online_gradient"}
 
 
-_RULES = (LinUCB, SquareCB, EpsilonGreedy, Thompson, Uniform, Fixed)
+_RULES = (LinUCB, SquareCB, EpsilonGreedy, Thompson, Uniform, Fixed, MixtureAscent)
 
 
 def compiles(base: Any) -> bool:
@@ -65,7 +67,8 @@ class ArmState(NamedTuple):
 
     def copy(self) -> Self:
         """The same numbers in other memory."""
-        return type(self)(*(array.copy() for array in self))
+        arrays: Any = (array.copy() for array in self)
+        return type(self)(*arrays)
 
     def restore(self, other: Self) -> None:
         """Take the numbers of another state of the same shape."""
@@ -97,10 +100,11 @@ class ArmPlan:
     extended: bool  # whether it regresses <g, r> on g (x) x
     keeps_direction: bool  # whether rows hold directions
     limit: float  # of |g (x) x|^2
+    ascent: tuple[Any, int, float] = (None, 0, 0.0)  # gradient, steps and rate of MOLinCB
 
 
 class CompiledArms:
-    """A policy for arms in a problem: it decides rows and learns rows. One is rows of length one."""
+    """A policy for arms in a problem: it decides rows and learns rows; one decision is one row."""
 
     def __init__(self, policy: FrankWolfe, problem: Problem) -> None:
         plan = policy.plan(kind_of(problem))
@@ -136,7 +140,7 @@ class CompiledArms:
         tree = None
         if directed:
             tree = plan.prices.tree(prices) if plan.prices else plan.objective.tree(n)
-        samples = smoothing.n_samples if smoothing.averaged else 0
+        samples = smoothing.n_samples if isinstance(smoothing, Randomized) else 0
         fixed = getattr(smoothing, "horizon", None) is not None
         doubt = np.concatenate([problem.low, problem.high, self.watch.doubt])
         self.plan = ArmPlan(
@@ -160,6 +164,7 @@ class CompiledArms:
             extended=base.extended,
             keeps_direction=plan.follows,
             limit=base._limit(problem),
+            ascent=base.ascent(problem) if isinstance(base, MixtureAscent) else (None, 0, 0.0),
         )
         self.engine = Arms(self.plan, self.state)
 

@@ -21,7 +21,7 @@ from fairwolfe.oracles import LinearOracle, Ridge
 from fairwolfe.reduction.frank_wolfe import FrankWolfe
 from fairwolfe.smoothing import Identity
 
-__all__ = ["MOLinCB"]
+__all__ = ["MOLinCB", "MixtureAscent"]
 
 _HEAD = 5
 _MOST_STEPS = 100_000  # each a gradient of f, in every round
@@ -90,7 +90,7 @@ def mixture_rewards(
 
 
 @dataclass(frozen=True)
-class _MixtureAscent(LinearBandit):
+class MixtureAscent(LinearBandit):
     """The rule as a base that uses no direction."""
 
     objective: Concave
@@ -104,6 +104,11 @@ class _MixtureAscent(LinearBandit):
     @cached_property
     def regression(self) -> LinearOracle:
         return Ridge(self.ridge)
+
+    def ascent(self, problem: Problem) -> tuple[Any, int, float]:
+        """The compiled gradient, the number of steps and their size."""
+        n = problem.n_objectives
+        return self.objective.bind(problem).tree(n), self.steps, self.rate
 
     def rule_params(self, problem: Problem) -> Vector:
         program = self.objective.bind(problem).program(problem.n_objectives)
@@ -145,7 +150,7 @@ class MOLinCB(FrankWolfe):
                 f"{_MOST_STEPS:,} steps and a positive rate"
             )
         Ridge(self.ridge)
-        rule = _MixtureAscent(self.objective, self.ridge, self.steps, self.rate)
+        rule = MixtureAscent(self.objective, self.ridge, self.steps, self.rate)
         object.__setattr__(self, "base", rule)
         super().__post_init__()
         if self.objective.constrained:

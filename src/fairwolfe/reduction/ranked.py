@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, NoReturn, Self
 
 import numpy as np
 
@@ -15,9 +15,11 @@ from fairwolfe.core.rows import RankingRows
 from fairwolfe.errors import InvalidInput, NumericalFailure
 from fairwolfe.kernels.limits import row_limit
 from fairwolfe.kernels.rankings import Rankings
+from fairwolfe.oracles.linear_state import refuse
 from fairwolfe.reduction.frank_wolfe import FrankWolfe
-from fairwolfe.reduction.state import Plan
+from fairwolfe.reduction.state import Plan, State, nothing_open
 from fairwolfe.reduction.windows import Windows
+from fairwolfe.smoothing import Randomized
 
 __all__ = ["CompiledRankings", "RankingPlan", "RankingState"]
 
@@ -55,7 +57,8 @@ class RankingState(NamedTuple):
 
     def copy(self) -> Self:
         """The same numbers in other memory."""
-        return type(self)(*(array.copy() for array in self))
+        arrays: Any = (array.copy() for array in self)
+        return type(self)(*arrays)
 
     def restore(self, other: Self) -> None:
         """Take the numbers of another state of the same shape."""
@@ -95,7 +98,9 @@ class RankingPlan:
 class CompiledRankings:
     """A ranking policy in a problem: it decides rows and learns rows. One is rows of length one."""
 
-    def __init__(self, policy: FrankWolfe, problem: Problem, features: Matrix | None = None) -> None:
+    def __init__(
+        self, policy: FrankWolfe, problem: Problem, features: Matrix | None = None
+    ) -> None:
         plan = policy.plan(kind_of(problem))
         base = plan.base.init(problem)
         if features is not None:
@@ -117,8 +122,13 @@ class CompiledRankings:
         oracle, problem, ranker = base.oracle, plan.kind.problem, plan.base
         n, smoothing = plan.kind.seen.n_objectives, plan.smoothing
         design = (oracle.gram, oracle.inverse, oracle.theta, oracle.moment, oracle.counters)
-        counts = (base.exposed, base.shown, base.slots, base.features)
-        self.state = RankingState(*sums, *live.now, prices, *design, *counts)
+        counts: Any = (base.exposed, base.shown, base.slots, base.features)
+        arrays: Any = (*sums, *live.now, prices, *design, *counts)
+        self.state = state = RankingState(*arrays)
+        self.objective = plan.objective
+        # The state of the policy, of which the engine shares the memory.
+        averages = (state.totals, state.earned, state.clocks, state.running, state.t)
+        self.policy_state = State(plan, *averages, base, live, nothing_open(plan), prices)
         limit = row_limit(problem, ranker.ridge)
         weights = ranker.position_weights
         self.plan = RankingPlan(
@@ -129,7 +139,7 @@ class CompiledRankings:
             forget=plan.forget,
             width=1.0 if plan.prices else smoothing.step(plan.objective, n, 0),
             fixed=getattr(smoothing, "horizon", None) is not None and not plan.prices,
-            samples=smoothing.n_samples if smoothing.averaged else 0,
+            samples=smoothing.n_samples if isinstance(smoothing, Randomized) else 0,
             anticipate=plan.anticipates,
             sizes=sizes(problem),
             rule=type(ranker).rule.function.__name__,
@@ -161,7 +171,7 @@ class CompiledRankings:
         rows = self.rows(len(users), how.get("items") is not None)
         done = self.engine.decide(rows, users, draws, normals, number, **how)
         if done < len(users):
-            raise NumericalFailure(f"ranking {done} of {len(users)} is not made of finite numbers")
+            self.raise_failure(useless=done < 0)
         return rows
 
     def learn(self, rows: RankingRows, seen: Matrix, rewards: Cube) -> None:
@@ -173,10 +183,24 @@ class CompiledRankings:
                 row, unsound = divmod(-1 - code, 2)
                 if unsound:
                     raise InvalidInput(f"the feedback to ranking {row} contradicts itself")
-                raise NumericalFailure(f"the regression rejects the feedback to ranking {row}")
+                refuse(self.state.learnt)
             done, due = divmod(code, 2)
             if due:
                 self._gather()
+
+    @property
+    def callbacks(self) -> int:
+        """How often Python functions of the user were called by compiled code."""
+        calls: int = self.plan.tree.callbacks
+        return calls
+
+    def raise_failure(self, useless: bool) -> NoReturn:
+        """Why the state cannot decide; useless: its scores, not the direction, are the reason."""
+        if useless:
+            refuse(self.state.learnt)
+        z = self.kind.sees(self.state.totals / np.maximum(self.state.clocks, 1.0))
+        self.objective.relaxed().gradient(z)  # raises where f has no gradient there
+        raise NumericalFailure(f"the direction of {self.objective} is not a number")
 
     def _gather(self) -> None:
         """Take a certificate for the next window of live numbers."""

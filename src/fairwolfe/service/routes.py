@@ -9,7 +9,7 @@ import re
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -69,6 +69,11 @@ class Service:
         self.ending = False
         self._on_end = on_end
         self._aside: set[asyncio.Task[None]] = set()
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """The OpenAPI document, made once: anybody may ask for it, as often as they like."""
+        return openapi.document(self.config, ROUTES)
 
     def _scope(self, spec: Spec) -> str | None:
         if spec.scope == ANYONE:
@@ -404,7 +409,7 @@ async def _metrics(service: Service, request: Request) -> Any:
 
 
 async def _openapi(service: Service, request: Request) -> Any:
-    return openapi.document(service.config, ROUTES)
+    return service.document
 
 
 async def _snapshot(service: Service, request: Request) -> Any:

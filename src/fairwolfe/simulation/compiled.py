@@ -5,28 +5,37 @@ Feedback at once is feedback with a delay of 0.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from fairwolfe.bandits.choosing import LinearBandit
 from fairwolfe.core.arrays import Cube, IntMatrix, IntVector, Matrix, Vector
-from fairwolfe.core.protocols import CompiledWorld
+from fairwolfe.core.problem import Problem
+from fairwolfe.core.protocols import CompiledWorld, Undirected
+from fairwolfe.environments.rankings import RankingWorld
+from fairwolfe.kernels import ranks
 from fairwolfe.kernels.arms import ArmMailbox
+from fairwolfe.kernels.rankings import RankingMailbox
+from fairwolfe.ranking.ranker import Ranker
 from fairwolfe.reduction import FrankWolfe
 from fairwolfe.reduction.engine import CompiledArms, compiles
+from fairwolfe.reduction.ranked import CompiledRankings
 from fairwolfe.reduction.state import State
 from fairwolfe.simulation.delays import as_delay, rounds_of
 from fairwolfe.simulation.lateness import Lateness
 from fairwolfe.simulation.streams import Streams
 
-__all__ = ["ArmsRun", "Drawn", "Played", "drawn_delays", "policy_draws"]
+__all__ = ["ArmsRun", "CompiledRun", "RankingsRun"]
 
 _CHUNK_BYTES = 4_000_000  # of contexts drawn at once: a few milliseconds of work
+_CHUNK_MULTIPLIES = 200_000_000  # the same, of rankings: about a tenth of a second
+_CHUNK = 4096  # rankings drawn at once, at most
 
 
-class Drawn(NamedTuple):
+class ArmsDrawn(NamedTuple):
     """What is drawn for the next rounds, whatever is decided in them."""
 
     contexts: Cube  # (rounds, arms, d)
@@ -35,6 +44,18 @@ class Drawn(NamedTuple):
     draws: Matrix  # of the rule
     normals: Cube  # of randomised smoothing
     delays: IntMatrix  # (rounds, 2): without and with a click; -1: the answer never comes
+
+
+class RankingsDrawn(NamedTuple):
+    """The same for rankings."""
+
+    users: Matrix  # (users, p)
+    tables: Cube  # (1 or users, q, items)
+    tags: IntVector  # (rounds,): the user of each round
+    noise: Matrix
+    draws: Matrix
+    normals: Cube
+    delays: IntMatrix
 
 
 class Played(NamedTuple):
@@ -46,8 +67,14 @@ class Played(NamedTuple):
     scalar: Vector  # (3,): max_a <g, mu_a>, <g, mu>, <g, r>
 
 
-class ArmsRun:
-    """One run of a policy for arms in the world of a seed, played chunk by chunk."""
+class CompiledRun(ABC):
+    """One run of a policy in the world of a seed, played chunk by chunk.
+
+    truth: whether the best action for each direction is asked for. With a lateness, `rng` draws
+    the delays, and what arrives after the horizon is never learnt.
+    """
+
+    engine_of: ClassVar[Callable[..., Any]]
 
     def __init__(
         self,
@@ -61,40 +88,25 @@ class ArmsRun:
         horizon: int = 0,
     ) -> None:
         self.environment, self.world, self.streams = environment, world, streams
-        problem = environment.problem()
-        n = problem.n_objectives
-        self.run = CompiledArms(policy, problem)
-        self.rewards = environment.reward_program(world)
-        self.mean_sum, self.reward_sum = np.zeros((2, n))
-        self.scalar = np.zeros(3)
-        self.most = 16  # rounds in a chunk, until the size of a context is known
-        self.done, self.horizon = 0, horizon
-        self.lateness, self.rng = lateness, rng
-        self.decider: CompiledArms | None = None
-        self.mailbox = None
+        self.problem: Problem = environment.problem()
+        self.run: Any = type(self).engine_of(policy, self.problem)
+        self.decider: Any = None
+        self.mailbox: Any = None
+        self.lateness, self.rng, self.horizon, self.done = lateness, rng, horizon, 0
         if lateness is not None:
-            kept = n if self.run.plan.keeps_direction else 0
-            self.mailbox = ArmMailbox(problem.dimension, n, kept)
+            self.mailbox = self._mailbox()
             if lateness.refresh > 1:
-                self.decider = CompiledArms(policy, problem)
-
-    @staticmethod
-    def why_not(policy: FrankWolfe, environment: Any) -> str | None:
-        """The part that keeps a run out of this loop, or None."""
-        if policy.iterate != "observed":
-            return f"iterate={policy.iterate!r}"
-        if not isinstance(policy.base, LinearBandit):
-            return f"the base {type(policy.base).__name__}"
-        if not compiles(policy.base):
-            return f"the base {policy.base!r:.80}"
-        if not isinstance(environment, CompiledWorld):
-            return f"the environment {type(environment).__name__}"
-        return None
+                self.decider = type(self).engine_of(policy, self.problem)
+        self.mean_sum, self.reward_sum = np.zeros((2, self.problem.n_objectives))
+        self.scalar = np.zeros(3)
+        self.truth = truth
+        self.most = 16  # rounds in a chunk
 
     @property
     def state(self) -> State:
         """Of the policy."""
-        return self.run.policy_state
+        state: State = self.run.policy_state
+        return state
 
     @property
     def base(self) -> Any:
@@ -104,63 +116,142 @@ class ArmsRun:
     @property
     def callbacks(self) -> int:
         """How often Python functions of the user were called in the rounds so far."""
-        return self.run.callbacks + (self.decider.callbacks if self.decider else 0)
+        return sum(run.callbacks for run in (self.run, self.decider) if run is not None)
 
-    def _drawn(self, wanted: int) -> Drawn:
+    @abstractmethod
+    def _mailbox(self) -> Any:
+        """Room for answers on their way."""
+
+    @abstractmethod
+    def drawn(self, wanted: int) -> Any:
         """What is drawn for the next rounds, at most those wanted."""
+
+    @abstractmethod
+    def _play(self, drawn: Any, out: Played, decider: Any, refresh: int) -> int:
+        """Play the rounds that were drawn."""
+
+    def play(self, wanted: int) -> Any:
+        """Play at most that many rounds; their actions."""
+        drawn = self.drawn(wanted)
+        n, slots = len(drawn.tags), self.problem.n_slots
+        actions = np.empty(n if slots is None else (n, slots), dtype=np.int64)
+        out = Played(actions, self.mean_sum, self.reward_sum, self.scalar)
+        refresh = 1 if self.lateness is None else min(self.lateness.refresh, self.horizon + 1)
+        decider = None if self.decider is None else self.decider.engine
+        played = self._play(drawn, out, decider, refresh)
+        if played < n:
+            (self.decider or self.run).raise_failure(useless=played < 0)
+        self.done += n
+        return actions
+
+    def policy_draws(self, n: int) -> tuple[Matrix, Cube]:
+        """What the policy draws in n rounds: for the direction first, then for the action."""
+        rng, samples = self.streams.policy, self.run.plan.samples
+        normals = np.empty((n, samples, self.problem.n_objectives + 2))
+        draw: Callable[..., Matrix] = self.run.base.draws
+        if samples == 0:
+            return np.ascontiguousarray(draw(rng, self.problem, n)), normals
+        rows = []
+        for s in range(n):
+            normals[s] = rng.standard_normal(normals.shape[1:])
+            rows.append(draw(rng, self.problem, 1)[0])
+        return np.array(rows), normals
+
+    def delays(self, n: int) -> IntMatrix:
+        """Those of the next n rounds, (n, 2); -1 where the answer comes after the horizon."""
+        if self.lateness is None or self.rng is None:
+            return np.zeros((n, 2), dtype=np.int64)
+        law = as_delay("delay", self.lateness.delay)
+        each = [
+            [rounds_of(law, u, False), rounds_of(law, u, True)] for u in self.rng.random(n).tolist()
+        ]
+        longest = float(self.horizon)  # as floats, since a law may give any whole number
+        delays: IntMatrix = np.minimum(np.array(each, dtype=np.float64), longest).astype(np.int64)
+        never = np.arange(self.done + 1, self.done + 1 + n)[:, None] + delays > self.horizon
+        delays[never] = -1
+        return delays
+
+
+class ArmsRun(CompiledRun):
+    """One run of a policy for arms."""
+
+    engine_of = CompiledArms
+
+    def __init__(
+        self, policy: FrankWolfe, environment: Any, world: Any, *rest: Any, **options: Any
+    ) -> None:
+        super().__init__(policy, environment, world, *rest, **options)
+        self.rewards = environment.reward_program(world)
+
+    @staticmethod
+    def why_not(policy: FrankWolfe, environment: Any) -> str | None:
+        """The part that keeps a run out of this loop, or None."""
+        if not isinstance(policy.base, LinearBandit):
+            return f"the base {type(policy.base).__name__}"
+        if not compiles(policy.base):
+            return f"the base {policy.base!r:.80}"
+        if not isinstance(environment, CompiledWorld):
+            return f"the environment {type(environment).__name__}"
+        return None
+
+    def _mailbox(self) -> ArmMailbox:
+        n = self.problem.n_objectives
+        return ArmMailbox(self.problem.dimension, n, n if self.run.plan.keeps_direction else 0)
+
+    def drawn(self, wanted: int) -> ArmsDrawn:
         n = min(wanted, self.most)
         contexts, tags = self.environment.draw_contexts(self.world, self.streams.contexts, n)
         self.most = max(16, _CHUNK_BYTES * n // contexts.nbytes)
         noise = self.environment.draw_noise(self.streams.noise, n)
-        draws, normals = policy_draws(self.run, self.environment.problem(), self.streams.policy, n)
-        delays = np.zeros((n, 2), dtype=np.int64)
-        if self.lateness is not None and self.rng is not None:
-            delays = drawn_delays(self.lateness, self.rng, n, self.done, self.horizon)
-        return Drawn(contexts, tags, noise, draws, normals, delays)
+        return ArmsDrawn(contexts, tags, noise, *self.policy_draws(n), self.delays(n))
 
-    def play(self, wanted: int) -> IntVector:
-        """Play at most that many rounds; their actions."""
-        drawn = self._drawn(wanted)
-        actions = np.empty(len(drawn.tags), dtype=np.int64)
-        out = Played(actions, self.mean_sum, self.reward_sum, self.scalar)
-        refresh = 1 if self.lateness is None else min(self.lateness.refresh, self.horizon + 1)
-        played = self.run.engine.play(
-            self.decider.engine if self.decider else None,
-            self.rewards,
-            drawn,
-            self.mailbox,
-            out,
-            self.done,
-            refresh,
+    def _play(self, drawn: ArmsDrawn, out: Played, decider: Any, refresh: int) -> int:
+        played: int = self.run.engine.play(
+            decider, self.rewards, drawn, self.mailbox, out, self.done, refresh
         )
-        if played < len(actions):
-            (self.decider or self.run).raise_failure(useless=played < 0)
-        self.done += len(actions)
-        return actions
+        return played
 
 
-def policy_draws(run: Any, problem: Any, rng: np.random.Generator, n: int) -> tuple[Matrix, Cube]:
-    """What a policy draws in n rounds: for the direction first, then for the action."""
-    samples = run.plan.samples
-    normals = np.empty((n, samples, problem.n_objectives + 2))
-    draw: Callable[..., Matrix] = run.base.draws
-    if samples == 0:
-        return np.ascontiguousarray(draw(rng, problem, n)), normals
-    rows = []
-    for s in range(n):
-        normals[s] = rng.standard_normal(normals.shape[1:])
-        rows.append(draw(rng, problem, 1)[0])
-    return np.array(rows), normals
+class RankingsRun(CompiledRun):
+    """One run of a ranking policy."""
 
+    engine_of = CompiledRankings
 
-def drawn_delays(
-    lateness: Lateness, rng: np.random.Generator, n: int, done: int, horizon: int
-) -> IntMatrix:
-    """The delays of the next n rounds, (n, 2); -1 where the answer comes after the horizon."""
-    law = as_delay("delay", lateness.delay)
-    each = [[rounds_of(law, u, False), rounds_of(law, u, True)] for u in rng.random(n).tolist()]
-    longest = float(horizon)  # as floats, since a law may give any whole number
-    delays: IntMatrix = np.minimum(np.array(each, dtype=np.float64), longest).astype(np.int64)
-    never = np.arange(done + 1, done + 1 + n)[:, None] + delays > horizon
-    delays[never] = -1
-    return delays
+    def __init__(
+        self, policy: FrankWolfe, environment: Any, world: Any, *rest: Any, **options: Any
+    ) -> None:
+        super().__init__(policy, environment, world, *rest, **options)
+        self.users, self.tables = environment.features(world)
+        arrays = (world.turned, world.items, world.columns, world.weights, world.ranges)
+        self.rewards = ranks.RankingWorld(*arrays)
+        problem = self.problem
+        work = problem.dimension**2 + (problem.n_items or 0) * self.tables.shape[1] ** 2
+        self.most = max(16, min(_CHUNK, _CHUNK_MULTIPLIES // work))
+
+    @staticmethod
+    def why_not(policy: FrankWolfe, environment: Any) -> str | None:
+        """The part that keeps a run out of this loop, or None."""
+        undirected = isinstance(policy.base, Undirected) and not policy.base.needs_direction
+        if not isinstance(policy.base, Ranker) or undirected:
+            return f"the base {type(policy.base).__name__}"
+        if not isinstance(environment, RankingWorld):
+            return f"the environment {type(environment).__name__}"
+        return None
+
+    def _mailbox(self) -> RankingMailbox:
+        plan, n = self.run.plan, self.problem.n_objectives
+        kept = n if plan.keeps_direction else 0
+        return RankingMailbox(self.problem.n_slots or 0, len(self.problem.rewards), kept)
+
+    def drawn(self, wanted: int) -> RankingsDrawn:
+        n = min(wanted, self.most)
+        tags = self.environment.draw_users(self.streams.contexts, n)
+        noise = self.environment.draw_noise(self.streams.noise, n)
+        drawn = (*self.policy_draws(n), self.delays(n))
+        return RankingsDrawn(self.users, self.tables, tags, noise, *drawn)
+
+    def _play(self, drawn: RankingsDrawn, out: Played, decider: Any, refresh: int) -> int:
+        played: int = self.run.engine.play(
+            decider, self.rewards, drawn, self.mailbox, out, self.done, refresh, self.truth
+        )
+        return played

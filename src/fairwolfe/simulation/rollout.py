@@ -16,9 +16,7 @@ from fairwolfe.kernels.compile import Kernel, clock
 from fairwolfe.objectives import Concave
 from fairwolfe.ranking.policies import as_policy
 from fairwolfe.reduction import FrankWolfe
-from fairwolfe.simulation.compiled import ArmsRun
-from fairwolfe.simulation.compiled_late_rankings import LateRankings
-from fairwolfe.simulation.compiled_rankings import CompiledRankings
+from fairwolfe.simulation.compiled import ArmsRun, RankingsRun
 from fairwolfe.simulation.delivery import LateRun
 from fairwolfe.simulation.lateness import Lateness, by_either_name
 from fairwolfe.simulation.plain import PlainRun
@@ -29,8 +27,7 @@ __all__ = ["needed", "simulate"]
 
 Progress = Callable[[int], None]
 
-LOOPS: dict[str, Any] = {"arms": ArmsRun, "ranking": CompiledRankings}
-LATE_LOOPS: dict[str, Any] = {"arms": ArmsRun, "ranking": LateRankings}
+LOOPS: dict[str, Any] = {"arms": ArmsRun, "ranking": RankingsRun}
 """The compiled loops, by the kind of decision that they play; others have the plain loop."""
 
 
@@ -110,11 +107,8 @@ def simulate(
     given = (policy, environment, world, streams, scalar_regret)
     answers = stream(seed, "service")  # a name that stays: it decides the numbers drawn
     run: Any
-    if fast and is_late(policy, lateness):
-        late = LATE_LOOPS[environment.problem().kind]
-        run = late(*given, lateness or Lateness(), answers, horizon)
-    elif fast:
-        run = LOOPS[environment.problem().kind](*given)
+    if fast:
+        run = LOOPS[environment.problem().kind](*given, lateness, answers, horizon)
     elif lateness is not None:
         run = LateRun(*given, lateness, answers)
     else:
@@ -167,18 +161,9 @@ def needed(
     policy = as_policy(policy)
     if isinstance(policy, Meets):
         return []
-    state = policy.init(environment.problem())
-    if why_not(policy, environment, lateness):
-        return PlainRun.kernels(policy, state, environment)
-    loop = (LATE_LOOPS if is_late(policy, lateness) else LOOPS)[environment.problem().kind]
-    return [] if loop is ArmsRun else loop.kernels(state, environment)
-
-
-def is_late(policy: FrankWolfe, lateness: Lateness | None) -> bool:
-    """Whether the loop for late feedback plays a run: also where chances of exposure are averaged,
-    which the other does not know of.
-    """
-    return lateness is not None or policy.iterate == "expected"
+    if why_not(policy, environment, lateness) is None:
+        return []
+    return PlainRun.kernels(policy, policy.init(environment.problem()), environment)
 
 
 def replicated(lateness: Lateness | None) -> bool:
