@@ -34,10 +34,11 @@ _REGRESSIONS = {Ridge: "ridge", OnlineGradient: "online_gradient"}
 _RULES = (LinUCB, SquareCB, EpsilonGreedy, Thompson, Uniform, Fixed, MixtureAscent)
 
 
-def compiles(base: Any) -> bool:
-    """Whether the engine has the rule and the regression of a base."""
-    known = base.compiles if isinstance(base, Rule) else type(base) in _RULES
-    return known and type(base.regression) in _REGRESSIONS
+def compiles(part: Any) -> bool:
+    """Whether the engine has a base, or a regression."""
+    if isinstance(part, Rule):
+        return part.compiles
+    return type(part) in _RULES or type(part) in _REGRESSIONS
 
 
 class ArmState(NamedTuple):

@@ -191,8 +191,10 @@ class ArmsRun(CompiledRun):
         """The part that keeps a run out of this loop, or None."""
         if not isinstance(policy.base, LinearBandit):
             return f"the base {type(policy.base).__name__}"
+        if not compiles(policy.base.regression):
+            return f"the oracle {type(policy.base.regression).__name__}"
         if not compiles(policy.base):
-            return f"the base {policy.base!r:.80}"
+            return f"the base {type(policy.base).__name__}"
         if not isinstance(environment, CompiledWorld):
             return f"the environment {type(environment).__name__}"
         return None
