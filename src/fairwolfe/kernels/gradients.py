@@ -1094,7 +1094,7 @@ class Tree:
     def has_failed(self) -> cython.bint:
         """Whether a Python leaf keeps an exception; it needs no lock."""
         k: Size
-        for k in range(self.n_calling):  # noqa: SIM110
+        for k in range(self.n_calling):
             if self.calling[k].failed:
                 return True
         return False
