@@ -375,7 +375,7 @@ def play(step: Step, folder: Path) -> None:
 
 def test_ones_own_bandit_by_the_page_alone(tmp_path: Path) -> None:
     text = (DOCS / "own-bandit.md").read_text()
-    (source,) = [block.text for block in blocks(text) if block.language == "python"]
+    source, *_ = [block.text for block in blocks(text) if block.language == "python"]
     (tmp_path / "my_bandit.py").write_text(source)
     install, *rest = steps("own-bandit.md")
     assert "pip install" in install.commands

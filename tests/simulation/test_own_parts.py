@@ -83,8 +83,7 @@ class Fading(Rule):
         explore, n = min(1.0, self.curiosity / np.sqrt(t + 1.0)), values.size
         chances = np.full(n, explore / n)
         chances[values.argmax()] += 1.0 - explore
-        arm = min(int(np.searchsorted(chances.cumsum(), uniform, side="right")), n - 1)
-        return arm, float(chances[arm])
+        return self.drawn(chances, uniform)
 
 
 @dataclass(frozen=True)
@@ -98,8 +97,7 @@ class Constant(Rule):
     ) -> tuple[int, float | None]:
         chances = np.full(values.size, self.epsilon / values.size)
         chances[values.argmax()] += 1.0 - self.epsilon
-        arm = min(int(np.searchsorted(chances.cumsum(), uniform, side="right")), values.size - 1)
-        return arm, float(chances[arm])
+        return self.drawn(chances, uniform)
 
 
 @dataclass(frozen=True)
@@ -350,6 +348,15 @@ def test_an_agent_draws_for_an_own_rule_by_the_number_of_the_decision() -> None:
 @pytest.mark.parametrize("base", [Optimist, Fading, Gradual, Swift])
 def test_an_own_rule_keeps_its_promises(base: type[Rule]) -> None:
     check(base)
+
+
+def test_an_arm_is_drawn_by_its_probability() -> None:
+    chances = np.array([0.0, 0.25, 0.0, 0.75, 0.0])
+    found = [Rule.drawn(chances, u) for u in (0.0, 0.2499, 0.25, 0.9999)]
+    assert found == [(1, 0.25), (1, 0.25), (3, 0.75), (3, 0.75)]
+    tenths = np.full(10, 0.1)
+    tenths[-1] = 0.0
+    assert Rule.drawn(tenths, 1.0 - 1e-16)[0] == 8
 
 
 def test_an_agent_with_an_own_rule_does_what_others_do() -> None:

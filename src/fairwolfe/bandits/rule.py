@@ -65,6 +65,18 @@ class Rule(LinearBandit):
         number in [0, 1), the only chance there is.
         """
 
+    @staticmethod
+    def drawn(probabilities: Vector, uniform: float) -> tuple[int, float]:
+        """The arm that a uniform number in [0, 1) falls on, and its probability.
+
+        >>> Rule.drawn(np.array([0.2, 0.0, 0.8]), 0.5)
+        (2, 0.8)
+        """
+        arm = int(np.searchsorted(np.cumsum(probabilities), uniform, side="right"))
+        if arm == len(probabilities):  # they sum to a little less than 1
+            arm = int(np.flatnonzero(probabilities)[-1])
+        return arm, float(probabilities[arm])
+
     @cached_property
     def regression(self) -> Regression:
         """The oracle."""
