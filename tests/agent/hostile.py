@@ -149,9 +149,7 @@ def agents() -> dict[str, Agent]:
         "squarecb": learnt(FrankWolfe(Minimum(), SquareCB(gamma0=10.0)), ARMS, 300),
         "sure": learnt(FrankWolfe(GiniWelfare(), LinUCB()), SURE, 300),
         "extended": learnt(
-            FrankWolfe(
-                Minimum(), LinUCB(model="extended"), Randomized(n_samples=2), iterate="optimistic"
-            ),
+            FrankWolfe(Minimum(), LinUCB(model="extended"), Randomized(n_samples=2)),
             ARMS,
             200,
         ),

@@ -339,11 +339,10 @@ def test_a_batch_is_made_from_one_state() -> None:
     assert (one.t, one.open) == (3, 0)
 
 
-@pytest.mark.parametrize("iterate", ["observed", "optimistic"])
-def test_advance_spreads_a_batch(iterate: Any) -> None:
+def test_advance_spreads_a_batch() -> None:
     """Two arms, each good for one reward: the fair thing is to alternate."""
     problem = Problem.arms(2, {"a": (0, 1), "b": (0, 1)})
-    policy = FrankWolfe(Minimum(), LinUCB(exploration=0.01), iterate=iterate)
+    policy = FrankWolfe(Minimum(), LinUCB(exploration=0.01))
     one = agent(policy, problem)
     for _ in range(30):
         decision = one.act(np.eye(2))
@@ -591,8 +590,7 @@ rng = np.random.default_rng(0)
 agents = [
     fw.Agent(fw.FrankWolfe(Minimum(), LinUCB()), arms),
     fw.Agent(fw.FrankWolfe(GiniWelfare(), LinUCB(model="extended")), arms),
-    fw.Agent(fw.FrankWolfe(Minimum(), SquareCB(gamma0=9.0), Randomized(), iterate="optimistic"),
-             arms),
+    fw.Agent(fw.FrankWolfe(Minimum(), SquareCB(gamma0=9.0), Randomized()), arms),
     fw.Agent(fw.FrankWolfe(Linear([1.0, 2.0]) + Welfare(0.5), Thompson()), arms),
     fw.Agent(fw.MOLinCB(GiniWelfare()), arms),
     fw.Agent(FWLinUCBRank(TwoSided(GiniEquality())), lists, items=rng.random((6, 3)) / 2),

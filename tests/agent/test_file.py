@@ -47,17 +47,10 @@ POLICIES: dict[str, tuple[Any, Problem]] = {
         PROBLEM,
     ),
     "randomized": (FrankWolfe(Minimum(), LinUCB(), Randomized(n_samples=3)), PROBLEM),
-    "randomized, memory, optimistic": (
-        FrankWolfe(
-            GiniWelfare(),
-            SquareCB(gamma0=9.0),
-            Randomized(n_samples=2),
-            memory=50.0,
-            iterate="optimistic",
-        ),
+    "randomized, memory": (
+        FrankWolfe(GiniWelfare(), SquareCB(gamma0=9.0), Randomized(n_samples=2), memory=50.0),
         PROBLEM,
     ),
-    "optimistic": (FrankWolfe(GiniWelfare(), LinUCB(), iterate="optimistic"), PROBLEM),
     "memory": (FrankWolfe(GiniWelfare(), EpsilonGreedy(0.1), memory=20.0), PROBLEM),
     "per arm": (FrankWolfe(GiniWelfare(), LinUCB()), PER_ARM),
     "per arm, gradient": (
@@ -66,8 +59,8 @@ POLICIES: dict[str, tuple[Any, Problem]] = {
     ),
     "bilinear": (FrankWolfe(GiniWelfare(), SquareCB(gamma0=9.0)), BILINEAR),
     "per arm, thompson": (FrankWolfe(GiniWelfare(), Thompson(), Randomized()), PER_ARM),
-    "extended, randomized, optimistic": (
-        FrankWolfe(Minimum(), LinUCB(model="extended"), Randomized(), iterate="optimistic"),
+    "extended, randomized": (
+        FrankWolfe(Minimum(), LinUCB(model="extended"), Randomized()),
         PROBLEM,
     ),
     "molincb": (MOLinCB(GiniWelfare()), PROBLEM),
@@ -175,7 +168,7 @@ def test_another_process_goes_on_alike(tmp_path: Path) -> None:
     import hashlib
 
     paths, expected = [], []
-    for name in ("linucb", "randomized, memory, optimistic", "per arm", "molincb"):
+    for name in ("linucb", "randomized, memory", "per arm", "molincb"):
         policy, problem = POLICIES[name]
         paths.append(str(tmp_path / f"{name}.fw"))
         agent = saved(Path(paths[-1]), policy, problem)

@@ -55,7 +55,7 @@ def agents():
     yield "extended", fw.Agent(
         fw.FrankWolfe(Minimum(), LinUCB(model="extended")), arms), rows, answer
     yield "randomised", fw.Agent(
-        fw.FrankWolfe(Minimum(), SquareCB(gamma0=3.0), Randomized(), iterate="optimistic"), arms
+        fw.FrankWolfe(Minimum(), SquareCB(gamma0=3.0), Randomized()), arms
     ), rows, answer
     ranking, items = fw.Problem.ranking(4, 2, (2, 3)), rng.random((4, 3)) / 2
     shown = lambda agent, decision: agent.update(decision, exposed=[], clicked=[])

@@ -30,9 +30,7 @@ def ranking() -> Agent:
 AGENTS = {
     "arms": arms,
     "linucb": lambda: arms(FrankWolfe(Minimum(), LinUCB())),
-    "greedy, optimistic": lambda: arms(
-        FrankWolfe(Minimum(), EpsilonGreedy(0.2), iterate="optimistic")
-    ),
+    "greedy": lambda: arms(FrankWolfe(Minimum(), EpsilonGreedy(0.2))),
     "without anticipation": lambda: arms(FrankWolfe(Minimum(), LinUCB(), anticipate=False)),
     "extended": lambda: arms(FrankWolfe(Minimum(), LinUCB(model="extended"))),
     "memory": lambda: arms(FrankWolfe(Minimum(), LinUCB(), memory=20.0)),

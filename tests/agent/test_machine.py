@@ -32,7 +32,7 @@ PROBLEM = Problem.arms(2, {"clicks": (-1, 1), "minutes": (-1, 1)})
 POLICIES = [
     FrankWolfe(GiniWelfare(), LinUCB()),
     FrankWolfe(Minimum(), SquareCB(gamma0=5.0)),
-    FrankWolfe(Minimum(), SquareCB(gamma0=5.0), Randomized(n_samples=2), iterate="optimistic"),
+    FrankWolfe(Minimum(), SquareCB(gamma0=5.0), Randomized(n_samples=2)),
     FrankWolfe(GiniWelfare(), LinUCB(), anticipate=False),
 ]
 unit = st.floats(-1.0, 1.0)

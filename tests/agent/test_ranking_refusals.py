@@ -344,10 +344,6 @@ SETUPS: dict[str, tuple[Callable[[], object], str]] = {
         lambda: agent(FairLearnRank(0.5)),
         r"minimum is 0\.5; 3 slots cannot show each of 8 items",
     ),
-    "an optimistic iterate": (
-        lambda: Agent(FrankWolfe(FAIR, POLICY.base, iterate="optimistic"), PROBLEM),
-        r"optimistic iterate needs an estimate of exposures",
-    ),
 }
 
 

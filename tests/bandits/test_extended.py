@@ -261,9 +261,6 @@ def test_what_needs_an_estimate_is_refused() -> None:
     ):
         agent.act_many([np.eye(4)] * 2, advance=True)
     assert len(agent.act_many([np.eye(4)] * 2)) == 2
-    optimistic = FrankWolfe(GiniWelfare(), Extended(Greedy()), iterate="optimistic")
-    with pytest.raises(InvalidInput, match="iterate='observed'"):
-        Agent(optimistic, PROBLEM).act(np.eye(4))
 
 
 # --- bad input -------------------------------------------------------------------------------

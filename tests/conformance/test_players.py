@@ -267,7 +267,7 @@ class Nameable(Sound):
     """Asks its evidence by name, though bytes keep no names."""
 
     def update(self, state: State, decision: Decision, feedback: Any) -> State:
-        assert decision.evidence.rho is None
+        assert decision.evidence.size is not None
         return super().update(state, decision, feedback)
 
 

@@ -76,7 +76,7 @@ def test_a_ranking_and_numpy_numbers() -> None:
 
 def test_size_at_ten_features() -> None:
     problem = Problem.arms(10, {f"reward {i}": (0, 1) for i in range(5)})
-    policy = FrankWolfe(GiniWelfare(), EpsilonGreedy(0.1), Randomized(), iterate="optimistic")
+    policy = FrankWolfe(GiniWelfare(), EpsilonGreedy(0.1), Randomized())
     agent = Agent(policy, problem)
     rng = np.random.default_rng(0)
     for _ in range(5):

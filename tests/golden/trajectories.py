@@ -213,11 +213,9 @@ LOGS = {
 TRAJECTORIES: dict[str, Callable[[Path], Trajectory]] = {
     "LinUCB, Gini": both(fw.FrankWolfe(GiniWelfare(), LinUCB(ridge=0.1)), MUSIC),
     "extended LinUCB": both(fw.FrankWolfe(Minimum(), LinUCB(model="extended")), MUSIC),
-    "SquareCB, optimistic, a sum": both(
+    "SquareCB, a sum": both(
         fw.FrankWolfe(
-            Linear((1.0, 0.5, 0.2)) + AtMost(0.3, penalty=2.0).on(1),
-            SquareCB(gamma0=30.0),
-            iterate="optimistic",
+            Linear((1.0, 0.5, 0.2)) + AtMost(0.3, penalty=2.0).on(1), SquareCB(gamma0=30.0)
         ),
         MUSIC,
     ),
@@ -250,9 +248,7 @@ TRAJECTORIES: dict[str, Callable[[Path], Trajectory]] = {
     "UnbiasedLinUCBRank": both(UnbiasedLinUCBRank(), LISTS, fair),
     "FairLearnRank": both(FairLearnRank(0.2), LISTS, fair),
     "an agent": agent_of_arms(fw.FrankWolfe(Minimum(), LinUCB(exploration=0.3))),
-    "an agent that draws": agent_of_arms(
-        fw.FrankWolfe(GiniWelfare(), SquareCB(gamma0=9.0), iterate="optimistic")
-    ),
+    "an agent that draws": agent_of_arms(fw.FrankWolfe(GiniWelfare(), SquareCB(gamma0=9.0))),
     "an agent that ranks": agent_of_lists(FWLinUCBRank(fair, exploration=0.3)),
     "an agent with a floor": agent_of_lists(FairLearnRank(0.1)),
     # Bases in an agent

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from fairwolfe.core.arrays import IntVector
-from fairwolfe.environments import rankings as numba_worlds
 from fairwolfe.kernels import selection
 from fairwolfe.kernels.bilinear import estimates_of
 from fairwolfe.kernels.ranks import Ranking, RankingWorld, count_exposures, largest
@@ -22,7 +21,6 @@ from fairwolfe.ranking.unbiased_linucb_rank import discounted
 nan, inf = float("nan"), float("inf")
 RULES = {"optimistic": optimistic, "discounted": discounted, "deprived_first": deprived_first}
 kernels: Any = numba_kernels
-worlds: Any = numba_worlds
 NONE = np.empty(0, dtype=np.int64)
 
 
@@ -220,26 +218,33 @@ def test_worlds(own_weights: bool, n_rewards: int, q: int) -> None:
         action, g = rng.permutation(m)[:k], rng.normal(size=m + n_rewards)
         uniforms = rng.random(k + k * n_rewards)
         exposed, rewards = np.empty((2, k)), np.empty((2, k, n_rewards))
-        worlds.observe(
-            action, user, uniforms, turned, items, weights, ranges, exposed[0], rewards[0]
-        )
         world.feedback(action, user, uniforms, exposed[1], rewards[1])
-        assert exposed[0].tobytes() == exposed[1].tobytes()
-        assert rewards[0].tobytes() == rewards[1].tobytes()
-        means = np.full((2, m + n_rewards), nan)
-        worlds.mean_of_ranking(action, user, turned, items, weights, ranges, means[0])
-        world.mean(action, user, means[1])
-        assert means[0].tobytes() == means[1].tobytes()
-        best, scratch = np.zeros((2, k), np.int64), np.empty((2, m))
-        worlds.best_ranking(g, user, turned, columns, ranges, *scratch, best[0])
-        world.best_for(g, user, best[1])
-        assert np.array_equal(best[0], best[1])
-        shares, points = rng.dirichlet(np.ones(users)), np.empty((2, m + n_rewards))
-        height = worlds.support_of_rankings(
-            g, shares, turned, items, columns, weights, ranges, points[0]
-        )
-        assert height == world.support(g, shares, points[1])
-        assert points[0].tobytes() == points[1].tobytes()
+        place = user if len(weights) > 1 else 0
+        low, high = ranges.T
+        mean = np.clip(np.einsum("rq,mq->mr", turned[:, user], items), low, high)
+        looks, draws = uniforms[:k] < weights[place], uniforms[k:].reshape(k, n_rewards)
+        hits = low + (high - low) * draws < mean[action]
+        earned = np.where(hits, high, low) * looks[:, None]
+        assert np.array_equal(exposed[1], looks)
+        assert np.array_equal(rewards[1], np.where(looks[:, None], earned, 0.0))
+        found, expected = np.full(m + n_rewards, nan), np.zeros(m + n_rewards)
+        world.mean(action, user, found)
+        expected[action] = weights[place]
+        expected[m:] = weights[place] @ mean[action]
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+        best = np.zeros(k, np.int64)
+        world.best_for(g, user, best)
+        scores = g[:m] + mean @ g[m:]
+        np.testing.assert_allclose(scores[best], np.sort(scores)[::-1][:k], rtol=1e-12, atol=1e-14)
+        shares, point = rng.dirichlet(np.ones(users)), np.empty(m + n_rewards)
+        height = world.support(g, shares, point)
+        average = np.zeros(m + n_rewards)
+        for other in range(users):
+            world.best_for(g, other, best)
+            world.mean(best, other, found)
+            average += shares[other] * found
+        np.testing.assert_allclose(point, average, rtol=1e-11, atol=1e-13)
+        assert abs(height - g @ average) <= 1e-11
 
 
 def test_shapes_are_checked() -> None:

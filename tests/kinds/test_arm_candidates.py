@@ -29,7 +29,6 @@ POLICIES: dict[str, Any] = {
         GiniWelfare(), EpsilonGreedy(0.3, oracle=OnlineGradient()), memory=30.0
     ),
     "Uniform": fw.FrankWolfe(GiniWelfare(), Uniform()),
-    "optimistic": fw.FrankWolfe(GiniWelfare(), SquareCB(gamma0=20.0), iterate="optimistic"),
     "a random direction": fw.FrankWolfe(Minimum(), LinUCB(), Randomized(n_samples=2)),
     "a mixture": fw.MOLinCB(Minimum()),
 }
@@ -133,7 +132,7 @@ def test_a_probability_is_that_among_the_candidates() -> None:
 
 
 @pytest.mark.parametrize("problem", [SHARED, APART], ids=["shared", "apart"])
-@pytest.mark.parametrize("name", ["LinUCB", "SquareCB", "Thompson", "optimistic"])
+@pytest.mark.parametrize("name", ["LinUCB", "SquareCB", "Thompson"])
 @pytest.mark.parametrize("alike", [True, False])
 def test_many_are_as_one_by_one(name: str, problem: fw.Problem, alike: bool) -> None:
     agents = [fw.Agent(POLICIES[name], problem, seed=7) for _ in range(2)]

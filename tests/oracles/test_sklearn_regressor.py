@@ -98,9 +98,8 @@ def estimated(state: Any) -> Matrix:
 # --- the rules are the same -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("iterate", ["observed", "optimistic"])
 @pytest.mark.parametrize("rule", ["squarecb", "epsilon"])
-def test_ridge_regression_of_scikit_learn_decides_like_ours(rule: str, iterate: Any) -> None:
+def test_ridge_regression_of_scikit_learn_decides_like_ours(rule: str) -> None:
     """Least squares with the same penalty, fitted after every observation, is our `Ridge`."""
     theirs = SklearnRegressor(
         "sklearn.linear_model:Ridge", {"alpha": 0.5, "fit_intercept": False}, growth=1.0, first=1
@@ -111,7 +110,7 @@ def test_ridge_regression_of_scikit_learn_decides_like_ours(rule: str, iterate: 
         if rule == "epsilon":
             base = EpsilonGreedy(0.2, oracle=oracle)
         # Estimates of open decisions are kept as they were made where the model is not ours.
-        policy = FrankWolfe(GiniWelfare(), base, iterate=iterate, anticipate=False)
+        policy = FrankWolfe(GiniWelfare(), base, anticipate=False)
         decided.append(play(Agent(policy, PROBLEM, seed=3), world(PROBLEM, 150)))
     actions, probabilities = (np.array(column) for column in zip(*decided[0], strict=True))
     same_actions, close = (np.array(column) for column in zip(*decided[1], strict=True))
@@ -125,9 +124,7 @@ SUBJECTS: dict[str, Callable[[], Any]] = {
     "epsilon-greedy": lambda: EpsilonGreedy(
         0.3, oracle=SklearnRegressor(network(), growth=2.0, batch=3, memory=20)
     ),
-    "frank-wolfe": lambda: FrankWolfe(
-        GiniWelfare(), SquareCB(gamma0=30.0, oracle=small_tree()), iterate="optimistic"
-    ),
+    "frank-wolfe": lambda: FrankWolfe(GiniWelfare(), SquareCB(gamma0=30.0, oracle=small_tree())),
     "pipeline": lambda: SklearnRegressor(
         new("Pipeline", [("scale", new("Scaler")), ("near", new("Near", 3))]), growth=1.0
     ),

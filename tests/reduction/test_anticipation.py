@@ -140,7 +140,6 @@ def test_open_decisions_of_rankings_count_by_their_chances() -> None:
 POLICIES = [
     fw.FrankWolfe(Minimum(), LinUCB(exploration=0.3)),
     fw.FrankWolfe(GiniWelfare(), SquareCB(gamma0=5.0), memory=30.0),
-    fw.FrankWolfe(GiniWelfare(), LinUCB(), iterate="optimistic"),
     fw.FrankWolfe(GiniWelfare(), LinUCB(model="extended")),
     fw.FrankWolfe(Minimum(), EpsilonGreedy(0.1)),
     fw.FrankWolfe(Minimum(), SquareCB(gamma0=5.0), fw.smoothing.Randomized(n_samples=2)),

@@ -33,7 +33,6 @@ OF_ARMS: dict[str, Any] = {
     "linucb": fw.FrankWolfe(Minimum(), LinUCB(exploration=0.3)),
     "squarecb": fw.FrankWolfe(GiniWelfare(), SquareCB(gamma0=5.0)),
     "memory": fw.FrankWolfe(GiniWelfare(), EpsilonGreedy(0.2), memory=20.0),
-    "optimistic": fw.FrankWolfe(GiniWelfare(), LinUCB(), iterate="optimistic"),
     "extended": fw.FrankWolfe(GiniWelfare(), LinUCB(model="extended")),
     "thompson": fw.FrankWolfe(Nash(offset=1.5), Thompson()),
     "samples": fw.FrankWolfe(Minimum(), SquareCB(gamma0=5.0), Randomized(n_samples=2)),
@@ -230,7 +229,7 @@ def test_advance_says_whether_each_counts_for_the_next() -> None:
 # --- the batch itself -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["linucb", "squarecb", "optimistic", "fw", "fw, swaps"])
+@pytest.mark.parametrize("name", ["linucb", "squarecb", "fw", "fw, swaps"])
 def test_a_batch_is_a_sequence_that_travels(name: str) -> None:
     agent, rng = agent_of(name), np.random.default_rng(4)
     batch: Any = agent.act_many(contexts_of(name, 12, rng))
@@ -300,7 +299,7 @@ def test_one_bad_shape_is_named() -> None:
     assert list(agent.act_many([])) == []
 
 
-@pytest.mark.parametrize("name", ["linucb", "fw", "optimistic", "python bandit"])
+@pytest.mark.parametrize("name", ["linucb", "fw", "python bandit"])
 def test_one_bad_answer_applies_none_of_them(name: str) -> None:
     agent, rng = agent_of(name), np.random.default_rng(7)
     batch = agent.act_many(contexts_of(name, 6, rng))
@@ -367,7 +366,7 @@ def test_forged_batches_are_refused_or_right() -> None:
         {"place": column(np.array([0, 1, 2, -1]))},
         {"place": column(np.zeros(4))},
         {"place": 3},
-        {"rho": column(np.zeros((4, 2)))},
+        {"reserved": column(np.zeros((4, 2)))},
         {"live": (0, 1, 2)},
         {"size": 7},
     ):

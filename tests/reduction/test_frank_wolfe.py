@@ -314,33 +314,6 @@ def test_a_memory_that_outlives_the_run_is_no_memory() -> None:
     np.testing.assert_allclose(state.average, np.mean(rewards, axis=0), rtol=0.0, atol=1e-9)
 
 
-def test_the_optimistic_iterate_averages_the_estimates() -> None:
-    n = 3
-    world, problem = World(n), problem_of(n)
-    policy = FrankWolfe(
-        GiniWelfare(), LinUCB(exploration=0.1, ridge=0.1), Moreau(0.1), iterate="optimistic"
-    )
-    state, rng = policy.init(problem), stream(0, "optimistic")
-    estimates, rewards = [], []
-    for t in range(ROUNDS):
-        g = policy.direction(state, rng)
-        np.testing.assert_array_equal(
-            g, Moreau(0.1).gradient(GiniWelfare(), state.iterate, t)
-        )  # of the iterate, not of the average
-        decision = policy.act(state, world.contexts[t], rng)
-        rho = decision.evidence.rho
-        assert (rho >= problem.low).all()
-        assert (rho <= problem.high).all()
-        estimates.append(rho.copy())
-        rewards.append(world.rewards[t, decision.action])
-        state = policy.update(state, decision, rewards[-1])
-        np.testing.assert_allclose(state.iterate, np.mean(estimates, axis=0), atol=1e-12)
-        np.testing.assert_allclose(state.average, np.mean(rewards, axis=0), atol=1e-12)
-    assert np.abs(state.iterate - state.average).max() > 1e-3
-    observed = FrankWolfe(GiniWelfare(), LinUCB(exploration=0.1, ridge=0.1), Moreau(0.1))
-    assert observed.act(observed.init(problem), world.contexts[0], rng).evidence.rho is None
-
-
 def test_randomized_smoothing_follows_its_running_direction() -> None:
     """d_t = (1 - m_t) d_(t-1) + m_t g_t with m_t = 4/(t + 8)^(2/3), drawn before the arm."""
     n, smoothing = 3, Randomized(radius=2.0, n_samples=4)
@@ -367,7 +340,7 @@ def test_randomized_smoothing_follows_its_running_direction() -> None:
     "policy",
     [
         FrankWolfe(GiniWelfare(), LinUCB(ridge=0.1)),
-        FrankWolfe(Linear((1.0, 0.5, 0.2)), SquareCB(gamma0=50.0), iterate="optimistic"),
+        FrankWolfe(Linear((1.0, 0.5, 0.2)), SquareCB(gamma0=50.0)),
         FrankWolfe(Minimum(), EpsilonGreedy(0.1), Randomized(n_samples=2)),
         MOLinCB(GiniWelfare()),
     ],
@@ -462,8 +435,8 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         r"memory is nan; .*half-li",
     ),
     "iterate": (
-        lambda: FrankWolfe(Minimum(), LinUCB(), iterate="seen"),  # type: ignore[arg-type]
-        r"iterate is 'seen'; give 'observed', 'optimistic' or 'expected'",
+        lambda: FrankWolfe(Minimum(), LinUCB(), iterate="optimistic"),  # type: ignore[arg-type]
+        r"iterate is 'optimistic'; give 'observed' or 'expected'",
     ),
     "size": (
         lambda: FrankWolfe(GeneralizedGini((1.0, 0.5)), LinUCB()).init(problem_of(3)),

@@ -434,7 +434,7 @@ def test_replacing_the_objective_starts_again() -> None:
         FrankWolfe(GiniWelfare(), Thompson(scale=0.1)),
         FrankWolfe(GiniWelfare(), LinUCB(model="extended", exploration=0.1)),
         FrankWolfe(GiniWelfare(), EpsilonGreedy(0.05, oracle=OnlineGradient())),
-        FrankWolfe(GiniWelfare(), SquareCB(gamma0=100.0), Randomized(), iterate="optimistic"),
+        FrankWolfe(GiniWelfare(), SquareCB(gamma0=100.0), Randomized()),
         FrankWolfe(GiniWelfare(), Uniform()),
         FrankWolfe(Nash(), SquareCB(gamma0=100.0)),
     ],

@@ -231,7 +231,6 @@ def many_policies() -> dict[str, tuple[Any, Any]]:
             arms: dict[str, Any] = {
                 "linucb": fw.FrankWolfe(f, LinUCB(ridge=0.1), **how),
                 "extended": fw.FrankWolfe(f, LinUCB(model="extended"), **how),
-                "optimistic": fw.FrankWolfe(f, LinUCB(), iterate="optimistic", **how),
                 "randomized": fw.FrankWolfe(f, EpsilonGreedy(0.2), Randomized(n_samples=2), **how),
                 "squarecb": fw.FrankWolfe(f, SquareCB(gamma0=10.0), **how),
             }
@@ -270,7 +269,7 @@ def test_the_compiled_loops_decide_as_the_plain_one(name: str) -> None:
             assert np.allclose(fast.scalar_regret, plain.scalar_regret, rtol=0.0, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["linucb", "extended", "optimistic", "squarecb", "ranking"])
+@pytest.mark.parametrize("name", ["linucb", "extended", "squarecb", "ranking"])
 def test_that_open_decisions_count_changes_what_is_decided(name: str) -> None:
     """So that the test above compares something."""
     counted, world = many_policies()[f"{name}, anticipate=True, memory=None"]

@@ -198,12 +198,8 @@ def test_interpreted_is_compiled_with_every_option(base: Any, world: str) -> Non
         (Minimum(), Randomized(n_samples=2)),
         (Linear((1.0, 0.5, -1.0, 0.0, 0.2)), None),
     ):
-        for options in (
-            {"memory": 10.0},
-            {"iterate": "optimistic"},
-            {"memory": 3.0, "iterate": "optimistic"},
-        ):
-            policy = FrankWolfe(objective, base, smoothing, **options)
+        for memory in (10.0, 3.0):
+            policy = FrankWolfe(objective, base, smoothing, memory=memory)
             assert_alike(policy, environment, 80, seed=2)
 
 

@@ -469,15 +469,6 @@ def test_the_extended_form_of_a_policy() -> None:
     assert bounds.of(policy, problem, LONG) == expected
 
 
-def test_the_optimistic_iterate_pays_for_its_distance() -> None:
-    policy = FrankWolfe(MINIMUM, LinUCB(), iterate="optimistic")
-    near, far = (bounds.of(policy, A2, LONG, distance=d) for d in (0.0, 0.1))
-    assert far == pytest.approx(near + 0.1)
-    noise = bounds.azuma(problem=A2, objective=MINIMUM, horizon=LONG, delta=0.025) / LONG
-    observed = bounds.of(FrankWolfe(MINIMUM, LinUCB()), A2, LONG)
-    assert near == pytest.approx(observed - noise)
-
-
 def outside() -> dict[str, tuple[Any, Any, dict[str, Any], str]]:
     linucb, gaussian = LinUCB(), Mehrotra(5, 2, 3)
     free = Problem.arms(2, {"a": (0, 1), "b": (0, 1)})
@@ -537,12 +528,6 @@ def outside() -> dict[str, tuple[Any, Any, dict[str, Any], str]]:
             {},
             "LinUCB was given lipschitz=1",
         ),
-        "optimistic extended": (
-            FrankWolfe(MINIMUM, LinUCB(model="extended"), iterate="optimistic"),
-            A2,
-            {"distance": 0.1},
-            "Eq. .36.*shared",
-        ),
         "epsilon": (FrankWolfe(MINIMUM, EpsilonGreedy(0.1)), A2, {}, "EpsilonGreedy.*grows like T"),
         "uniform": (FrankWolfe(MINIMUM, Uniform()), A2, {}, "Uniform.*grows like T"),
         "another base": (FrankWolfe(MINIMUM, Stubborn()), A2, {}, "Stubborn.*no bound"),
@@ -551,18 +536,6 @@ def outside() -> dict[str, tuple[Any, Any, dict[str, Any], str]]:
         "known": (fw.known(A2, MINIMUM), A2, {}, "Known"),
         "memory": (FrankWolfe(MINIMUM, linucb, memory=50.0), A2, {}, "memory is 50"),
         "sampled gradients": (FrankWolfe(MINIMUM, linucb, Randomized()), A2, {}, "Theorem 12"),
-        "optimistic": (
-            FrankWolfe(MINIMUM, linucb, iterate="optimistic"),
-            A2,
-            {},
-            "extra term.*distance=",
-        ),
-        "optimistic SquareCB": (
-            FrankWolfe(MINIMUM, SquareCB(), iterate="optimistic"),
-            A2,
-            {"distance": 0.1},
-            "Eq. .36.*shared",
-        ),
         "a ranking": (FrankWolfe(B1, linucb), RANKING, {}, "ranking"),
     }
 
@@ -825,21 +798,6 @@ def test_the_measured_regret_stays_below_the_bound(world: str, base: str, seed: 
     regret, bound = measured(FrankWolfe(WORLDS[world][1], used), world, LONG, seed)
     assert (regret <= bound).all()
     assert regret[-1] < 0.05
-
-
-def test_the_optimistic_iterate_stays_below_its_bound() -> None:
-    policy = FrankWolfe(MINIMUM, LinUCB(), iterate="optimistic")
-    state = policy.init(A2.problem())
-    world, contexts = A2.init(fw_stream("world")), seeded(0)
-    noise, rng = np.random.default_rng(1), np.random.default_rng(2)
-    for t in range(1, 1001):
-        context = A2.context(world, t, contexts)
-        decision = policy.act(state, context, rng)
-        state = policy.update(state, decision, A2.feedback(world, context, decision.action, noise))
-    distance = float(np.linalg.norm(state.iterate - state.average))
-    assert distance > 0.0
-    bound = bounds.of(policy, A2, 1000, tight=True, distance=distance)
-    assert 0.5 - MINIMUM.value(state.average) <= bound
 
 
 def test_the_wrong_sign_violates_the_bound() -> None:

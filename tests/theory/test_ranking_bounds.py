@@ -109,7 +109,6 @@ def outside() -> dict[str, tuple[Any, Any, str]]:
     fair = THEOREM
     unstated = Problem.ranking(3, 1, 2)
     two = replace(AFFINE, rewards=PLAYS_AND_MINUTES)
-    optimistic = FrankWolfe(FAIR, LinUCBRank(ridge=1.0), iterate="optimistic")
     arms = fw.environments.Finite.a2()
     return {
         "Unbiased": (UnbiasedLinUCBRank(), B1, "no theorem.*UnbiasedLinUCBRank"),
@@ -121,7 +120,6 @@ def outside() -> dict[str, tuple[Any, Any, str]]:
         "much exploration": (replace(fair, exploration=2.0), B1, "Lemma 26.*exploration is 2"),
         "swaps": (replace(fair, randomize=0.1), B1, "Proposition 4.*randomize is 0.1"),
         "sampled gradients": (replace(fair, smoothing=Randomized()), B1, "Theorem 12"),
-        "optimistic": (optimistic, B1, "Eq. .36."),
         "not Lipschitz": (FWLinUCBRank(TwoSided(Nash())), B1, "Assumption 1.*Nash"),
         "clipped": (fair, CLIPPED, "Assumption 3.*clip"),
         "no norm": (fair, unstated, "Assumption 3.*parameter_norm"),

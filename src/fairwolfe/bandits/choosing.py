@@ -55,7 +55,7 @@ from fairwolfe.kernels.frames import (
 )
 from fairwolfe.kernels.gates import largest_square_norm
 from fairwolfe.kernels.limits import row_limit
-from fairwolfe.kernels.linalg import STATUS
+from fairwolfe.kernels.linalg import STATUS, predictions
 from fairwolfe.kernels.philox import uniforms, uniforms_by_number
 from fairwolfe.kernels.settling import REFUSED, TALLY, UNSOUND, WILD, settle
 from fairwolfe.kernels.waiting import (
@@ -87,9 +87,8 @@ CHOOSE = (
     "boolean, float64[::1], float64[::1], float64[::1], float64[::1])"
 )
 """(direction, theta, inverse, counters, features, per_arm, draws, params, scores out (K,),
-report out) -> arm. The report holds the probability of the arm, then, if it has room, an
-optimistic estimate of each reward. A probability of NaN means that it is unknown, an arm of -1
-that the state has become useless."""
+report out (1,)) -> arm. The report is the probability of the arm. NaN means that it is unknown,
+an arm of -1 that the state has become useless."""
 
 call_choose = function_at(CHOOSE)
 
@@ -111,9 +110,7 @@ def extended_lesson(
 
 # Places in the record of a choice, after the outlook: its tally.
 VALUE, SCORE, ARM, PROBABILITY = TALLY, TALLY + 1, TALLY + 2, TALLY + 3
-REPORT = (
-    TALLY + 4
-)  # where its estimates begin, if there are any; then come its features and direction
+FEATURES = TALLY + 4  # where its features begin; then comes the direction, if it is kept
 _STEEP = 1e6  # a slope that no smoothed objective has where features and rewards are scaled
 
 RULE, THETA, INVERSE, GRAM, MOMENT, LEARN_PARAMS, ORACLE_COUNTERS, PARAMS, DOUBT, LESSON = range(
@@ -121,10 +118,9 @@ RULE, THETA, INVERSE, GRAM, MOMENT, LEARN_PARAMS, ORACLE_COUNTERS, PARAMS, DOUBT
 )
 """Places of the arrays of a bandit in a frame; RULE has the numbers below; LESSON is scratch."""
 
-CHOICE, LOOKING, LEARNING, LIMIT, EXTENDED, ESTIMATES, KEEPS, ONCE = range(8)
+CHOICE, LOOKING, LEARNING, LIMIT, EXTENDED, KEEPS, ONCE = range(7)
 """Places in RULE: addresses of the rule, of the look and of the oracle; the limit of |x|^2; whether
-the model is extended, whether rewards are estimated, whether directions are kept; the address of
-`learn_once`."""
+the model is extended, whether directions are kept; the address of `learn_once`."""
 
 _V, _M, _C = "float64[::1]", "float64[:, ::1]", "float64[:, :, ::1]"
 
@@ -147,7 +143,7 @@ def choose_rows(
 
     look: whether the arms that are not chosen are looked at; features (rows, arms or 1, features),
     draws (rows, numbers). records (rows, ...): the outlook, the value and the score of the arm,
-    the arm, its probability and estimates, its features, the direction. The others: see `COURSE`.
+    the arm, its probability, its features, the direction. The others: see `COURSE`.
     """
     waiting, n = vector(words, WAITING), vector(words, RUNNING).size
     blocks = cube(words, THETA).shape[0]
@@ -201,12 +197,8 @@ def _choose_rows(
     choice, looking = address(rule, CHOICE), address(rule, LOOKING)
     keep = 1.0 - vector(words, NUMBERS)[FORGET]
     n, d = vector(words, RUNNING).size, features.shape[2]
-    n_report = 1 + n if rule[ESTIMATES] > 0.0 else 1
-    x = PROBABILITY + n_report  # where the features begin
     blocks = theta.shape[0] if theta.shape[1] == n else 1  # an extended model has one row of n d
     parameters = cube_at(data_of(theta), blocks, n, d)
-    frozen = waits.size == size_without_features(n)
-    summed = cube_at(0, 0, 0, 0) if frozen else parameters
     g = row(room, N_ROOM, n)
     aiming, given = address(vector(words, NUMBERS), AIMING), vector(words, RUNNING)
     if aiming == 0:
@@ -214,11 +206,12 @@ def _choose_rows(
             g[i] = given[i]
     for s in range(steps.shape[0]):
         anew = aiming != 0 and (s == 0 or steps[s, 2] > 0.0)
-        if anew and not call_aim(aiming, s, words, work, steps, normals, waits, summed, room, g):
+        if anew and not call_aim(
+            aiming, s, words, work, steps, normals, waits, parameters, room, g
+        ):
             return s
         record, context = row(records, s, records.shape[1]), layer(features, s)
         drawn = row(draws, s, draws.shape[1])
-        report = part(record, PROBABILITY, n_report)
         arm = call_choose(
             choice,
             g,
@@ -230,7 +223,7 @@ def _choose_rows(
             drawn,
             params,
             out,
-            report,
+            part(record, PROBABILITY, 1),
         )
         if arm < 0:
             return -1 - s
@@ -254,26 +247,23 @@ def _choose_rows(
         block, place = (arm, 0) if per_arm else (0, arm)
         value = 0.0
         for j in range(d):
-            record[x + j] = context[place, j]
+            record[FEATURES + j] = context[place, j]
             along = 0.0
             for i in range(n):
                 along += g[i] * parameters[block, i, j]
-            value += along * record[x + j]
+            value += along * record[FEATURES + j]
         record[ARM], record[VALUE], record[SCORE] = arm, value, out[arm]
         if rule[KEEPS] > 0.0:
             for i in range(n):
-                record[x + d + i] = g[i]
+                record[FEATURES + d + i] = g[i]
         if advance:
             open_one(waits, n, keep)
-            if frozen:
-                sum_in(waits, n, -1, part(report, 1, n), 1.0, 1.0)
-            else:
-                sum_in(waits, n, block, part(record, x, d), 1.0, 1.0)
+            sum_in(waits, n, block, part(record, FEATURES, d), 1.0, 1.0)
     return steps.shape[0]
 
 
 LEARN_ONCE = (
-    f"int64(int64[::1], int64, {_V}, {_V}, {_V}, {_V}, {_V}, int64, int64, float64, float64, {_V})"
+    f"int64(int64[::1], int64, {_V}, {_V}, {_V}, {_V}, int64, int64, float64, float64, {_V})"
 )
 call_learn_once = function_at(LEARN_ONCE, only=False)
 
@@ -284,7 +274,6 @@ def learn_once(
     block: int,
     x: Vector,
     reward: Vector,
-    rho: Vector,
     followed: Vector,
     tallied: Vector,
     first: int,
@@ -296,8 +285,7 @@ def learn_once(
     """The oracle of the frame learns, and the answer is settled: one call, so that an interrupt
     finds both done or neither. Negative (REFUSED, WILD, UNSOUND) where nothing was done.
 
-    x (d,): the features of the arm; rho (n,), without numbers where it is the reward; the others:
-    see `settle`.
+    x (d,): the features of the arm; the others: see `settle`.
     """
     rule, theta, waiting = vector(words, RULE), cube(words, THETA), vector(words, WAITING)
     n, d = reward.size, x.size
@@ -336,11 +324,10 @@ def learn_once(
         if place >= 0.0 and waiting[OPEN] > 0.0:
             sum_in(waiting, n, block, x, -1.0, age_weight(waiting, keep, place))
         features_in(waiting, n, block, x, reward, keep)
-    averaged = rho if rho.size > 0 else reward
     return settle(
         words,
         reward,
-        averaged,
+        reward,
         followed,
         tallied,
         reward,
@@ -353,7 +340,7 @@ def learn_once(
 
 
 @kernel(
-    signature=f"int64(int64[::1], int64, int64[::1], {_M}, {_M}, {_M}, {_M}, {_M}, float64, "
+    signature=f"int64(int64[::1], int64, int64[::1], {_M}, {_M}, {_M}, {_M}, float64, "
     f"int64[::1], {_M})"
 )
 def learn_rows(
@@ -362,7 +349,6 @@ def learn_rows(
     blocks: IntVector,
     rows: Matrix,
     rewards: Matrix,
-    rhos: Matrix,
     followed: Matrix,
     tallied: Matrix,
     number: float,
@@ -372,13 +358,12 @@ def learn_rows(
     """`learn_once` for decisions in a row, from `start` on: twice the place to continue at, plus 1
     where a certificate is due before; negative where a decision could not be applied.
 
-    blocks, places (rows,), rows (rows, d), rewards (rows, n); rhos, followed, expected (rows, n),
+    blocks, places (rows,), rows (rows, d), rewards (rows, n); followed, expected (rows, n),
     tallied (rows, TALLY), or without rows; number: of decision 0.
     """
     n, once = rewards.shape[1], address(vector(words, RULE), ONCE)
     nothing = vector_at(0, 0)
     for s in range(start, rows.shape[0]):
-        rho = row(rhos, s, n) if rhos.shape[0] > 0 else nothing
         direction = row(followed, s, n) if followed.shape[0] > 0 else nothing
         tally = row(tallied, s, TALLY) if tallied.shape[0] > 0 else nothing
         estimate = row(expected, s, n) if expected.shape[0] > 0 else nothing
@@ -388,7 +373,6 @@ def learn_rows(
             blocks[s],
             row(rows, s, rows.shape[1]),
             row(rewards, s, n),
-            rho,
             direction,
             tally,
             np.int64(0),
@@ -438,20 +422,18 @@ class ArmRows(NamedTuple):
 
     done: int  # how many of them there are
     records: Matrix
-    x: int  # where features begin
-    stop: int  # where they end
+    stop: int  # where features end
     per_arm: bool
     looked: bool
 
     def choice(self, i: int) -> Choice:
         """One of them."""
-        _, records, x, stop, per_arm, looked = self
+        _, records, stop, per_arm, looked = self
         row = records[i]
         arm, probability = int(row.item(ARM)), row.item(PROBABILITY)
-        estimate = row[REPORT:x] if x > REPORT else None
         outlook = row[:TALLY] if looked else None
-        info = _new(Info, (_new(Reasons, (row,)), estimate, outlook, None))
-        evidence = _new(Evidence, (arm if per_arm else 0, row[x:stop]))
+        info = _new(Info, (_new(Reasons, (row,)), None, outlook, None))
+        evidence = _new(Evidence, (arm if per_arm else 0, row[FEATURES:stop]))
         known = None if math.isnan(probability) else probability
         choice: Choice = _new(Choice, (arm, known, evidence, info))
         return choice
@@ -478,21 +460,14 @@ class ArmRows(NamedTuple):
     def evidence(self) -> Evidence:
         """By column."""
         block = Column(self.actions) if self.per_arm else 0
-        return Evidence(block, Column(np.ascontiguousarray(self.records[:, self.x : self.stop])))
+        return Evidence(block, Column(np.ascontiguousarray(self.records[:, FEATURES : self.stop])))
 
     def outlooks(self) -> Column | None:
         """By column, where there are any."""
         return Column(np.ascontiguousarray(self.records[:, :TALLY])) if self.looked else None
 
-    def expectations(self) -> Column | None:
-        """The reward vectors to expect, by column, where they were estimated."""
-        if self.x == REPORT:
-            return None
-        return Column(np.ascontiguousarray(self.records[:, REPORT : self.x]))
-
-    def expected(self, i: int) -> Vector | None:
-        """The reward vector to expect, where it was estimated."""
-        return self.records[i, REPORT : self.x] if self.x > REPORT else None
+    def expectations(self) -> None:
+        """Features say what to expect of an arm."""
 
 
 class BanditState(NamedTuple):
@@ -586,7 +561,7 @@ class LinearBandit(ABC):
         problem = state.problem
         given = arms(context, problem)
         g = vector_of("direction", direction, problem)
-        n, nothing = g.size, np.empty(0)
+        nothing = np.empty(0)
         slope, doubt = (nothing, nothing) if look is None else look
         if self.commits:
             oracle, features, per_arm = state.oracle, given.features, given.per_arm
@@ -596,18 +571,20 @@ class LinearBandit(ABC):
         places = given.places if per_arm else None
         if places is not None:  # the blocks of the arms that may be chosen
             oracle = oracle._replace(theta=oracle.theta[places], inverse=oracle.inverse[places])
-        frame = alone(g, slope, self._arrays(state, oracle, doubt, estimate, False))
-        x = REPORT + n if estimate else REPORT
-        width = features.shape[1]
-        records = np.empty((1, x + width))
+        frame = alone(g, slope, self._arrays(state, oracle, doubt, False))
+        stop = FEATURES + features.shape[1]
+        records = np.empty((1, stop))
         drawn = self._drawn(rng, problem, 1)
         done = choose_rows.call(
             frame.words, *ALONE, look is not None, features[None], per_arm, drawn, records
         )
         if done < 0:
             refuse(oracle.counters)
-        choices = ArmRows(done, records, x, x + width, per_arm, look is not None)
+        choices = ArmRows(done, records, stop, per_arm, look is not None)
         choice = choices.choice(0)
+        if estimate:
+            expected = self._estimate(problem, oracle.theta, choice)
+            choice = choice._replace(info=choice.info._replace(estimate=expected))
         if places is not None:
             block, x_arm = choice.evidence
             choice = choice._replace(evidence=Evidence(int(places[block]), x_arm))
@@ -616,21 +593,22 @@ class LinearBandit(ABC):
         row = given.row(int(records.item(0, ARM))).copy()  # not what the oracle makes of it
         return choice._replace(evidence=Evidence(0, row))
 
+    def _estimate(self, problem: Problem, theta: Cube, choice: Choice) -> Vector:
+        """theta x of a choice, projected on the ranges of the rewards, (n,)."""
+        block, x = choice.evidence
+        parameters = np.ascontiguousarray(theta[block]).reshape(1, -1, x.size)
+        out = np.empty((1, problem.n_objectives))
+        predictions(parameters, x[None], False, problem.low, problem.high, out)
+        return out.ravel()
+
     def arrays(
-        self,
-        state: BanditState,
-        doubt: Vector,
-        estimate: bool,
-        keep: bool,
-        by_chance: bool = False,
+        self, state: BanditState, doubt: Vector, keep: bool, by_chance: bool = False
     ) -> list[Any]:
-        """Those of a frame, from BASE on. estimate: whether rewards are estimated; keep: whether
-        directions are kept.
-        """
-        return self._arrays(state, state.oracle, doubt, estimate, keep)
+        """Those of a frame, from BASE on. keep: whether directions are kept."""
+        return self._arrays(state, state.oracle, doubt, keep)
 
     def _arrays(
-        self, state: BanditState, oracle: LinearState, doubt: Vector, estimate: bool, keep: bool
+        self, state: BanditState, oracle: LinearState, doubt: Vector, keep: bool
     ) -> list[Any]:
         limit = self._limit(state.problem)
         learner: Any = self.regression.learn
@@ -638,7 +616,7 @@ class LinearBandit(ABC):
         look = self.look_rule.address
         known = np.concatenate([state.problem.low, state.problem.high, doubt])
         once = learn_once.address if self.commits else 0
-        rule = [self.choose.address, look, learn, limit, self.extended, estimate, keep, once]
+        rule = [self.choose.address, look, learn, limit, self.extended, keep, once]
         gram, inverse, theta, moment, params, counters = oracle
         design = (theta, inverse, gram, moment, params, counters)
         lesson = np.empty(theta.shape[2] + 1 if self.extended else 0)
@@ -652,7 +630,6 @@ class LinearBandit(ABC):
         course: Any,
         rng: Any,
         look: bool,
-        estimate: bool = False,
         keep: int = 0,
     ) -> ArmRows:
         """Choose for one context, or for some in a row, whose features are (rows, arms or 1, d);
@@ -667,17 +644,16 @@ class LinearBandit(ABC):
         if features.ndim == 2:
             features = features[None]
         n_rows, _, d = features.shape
-        n = problem.n_objectives
-        x = REPORT + n if estimate else REPORT
-        records = np.empty((n_rows, x + d + keep))
+        stop = FEATURES + d
+        records = np.empty((n_rows, stop + keep))
         if given.per_arm and given.places is not None:  # open decisions are summed over all blocks
-            return ArmRows(0, records, x, x + d, True, look)
+            return ArmRows(0, records, stop, True, look)
         drawn = self._drawn(rng, problem, n_rows)
         choose: Any = choose_rows.call
         done: int = choose(words, *course, look, features, given.per_arm, drawn, records)
         if done < 0:
             refuse(state.oracle.counters)
-        choices: ArmRows = _new(ArmRows, (done, records, x, x + d, given.per_arm, look))
+        choices: ArmRows = _new(ArmRows, (done, records, stop, given.per_arm, look))
         return choices
 
     def forecasts(self) -> bool:
@@ -719,7 +695,8 @@ class LinearBandit(ABC):
         """`update` and `settle` in one call; whether a certificate is due."""
         block, x = self._arm(state, choice)
         once: Any = learn_once.call
-        due: int = once(words, block, x, *settling)
+        reward, _, *rest = settling  # what is averaged is the reward
+        due: int = once(words, block, x, reward, *rest)
         if due == REFUSED:
             refuse(state.oracle.counters)
         if due < 0:
@@ -742,7 +719,7 @@ class LinearBandit(ABC):
         looks: Any,
     ) -> Callable[..., int]:
         """What learns from the answers (rows, n) to decisions in a row: a function of where it
-        starts, rhos, followed, number, places and expected, see `learn_rows`. Evidence and live, a
+        starts, followed, number, places and expected, see `learn_rows`. Evidence and live, a
         tally and outlooks, are by column and may come from bytes.
         """
         tallied, outlooks = live
@@ -750,10 +727,8 @@ class LinearBandit(ABC):
         if outlooks is not None and outlooks.shape == (len(actions), TALLY):  # else none counts
             tallied = np.ascontiguousarray(outlooks)
 
-        def fold(start: int, rhos: Matrix, followed: Matrix, *rest: Any) -> int:
-            done: int = learn_rows(
-                words, start, block, rows, rewards, rhos, followed, tallied, *rest
-            )
+        def fold(start: int, followed: Matrix, *rest: Any) -> int:
+            done: int = learn_rows(words, start, block, rows, rewards, followed, tallied, *rest)
             if done == REFUSED:
                 refuse(state.oracle.counters)
             if done < 0:
@@ -830,7 +805,7 @@ class LinearBandit(ABC):
     def expect_rows(self, state: BanditState, choices: ArmRows, words: IntVector) -> None:
         """Count decisions among the open ones."""
         column = ARM if choices.per_arm else -1
-        expect_rows.call(words, choices.records, column, 0, choices.x, choices.stop)
+        expect_rows.call(words, choices.records, column, 0, FEATURES, choices.stop)
 
     def expect_columns(
         self, state: BanditState, actions: IntVector, evidence: Any, looks: Any, words: IntVector

@@ -12,7 +12,7 @@ from fairwolfe.bandits.choosing import CHOOSE, LinearBandit
 from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.problem import Problem, number_where
 from fairwolfe.kernels.compile import kernel
-from fairwolfe.kernels.linalg import predict, scores
+from fairwolfe.kernels.linalg import scores
 from fairwolfe.kernels.selection import argmax, draw
 from fairwolfe.oracles import OnlineGradient, Regression, Ridge
 
@@ -32,12 +32,11 @@ def epsilon_greedy(
     out: Vector,
     report: Vector,
 ) -> int:
-    """params: epsilon; lows; highs.
+    """params: epsilon.
 
     direction (rewards,), theta (blocks, rewards, features), features (arms or 1, features),
-    draws (1,), out (arms,), report (1 or 1 + rewards,). inverse, counters: not used.
+    draws (1,), out (arms,), report (1,). inverse, counters: not used.
     """
-    n = direction.size
     scores(direction, theta, features, per_arm, out)
     probabilities = np.empty(out.size)
     for a in range(out.size):
@@ -45,9 +44,6 @@ def epsilon_greedy(
     probabilities[argmax(out)] += 1.0 - params[0]
     arm = draw(probabilities, draws[0])
     report[0] = probabilities[arm]
-    if report.size > 1:
-        low, high = params[1 : 1 + n], params[1 + n : 1 + 2 * n]
-        predict(theta, features, per_arm, arm, low, high, report[1:])
     return arm
 
 
@@ -80,7 +76,7 @@ class EpsilonGreedy(LinearBandit):
         return Ridge() if self.oracle is None else self.oracle
 
     def rule_params(self, problem: Problem) -> Vector:
-        return np.concatenate([[self.epsilon], problem.low, problem.high])
+        return np.array([self.epsilon])
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:

@@ -46,8 +46,8 @@ class Extended:
 
     The direction is part of what is learnt and travels in the decision. The probability is the
     policy's, and so is the guarantee: it must hold for contexts that an adversary chooses, since
-    directions are. It cannot foresee a reward vector, so that it goes with iterate="observed" and
-    without act_many(..., advance=True). Contexts may not be PerArm.
+    directions are. It cannot foresee a reward vector, so that it goes without
+    act_many(..., advance=True). Contexts may not be PerArm.
 
     Parameters
     ----------

@@ -13,7 +13,6 @@ from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.problem import Problem, whole_number
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.compile import kernel
-from fairwolfe.kernels.linalg import predict
 from fairwolfe.oracles import LinearOracle, Ridge
 
 __all__ = ["Fixed"]
@@ -32,18 +31,15 @@ def fixed_choice(
     out: Vector,
     report: Vector,
 ) -> int:
-    """params: the arm; lows; highs.
+    """params: the arm.
 
     direction (rewards,), theta (blocks, rewards, features), features (arms or 1, features),
-    out (arms,), report (1 or 1 + rewards,). inverse, counters, draws: not used.
+    out (arms,), report (1,). inverse, counters, draws: not used.
     """
-    n = direction.size
     arm = min(int(params[0]), out.size - 1)
     for a in range(out.size):
         out[a] = 0.0
     report[0] = 1.0
-    if report.size > 1:
-        predict(theta, features, per_arm, arm, params[1 : 1 + n], params[1 + n :], report[1:])
     return arm
 
 
@@ -80,7 +76,7 @@ class Fixed(LinearBandit):
                 f"arm is {self.arm}; the problem has {problem.n_arms} arms, so give 0 to "
                 f"{problem.n_arms - 1}"
             )
-        return np.concatenate([[self.arm], problem.low, problem.high])
+        return np.array([float(self.arm)])
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:

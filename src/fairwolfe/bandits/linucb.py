@@ -16,18 +16,16 @@ from fairwolfe.bandits.optimism import (
     add_extended_bonus,
     add_pointwise_bonus,
     exploration_number,
-    pointwise_bonus,
-    pointwise_radius,
     shared_doubt,
 )
 from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.problem import Problem, level, one_of
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
 from fairwolfe.kernels.compile import Kernel, kernel
-from fairwolfe.kernels.linalg import LOG_DET, UPDATES, predict, scores
+from fairwolfe.kernels.linalg import scores
 from fairwolfe.kernels.selection import argmax
 from fairwolfe.oracles import LinearOracle, Ridge
-from fairwolfe.oracles.linear_state import parameter_norms, radius
+from fairwolfe.oracles.linear_state import parameter_norms
 
 __all__ = ["LinUCB"]
 
@@ -50,34 +48,18 @@ def linucb(
 
     direction (rewards,), theta (blocks, rewards, features), inverse (blocks, features, features),
     counters (5,), features (arms or 1, features), draws (0,), out (arms,),
-    report (1 or 1 + rewards,).
+    report (1,).
     """
-    n = direction.size
     width = np.empty(out.size)
     scores(direction, theta, features, per_arm, out)
-    pointwise = params[0] < 0.0
-    if pointwise:
+    if params[0] < 0.0:
         add_pointwise_bonus(
             direction, theta, inverse, counters, features, per_arm, params, out, width
         )
     else:
         add_bonus(direction, inverse, counters, features, per_arm, params, out, width)
-    arm = argmax(out)
     report[0] = 1.0
-    if report.size > 1:
-        noise, prior = params[2 : 2 + n], params[2 + n : 2 + 2 * n]
-        low, high = params[2 + 2 * n : 2 + 3 * n], params[2 + 3 * n : 2 + 4 * n]
-        predict(theta, features, per_arm, arm, low, high, report[1:])
-        for i in range(n):
-            if pointwise:
-                wide = pointwise_radius(-params[0], counters[UPDATES])
-                bonus = pointwise_bonus(report[1 + i], low[i], high[i], noise[i], width[arm], wide)
-            else:
-                bonus = params[0] * radius(noise[i], prior[i], params[1], counters[LOG_DET])
-                bonus *= width[arm]
-            better = report[1 + i] + (bonus if direction[i] >= 0.0 else -bonus)
-            report[1 + i] = min(max(better, low[i]), high[i])
-    return arm
+    return argmax(out)
 
 
 @kernel(signature=CHOOSE)
@@ -96,18 +78,14 @@ def linucb_extended(
     """params: exploration or -1 (pointwise), 2 ln(1/delta_1), R, sqrt(ridge) D_theta; ranges.
 
     With e = rewards features: direction (rewards,), theta (1, 1, e), inverse (1, e, e),
-    counters (5,), features (arms, features), draws (0,), out (arms,), report (1 or 1 + rewards,).
+    counters (5,), features (arms, features), draws (0,), out (arms,), report (1,).
     """
     n, d = direction.size, features.shape[1]
     parameters = theta[0, 0].reshape((1, n, d))
     scores(direction, parameters, features, False, out)
     add_extended_bonus(direction, inverse, counters, features, params, out)
-    arm = argmax(out)
     report[0] = 1.0
-    if report.size > 1:
-        low, high = params[4 : 4 + n], params[4 + n : 4 + 2 * n]
-        predict(parameters, features, False, arm, low, high, report[1:])
-    return arm
+    return argmax(out)
 
 
 @dataclass(frozen=True, kw_only=True)

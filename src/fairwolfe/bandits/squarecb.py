@@ -14,7 +14,7 @@ from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.problem import Problem, level, number_where, whole_number
 from fairwolfe.errors import OutsideAssumptions
 from fairwolfe.kernels.compile import Kernel, kernel, part
-from fairwolfe.kernels.linalg import UPDATES, predict, predictions, scores
+from fairwolfe.kernels.linalg import UPDATES, predictions, scores
 from fairwolfe.kernels.selection import argmax, draw
 from fairwolfe.oracles import OnlineGradient, Regression, Ridge
 from fairwolfe.oracles.linear_state import regression_regret
@@ -57,29 +57,12 @@ def theorem_rate(params: Vector, n_arms: int, t: float) -> float:
 
 
 @kernel
-def sample(
-    gamma: float,
-    theta: Cube,
-    features: Matrix,
-    per_arm: bool,
-    draws: Vector,
-    params: Vector,
-    out: Vector,
-    report: Vector,
-) -> int:
-    """An arm from the scores, and what is reported of it.
-
-    theta (blocks, rewards, features), features (arms or 1, features), draws (1,), out (arms,),
-    report (1 or 1 + rewards,). params: as in `squarecb`.
-    """
-    n = theta.shape[1]
-    low, high = part(params, _HEAD, n), part(params, _HEAD + n, n)
+def sample(gamma: float, draws: Vector, out: Vector, report: Vector) -> int:
+    """An arm from the scores, and its probability. draws (1,), out (arms,), report (1,)."""
     probabilities = np.empty(out.size)
     gap_probabilities(out, gamma, probabilities)
     arm = draw(probabilities, draws[0])
     report[0] = probabilities[arm]
-    if report.size > 1:
-        predict(theta, features, per_arm, arm, low, high, part(report, 1, n))
     return arm
 
 
@@ -96,14 +79,14 @@ def squarecb(
     out: Vector,
     report: Vector,
 ) -> int:
-    """gamma_t = gamma0 sqrt t; params: gamma0, eight unused; lows; highs.
+    """gamma_t = gamma0 sqrt t; params: gamma0.
 
     direction (rewards,), theta (blocks, rewards, features), features (arms or 1, features),
-    counters (2 or 5,), draws (1,), out (arms,), report (1 or 1 + rewards,). inverse: not used.
+    counters (2 or 5,), draws (1,), out (arms,), report (1,). inverse: not used.
     """
     scores(direction, theta, features, per_arm, out)
     gamma = params[0] * np.sqrt(counters[UPDATES] + 1.0)
-    return sample(gamma, theta, features, per_arm, draws, params, out, report)
+    return sample(gamma, draws, out, report)
 
 
 @kernel(signature=CHOOSE)
@@ -124,7 +107,7 @@ def squarecb_theorem(
     The theorem's predictions are projected on the set of possible rewards.
 
     direction (rewards,), theta (blocks, rewards, features), features (arms or 1, features),
-    counters (2 or 5,), draws (1,), out (arms,), report (1 or 1 + rewards,). inverse: not used.
+    counters (2 or 5,), draws (1,), out (arms,), report (1,). inverse: not used.
     """
     n = direction.size
     low, high = part(params, _HEAD, n), part(params, _HEAD + n, n)
@@ -136,7 +119,7 @@ def squarecb_theorem(
             total += direction[i] * rewards[a, i]
         out[a] = total
     gamma = theorem_rate(params, out.size, counters[UPDATES] + 1.0)
-    return sample(gamma, theta, features, per_arm, draws, params, out, report)
+    return sample(gamma, draws, out, report)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,9 +181,8 @@ class SquareCB(LinearBandit):
         return replace(self, lipschitz=lipschitz)
 
     def rule_params(self, problem: Problem) -> Vector:
-        ranges = np.concatenate([problem.low, problem.high])
         if self.gamma0 is not None:
-            return np.concatenate([[self.gamma0], np.zeros(_HEAD - 1), ranges])
+            return np.array([float(self.gamma0)])
         if self.lipschitz is None or not (math.isfinite(self.lipschitz) and self.lipschitz > 0.0):
             raise OutsideAssumptions(
                 f"the theorem's gamma needs a Lipschitz constant of f, here {self.lipschitz}; give "
@@ -208,7 +190,7 @@ class SquareCB(LinearBandit):
             )
         bound = self.regression.regret_bound(problem)
         head = [0.0, self.lipschitz, problem.diameter, self.delta, float(self.horizon or 0)]
-        return np.concatenate([head, bound, ranges])
+        return np.concatenate([head, bound, problem.low, problem.high])
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:

@@ -12,7 +12,7 @@ from fairwolfe.bandits.choosing import CHOOSE, LinearBandit
 from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.problem import Problem, number_where
 from fairwolfe.kernels.compile import fma, kernel
-from fairwolfe.kernels.linalg import cholesky, combine_rows, predict, row_products
+from fairwolfe.kernels.linalg import cholesky, combine_rows, row_products
 from fairwolfe.kernels.selection import argmax
 from fairwolfe.oracles import LinearOracle, Ridge
 from fairwolfe.oracles.linear_state import noise_scales
@@ -33,14 +33,14 @@ def thompson(
     out: Vector,
     report: Vector,
 ) -> int:
-    """params: R_i times the scale; lows; highs. draws: d normals for each block.
+    """params: R_i times the scale. draws: d normals for each block.
 
     <g, theta> has mean sum_i g_i theta_i and covariance (sum_i g_i^2 R_i^2) V^-1, the rewards
     being independent: one draw of d numbers is enough for all D rewards.
 
     direction (rewards,), theta (blocks, rewards, features), inverse (blocks, features, features),
     counters (5,), features (arms or 1, features), draws (blocks features,), out (arms,),
-    report (1 or 1 + rewards,).
+    report (1,).
     """
     n, d = direction.size, theta.shape[2]
     spread = 0.0
@@ -60,9 +60,6 @@ def thompson(
         row_products(features, drawn, out[block : block + 1] if per_arm else out)
     arm = argmax(out)
     report[0] = np.nan  # it has no closed form
-    if report.size > 1:
-        low, high = params[n : 2 * n], params[2 * n : 3 * n]
-        predict(theta, features, per_arm, arm, low, high, report[1:])
     return arm
 
 
@@ -104,7 +101,7 @@ class Thompson(LinearBandit):
         return rng.standard_normal((n, (problem.n_arms or 1) * problem.dimension))
 
     def rule_params(self, problem: Problem) -> Vector:
-        return np.concatenate([self.scale * noise_scales(problem), problem.low, problem.high])
+        return self.scale * noise_scales(problem)
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:

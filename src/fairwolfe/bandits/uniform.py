@@ -12,7 +12,6 @@ from fairwolfe.bandits.choosing import CHOOSE, LinearBandit
 from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.problem import Problem
 from fairwolfe.kernels.compile import kernel
-from fairwolfe.kernels.linalg import predict
 from fairwolfe.oracles import LinearOracle, Ridge
 
 __all__ = ["Uniform"]
@@ -31,18 +30,11 @@ def uniform_choice(
     out: Vector,
     report: Vector,
 ) -> int:
-    """params: lows; highs.
-
-    direction (rewards,), theta (blocks, rewards, features), features (arms or 1, features),
-    draws (1,), out (arms,), report (1 or 1 + rewards,). inverse, counters: not used.
-    """
-    n = direction.size
+    """draws (1,), out (arms,), report (1,); nothing else is used."""
     arm = min(int(draws[0] * out.size), out.size - 1)
     for a in range(out.size):
         out[a] = 0.0
     report[0] = 1.0 / out.size
-    if report.size > 1:
-        predict(theta, features, per_arm, arm, params[:n], params[n:], report[1:])
     return arm
 
 
@@ -65,7 +57,7 @@ class Uniform(LinearBandit):
         return Ridge()
 
     def rule_params(self, problem: Problem) -> Vector:
-        return np.concatenate([problem.low, problem.high])
+        return np.empty(0)
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:

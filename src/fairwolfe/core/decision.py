@@ -24,7 +24,7 @@ class Info(NamedTuple):
     """What is reported of a choice, and never learnt from by the base that made it.
 
     reasons: what made the scores of a ranking, for `explain`
-    estimate: (optimistic) of the reward vector, where it was requested
+    estimate: of the reward vector, where it was requested
     outlook: what live numbers need of the actions that were not chosen, where it was requested
     names: what arms or items are called, by number, where they have names
     """

@@ -85,9 +85,6 @@ class Kind(ABC):
     checked: ClassVar[type | None] = None
     """The type that `read` returns, where that is its own type: such a value is not read again."""
 
-    not_optimistic: ClassVar[str] = ""
-    """Why a reward vector cannot be estimated optimistically, if it cannot."""
-
     problem: Problem
 
     def __init__(self, problem: Problem) -> None:

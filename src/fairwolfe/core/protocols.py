@@ -330,7 +330,7 @@ class Tuned(Protocol):
 @runtime_checkable
 class Forecasts(Protocol):
     """A base that can report what it expects: with `act(..., estimate=True)` the choice has
-    `info.estimate`, an (optimistic) estimate of the reward vector.
+    `info.estimate`, an estimate of the reward vector.
     """
 
     def forecasts(self) -> bool:
@@ -375,7 +375,6 @@ class ActsInRows(Protocol):
         course: Any,
         rng: Any,
         look: bool,
-        estimate: bool = False,
         keep: int = 0,
     ) -> Any:
         """Choices in a row, the i-th `choice(i)`, and `done`, how many there are."""
@@ -440,9 +439,7 @@ class Commits(Protocol):
 
     commits: bool
 
-    def arrays(
-        self, state: Any, doubt: Vector, estimate: bool, keep: bool, by_chance: bool = False
-    ) -> list[Any]:
+    def arrays(self, state: Any, doubt: Vector, keep: bool, by_chance: bool = False) -> list[Any]:
         """What its kernels need of a state, in a frame (`kernels.frames`) from BASE on."""
 
     def commit(

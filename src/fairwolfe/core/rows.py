@@ -48,7 +48,7 @@ class ArmRows(NamedTuple):
     @classmethod
     def empty(cls, n: int, d: int, n_directions: int) -> Self:
         """Room for n decisions."""
-        return cls(np.zeros(n, HEAD), np.empty((n, d)), np.empty((n, n_directions)))
+        return cls(np.empty(n, HEAD), np.empty((n, d)), np.empty((n, n_directions)))
 
     def part(self, which: slice | IntVector) -> Self:
         """Some of them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import cython
 from cython.cimports.fairwolfe.kernels.gradients import Tree
+from cython.cimports.fairwolfe.kernels.mixtures import ascent_room
 from cython.cimports.fairwolfe.kernels.ridge import combine_rows, row_products
 from cython.cimports.fairwolfe.kernels.rules import argmax
 from cython.cimports.fairwolfe.kernels.types import In, Out, Real, Size

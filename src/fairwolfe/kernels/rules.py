@@ -493,7 +493,7 @@ def _squarecb(
 ) -> Size:
     """P(a) = 1/(K + gamma_t (best - score_a)), gamma_t = gamma0 sqrt t; the best has the rest.
 
-    params: gamma0, eight unused; lows; highs. draws (1,).
+    params: gamma0. draws (1,).
     """
     estimated_scores(model, g, features, arms, d, per_arm, scores)
     return _sample(
@@ -596,7 +596,7 @@ def _epsilon_greedy(
     scores: Writing,
     report: Writing,
 ) -> Size:
-    """The best estimate with probability 1 - epsilon, else any arm. params: epsilon; lows; highs.
+    """The best estimate with probability 1 - epsilon, else any arm. params: epsilon.
     draws (1,).
     """
     a: Size
@@ -649,7 +649,7 @@ def _thompson(
     <g, theta> has mean sum_i g_i theta_i and covariance (sum_i g_i^2 R_i^2) V^-1, the rewards
     being independent: one draw of d numbers is enough for all rewards.
 
-    params: R_i times the scale; lows; highs. draws (blocks d,): standard normals. Cost: d^3/6 for
+    params: R_i times the scale. draws (blocks d,): standard normals. Cost: d^3/6 for
     each block.
     """
     b: Size
@@ -718,7 +718,7 @@ def _fixed(
     scores: Writing,
     report: Writing,
 ) -> Size:
-    """Always the same arm, the last one where there are fewer. params: the arm; lows; highs."""
+    """Always the same arm, the last one where there are fewer. params: the arm."""
     a: Size
     arm: Size = cython.cast(Size, params[0])
     for a in range(arms):

@@ -62,9 +62,6 @@ class Ranking(Kind):
 
     name: ClassVar[str] = "ranking"
     checked: ClassVar[type | None] = Candidates
-    not_optimistic: ClassVar[str] = (
-        "the optimistic iterate needs an estimate of exposures, and position weights are unknown"
-    )
 
     def __init__(
         self,

@@ -372,7 +372,7 @@ class Ranker(Settings):
             )
         nothing = np.empty(0)
         slope, doubt = (nothing, nothing) if look is None else look
-        frame = alone(g, slope, self.arrays(state, doubt, False, False))
+        frame = alone(g, slope, self.arrays(state, doubt, False))
         lined_up = given._replace(places=_NO_STARTS)
         ranking = self.act_rows(state, lined_up, frame.words, ALONE, rng, look is not None)
         choice = ranking.choice(0)
@@ -382,7 +382,7 @@ class Ranker(Settings):
         return choice._replace(info=choice.info._replace(estimate=expected))
 
     def arrays(
-        self, state: RankState, doubt: Vector, estimate: bool, keep: bool, by_chance: bool = False
+        self, state: RankState, doubt: Vector, keep: bool, by_chance: bool = False
     ) -> list[Any]:
         """Those of a frame, from BASE on. keep: whether directions are kept; by_chance: whether
         chances of exposure are averaged.
@@ -406,7 +406,6 @@ class Ranker(Settings):
         course: Any,
         rng: Any,
         look: bool,
-        estimate: bool = False,
         keep: int = 0,
         starts: IntVector = _NO_STARTS,
         reasons: bool = True,
@@ -555,7 +554,7 @@ class Ranker(Settings):
         shown = kind.observe(choice.action, observation).observation
         user, rows = self._features(state, choice)
         nothing = np.empty(0)
-        frame = alone(nothing, nothing, self.arrays(state, nothing, False, False))
+        frame = alone(nothing, nothing, self.arrays(state, nothing, False))
         lesson = (np.ascontiguousarray(choice.action), user, rows, shown.exposed, shown.rewards)
         self._judge(state, choice, take_in(frame.words, *lesson, state.exposed.size))
         return state
@@ -605,7 +604,7 @@ class Ranker(Settings):
         live: tuple[Matrix, Cube | None],
         looks: Any,
     ) -> Callable[..., int]:
-        """What learns from the feedback to rankings in a row: a function of where it starts, rhos,
+        """What learns from the feedback to rankings in a row: a function of where it starts,
         followed, number and places, see `take_in_rows`. Evidence, live (a tally and outlooks) and
         looks are by column and may come from bytes.
         """
@@ -619,9 +618,7 @@ class Ranker(Settings):
         columns = (actions, user, rows, shown.exposed, shown.rewards)
         promises = np.ascontiguousarray(outlooks)
 
-        def fold(
-            start: int, rhos: Matrix, followed: Matrix, number: float, places: IntVector, *_: Any
-        ) -> int:
+        def fold(start: int, followed: Matrix, number: float, places: IntVector, *_: Any) -> int:
             joined = (n_items, n_items)
             done: int = take_in_rows(
                 words, start, *columns, promises, looks, followed, tallied, number, places, *joined

@@ -16,7 +16,6 @@ from fairwolfe.core.kinds import Answer, Answers, Stack
 from fairwolfe.core.streams import Numbered
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.settling import TALLY
-from fairwolfe.kernels.waiting import expect_rows
 from fairwolfe.reduction.state import State, Trail
 
 if TYPE_CHECKING:
@@ -55,12 +54,12 @@ def act_batch(
         places = Column(state.issued + steps)
     trail = Trail(
         choices.evidence(),
-        expected if plan.optimistic else None,
+        None,
         directions,
         None if outlooks is None else (state.live.serial, outlooks),
         state.totals.size,
         places,
-        expected if plan.waits and not plan.optimistic else None,
+        expected if plan.waits else None,
     )
     stated = None if plan.smoothing.averaged else choices.probabilities
     return Batch("", 0, state.t, choices.actions, stated, trail, choices)
@@ -94,9 +93,6 @@ def expect_batch(policy: FrankWolfe, state: State, batch: Batch | list[Decision]
             return state
         for decision in batch:
             state = policy.expect(state, decision)
-    elif plan.blocks == (0, 0):
-        values = choices.expectations().values
-        expect_rows.call(plan.frame(state).words, values, -1, -1, 0, values.shape[1])
     else:
         plan.base.expect_rows(state.base, choices, plan.frame(state).words)
     return state
@@ -160,11 +156,10 @@ class _Columns:
         self.state, self.batch = state, batch
         plan, n = state.plan, len(batch)
         size = state.totals.size
-        evidence, rho, followed, outlook, _, place, expected = batch.evidence
+        evidence, reserved, followed, outlook, _, place, expected = batch.evidence
         self.evidence = evidence
-        if (rho is None) == plan.optimistic or (followed is None and plan.extended):
+        if reserved is not None or (followed is None and plan.extended):
             raise self._foreign()
-        self.rhos = self._matrix(rho, (n, size))
         self.followed = self._matrix(followed, (n, size))
         self.places = np.full(n, -1)
         self.expected = _NO_ROWS
@@ -174,7 +169,7 @@ class _Columns:
             if not right or (n and not 0 <= self.places.min() <= self.places.max() < state.issued):
                 raise self._foreign()
             if plan.blocks == (0, 0):
-                self.expected = self._matrix(rho if plan.optimistic else expected, (n, size))
+                self.expected = self._matrix(expected, (n, size))
         self.looks = expected
         self.outlook = outlook
         pair = isinstance(outlook, tuple) and len(outlook) == 2 and type(outlook[0]) is int
@@ -217,5 +212,5 @@ class _Columns:
             self.looks,
         )
         number = float(batch.first) if batch.token else _NUMBERLESS
-        done: int = run(start, self.rhos, self.followed, number, self.places, self.expected)
+        done: int = run(start, self.followed, number, self.places, self.expected)
         return done

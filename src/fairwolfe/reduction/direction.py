@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.streams import Numbered
 from fairwolfe.errors import InvalidInput
+from fairwolfe.objectives.concave import Program
 from fairwolfe.smoothing import Randomized
 from fairwolfe.smoothing.following import aim_once
 
@@ -28,11 +30,17 @@ class Compass:
         self.plan = plan
         self.kind = plan.kind
         self.n = plan.kind.seen.n_objectives
-        self.program = plan.prices.program if plan.prices else plan.objective.program(self.n)
         self.sampled = isinstance(plan.smoothing, Randomized)
         # Scratch, and the numbers of a single step, are lent: two threads never share any.
         self.idle: list[tuple[Vector, Matrix]] = []
         self._no_normals = np.empty((1, 0, self.n + 2))
+
+    @cached_property
+    def program(self) -> Program:
+        """The gradient as a numba kernel."""
+        prices, objective = self.plan.prices, self.plan.objective
+        program: Program = prices.program if prices else objective.program(self.n)
+        return program
 
     def course(
         self, state: Any, rng: Any, rows: int = 1, advance: bool = False, tolerance: float = 0.0

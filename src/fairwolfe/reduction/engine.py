@@ -167,6 +167,7 @@ class CompiledArms:
             ascent=base.ascent(problem) if isinstance(base, MixtureAscent) else (None, 0, 0.0),
         )
         self.engine = Arms(self.plan, self.state)
+        self._row_shape = d, n if self.plan.keeps_direction else 0
 
     def _uniforms(self, problem: Problem) -> int:
         drawn: Matrix = self.base.draws(np.random.default_rng(0), problem, 1)
@@ -174,8 +175,7 @@ class CompiledArms:
 
     def rows(self, m: int) -> ArmRows:
         """Room for m decisions."""
-        n = self.state.totals.size
-        return ArmRows.empty(m, self.state.phi.shape[2] - 1, n if self.plan.keeps_direction else 0)
+        return ArmRows.empty(m, *self._row_shape)
 
     def decide(
         self, contexts: Cube, draws: Matrix, normals: Cube, number: int, **how: Any

@@ -71,8 +71,8 @@ class FrankWolfe:
         Randomized (whose directions are averaged over time)
     memory: None is the paper (all-time averages; the theorems apply). A half-life in decisions
         makes z an exponential average, so that a running product can react.
-    iterate: rho = the "observed" reward, or an "optimistic" estimate made at the decision; for
-        rankings also "expected": exposures by their chance, whether or not they happened
+    iterate: rho = the "observed" reward; for rankings also "expected": exposures by their chance,
+        whether or not they happened
     anticipate: whether decisions that wait for their feedback count in z by their estimates, where
         the base can make any
 
@@ -93,7 +93,7 @@ class FrankWolfe:
     base: Any
     smoothing: Identity | Moreau | Augmented | Randomized | None = None
     memory: float | None = field(default=None, kw_only=True)
-    iterate: Literal["observed", "optimistic", "expected"] = field(default="observed", kw_only=True)
+    iterate: Literal["observed", "expected"] = field(default="observed", kw_only=True)
     anticipate: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -113,7 +113,7 @@ class FrankWolfe:
         if self.memory is not None:
             allowed = "a half-life in decisions, or None"
             number_where("memory", self.memory, lambda half_life: half_life > 0.0, allowed)
-        one_of("iterate", self.iterate, ("observed", "optimistic", "expected"))
+        one_of("iterate", self.iterate, ("observed", "expected"))
         if not isinstance(self.anticipate, bool):
             raise InvalidInput(f"anticipate is {self.anticipate!r}; give True or False")
 
@@ -158,10 +158,6 @@ class FrankWolfe:
             raise InvalidInput(
                 f"iterate='expected' is of exposures, and {base!r} has none; use 'observed'"
             )
-        if plan.optimistic and kind.not_optimistic:
-            raise InvalidInput(f"{kind.not_optimistic}; use iterate='observed'")
-        if plan.optimistic and not plan.forecasts:
-            raise InvalidInput(f"{base!r} cannot estimate a reward vector; use iterate='observed'")
         return plan
 
     @staticmethod
@@ -221,7 +217,6 @@ class FrankWolfe:
             course,
             rng,
             plan.certifies and state.live.slope is not None,
-            plan.foretells,
             plan.kept,
             **how,
         )
@@ -255,12 +250,12 @@ class FrankWolfe:
             Trail,
             (
                 evidence,
-                info.estimate if plan.optimistic else None,
+                None,
                 plan.kind.whole(g) if plan.follows and g is not None else None,
                 None if info.outlook is None else (state.live.serial, info.outlook),
                 state.totals.size,
                 int(state.waiting.item(ISSUED)) + ahead if plan.anticipates else None,
-                None if plan.optimistic else expected,
+                expected,
             ),
         )
         # Given a random direction, the base's probability is not that of the action.
@@ -283,7 +278,7 @@ class FrankWolfe:
         plan = state.plan
         if not plan.anticipates:
             return
-        if choices is None or plan.blocks == (0, 0):
+        if choices is None:
             self._open(state, decision, state.issued)
         else:
             plan.base.expect_rows(state.base, choices, plan.frame(state).words)
@@ -303,7 +298,7 @@ class FrankWolfe:
             raise _foreign(decision) from error
         joined, words = (first, stop), plan.frame(state).words
         if plan.blocks == (0, 0):
-            values = _expectation(decision, plan.optimistic)
+            values = _expectation(decision)
             if not _fits(values, state.totals.shape):
                 raise _foreign(decision)
             withdraw.call(words, -1, values, place, *joined)
@@ -339,7 +334,7 @@ class FrankWolfe:
         plan, trail = state.plan, decision.evidence
         words = plan.frame(state).words
         if plan.blocks == (0, 0):
-            values = _expectation(decision, plan.optimistic)
+            values = _expectation(decision)
             if not _fits(values, state.totals.shape):
                 raise _foreign(decision)
             expect_rows.call(words, values[None], -1, -1, 0, values.size)
@@ -379,16 +374,16 @@ class FrankWolfe:
         """Average the reward vector in and let the base learn from it: both or neither."""
         plan, kind = state.plan, state.plan.kind
         observation, reward, _ = kind.observe(decision.action, feedback)
-        evidence, rho, followed, outlook, first, stop = self._recalled(state, decision, reward)
+        evidence, followed, outlook, first, stop = self._recalled(state, decision, reward)
         place, expected = self._awaited(state, decision) if plan.waits else (-1.0, _NOTHING)
-        if plan.iterate == "expected":
-            rho = self._by_chance(state, decision, reward)
+        by_chance = plan.iterate == "expected"
+        rho = self._by_chance(state, decision, reward) if by_chance else _NOTHING
         choice = Choice(decision.action, decision.probability, evidence)
         tallied = plan.watch.tally(state.live, outlook, observation, decision.id)
         words = plan.frame(state).words
         number = -1.0 if tallied is None else float(decision.number)
         settling = (
-            _NOTHING if rho is None else rho,
+            rho,
             _NOTHING if followed is None else followed,
             _NOTHING if tallied is None else tallied,
         )
@@ -406,7 +401,7 @@ class FrankWolfe:
             due = settle.call(
                 words,
                 reward,
-                reward if rho is None else rho,
+                rho if rho.size else reward,
                 settling[1],
                 settling[2],
                 kind.sees(reward),
@@ -423,7 +418,7 @@ class FrankWolfe:
     @staticmethod
     def _by_chance(state: State, decision: Decision, reward: Vector) -> Vector:
         """The reward vector of a ranking with the chances of exposure instead of the exposures."""
-        looks = _expectation(decision, False)
+        looks = _expectation(decision)
         if not _fits(looks, (state.plan.kind.problem.n_slots,)):
             raise _foreign(decision)
         rho = reward.copy()
@@ -442,7 +437,7 @@ class FrankWolfe:
         if not plan.recalls:
             return (-1.0 if place is None else float(place)), _NOTHING
         slots = plan.kind.problem.n_slots
-        values = _expectation(decision, plan.optimistic)
+        values = _expectation(decision)
         if plan.blocks == (0, 0):
             needed, shape = place is not None, state.totals.shape
         else:
@@ -456,14 +451,14 @@ class FrankWolfe:
     @staticmethod
     def _recalled(
         state: State, decision: Decision, reward: Vector
-    ) -> tuple[Any, Vector | None, Vector | None, Any, int, int]:
+    ) -> tuple[Any, Vector | None, Any, int, int]:
         """What a decision remembers, checked, since it may come from bytes that anybody wrote: the
-        evidence of the base, rho, the direction, the outlook, and which coordinates joined later.
+        evidence of the base, the direction, the outlook, and which coordinates joined later.
         """
         plan, trail = state.plan, decision.evidence
         if not isinstance(trail, tuple) or len(trail) not in _LENGTHS:
             raise _foreign(decision)
-        evidence, rho, followed, outlook = trail[:_OLDEST]
+        evidence, reserved, followed, outlook = trail[:_OLDEST]
         size = trail[_OLDEST] if len(trail) > _OLDEST else None
         n = reward.size
         if not (size is None or (type(size) is int and 0 < size <= n)):
@@ -473,15 +468,13 @@ class FrankWolfe:
             first, stop = plan.kind.joined(size)
             if first < plan.kind.reach(decision.action):  # it shows what joined later
                 raise _foreign(decision)
-        if (rho is None) == plan.optimistic or (followed is None and plan.extended):
+        if reserved is not None or (followed is None and plan.extended):
             raise _foreign(decision)
         if isinstance(followed, np.ndarray) and followed.ndim == 1 and followed.size < n:
             followed = plan.kind.caught_up(followed, state.direction)
-        if not (rho is None or _fits(rho, reward.shape)):
-            raise _foreign(decision)
         if not (followed is None or _fits(followed, reward.shape)):
             raise _foreign(decision)
-        return evidence, rho, followed, outlook, first, stop
+        return evidence, followed, outlook, first, stop
 
     # --- many at once -------------------------------------------------------------------------
 
@@ -627,7 +620,7 @@ class FrankWolfe:
 
         return (
             cls(GiniWelfare(), LinUCB()),
-            cls(Linear((1.0, 0.5, 0.2)), SquareCB(gamma0=100.0), iterate="optimistic"),
+            cls(Linear((1.0, 0.5, 0.2)), SquareCB(gamma0=100.0)),
             cls(GiniWelfare(), EpsilonGreedy(0.1), Randomized(n_samples=2), memory=50.0),
         )
 
@@ -643,11 +636,9 @@ def _numbered(decision: Decision, issued: float) -> int | None:
     return place
 
 
-def _expectation(decision: Decision, optimistic: bool) -> Any:
+def _expectation(decision: Decision) -> Any:
     """What was expected of a decision, unchecked; None where it does not say."""
     trail = decision.evidence
-    if optimistic:
-        return trail[1]
     return trail[_EXPECTED] if len(trail) > _EXPECTED else None
 
 

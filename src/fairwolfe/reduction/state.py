@@ -130,7 +130,7 @@ class Plan:
         compass = self.compass
         address = 0 if compass is None else compass.program.address
         averages = (state.totals, state.earned, state.clocks, state.direction, state.counters)
-        corrects = not self.optimistic and self.blocks == (0, 0)
+        corrects = self.blocks == (0, 0)
         aiming = 0 if compass is None else aim.address
         sampling = sample.address if compass is not None and compass.sampled else 0
         repricing, moving, spare = 0, np.empty(0), np.empty(0)
@@ -150,15 +150,8 @@ class Plan:
             return []
         doubt = self.watch.doubt if self.certifies else np.empty(0)
         by_chance = self.iterate == "expected"
-        arrays: list[Any] = self.base.arrays(
-            state.base, doubt, self.foretells, self.follows, by_chance
-        )
+        arrays: list[Any] = self.base.arrays(state.base, doubt, self.follows, by_chance)
         return arrays
-
-    @cached_property
-    def optimistic(self) -> bool:
-        """Whether an optimistic estimate is averaged instead of the reward."""
-        return self.iterate == "optimistic"
 
     @cached_property
     def in_rows(self) -> bool:
@@ -178,7 +171,7 @@ class Plan:
     @cached_property
     def blocks(self) -> tuple[int, int]:
         """Blocks of features that are summed over open decisions; (0, 0) where estimates are."""
-        if self.optimistic or not isinstance(self.base, Awaits):
+        if not isinstance(self.base, Awaits):
             return 0, 0
         return self.base.blocks(self.kind.problem)
 
@@ -207,7 +200,7 @@ class Plan:
     @cached_property
     def foretells(self) -> bool:
         """Whether decisions carry an estimate of their reward vector."""
-        return self.optimistic or (self.waits and self.blocks == (0, 0))
+        return self.waits and self.blocks == (0, 0)
 
     @cached_property
     def ranges(self) -> Matrix:
@@ -366,7 +359,7 @@ class Trail(NamedTuple):
     """What `update` needs of a decision, besides what the base needs; in a batch, by column."""
 
     base: Any
-    rho: Any = None  # the optimistic estimate, where that is averaged
+    reserved: None = None  # its place in the bytes of decisions
     direction: Any = None  # where it is followed or learnt from
     live: tuple[int, Any] | None = None  # the window of live numbers, and the outlook
     size: int | None = None  # how many coordinates the reward had

@@ -16,7 +16,6 @@ from fairwolfe.core.arrays import Cube, IntMatrix, IntVector, Matrix, Vector
 from fairwolfe.core.problem import Problem
 from fairwolfe.core.protocols import CompiledWorld, Undirected
 from fairwolfe.environments.rankings import RankingWorld
-from fairwolfe.kernels import ranks
 from fairwolfe.kernels.arms import ArmMailbox
 from fairwolfe.kernels.rankings import RankingMailbox
 from fairwolfe.ranking.ranker import Ranker
@@ -222,8 +221,7 @@ class RankingsRun(CompiledRun):
     ) -> None:
         super().__init__(policy, environment, world, *rest, **options)
         self.users, self.tables = environment.features(world)
-        arrays = (world.turned, world.items, world.columns, world.weights, world.ranges)
-        self.rewards = ranks.RankingWorld(*arrays)
+        self.rewards = world.rewards
         problem = self.problem
         work = problem.dimension**2 + (problem.n_items or 0) * self.tables.shape[1] ** 2
         self.most = max(16, min(_CHUNK, _CHUNK_MULTIPLIES // work))

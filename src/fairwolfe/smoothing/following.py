@@ -1,6 +1,6 @@
 """The direction of a round: grad f_t at the averages, compiled.
 
-A kernel that decides many rounds calls `follow`, or `aim`, which counts the open decisions too;
+A kernel that decides many rounds calls `aim`, which counts the open decisions too;
 `aim_once` is the same for one decision.
 """
 
@@ -46,52 +46,10 @@ __all__ = [
     "aim_once",
     "alone",
     "call_aim",
-    "follow",
     "sample",
 ]
 
 _V = "float64[::1]"
-
-
-@kernel
-def follow(
-    gradient: int,
-    params: Vector,
-    work: Vector,
-    step: float,
-    mix: float,
-    normals: Matrix,
-    totals: Vector,
-    clocks: Vector,
-    running: Vector,
-    scratch: tuple[Vector, Vector, Vector, Vector],
-    g: Vector,
-) -> bool:
-    """The direction g (n,), and whether it is made of finite numbers.
-
-    gradient: the address of f's, with its params and work; step: the width of the smoothing.
-    normals (samples, n + 2): draws of randomised smoothing, whose estimate is mixed into the
-    running direction (n,) with weight `mix`; (0, n + 2) for exact gradients. totals, clocks (n,).
-    """
-    z, fresh, point, spare = scratch
-    if normals.shape[0] == 0:
-        return _exact(gradient, params, work, step, totals, clocks, z, g)
-    return sample(
-        gradient,
-        params,
-        work,
-        step,
-        mix,
-        normals,
-        totals,
-        clocks,
-        running,
-        z,
-        fresh,
-        point,
-        spare,
-        g,
-    )
 
 
 SAMPLE = (
@@ -117,7 +75,7 @@ def sample(
     spare: Vector,
     g: Vector,
 ) -> bool:
-    """`follow` with draws. totals, clocks, running, z, fresh, point, spare, g (n,)."""
+    """The direction with draws. totals, clocks, running, z, fresh, point, spare, g (n,)."""
     averages(totals, clocks, z)
     sampled(gradient, z, step, normals, params, work, point, spare, fresh)
     for i in range(g.size):
@@ -136,7 +94,7 @@ def _exact(
     z: Vector,
     g: Vector,
 ) -> bool:
-    """`follow` without draws. totals, clocks, z, g (n,)."""
+    """The direction without draws. totals, clocks, z, g (n,)."""
     averages(totals, clocks, z)
     call_gradient(gradient, z, step, params, work, g)
     return _finite(g)

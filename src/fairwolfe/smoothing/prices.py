@@ -17,6 +17,7 @@ cents decides as one in euros. Prices stay within 100 Delta/B.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -143,14 +144,22 @@ class Prices:
         self.moving = Leaves(objective, n, having)
         self.spreads, self.widths, self.rates, self.caps = np.ones((4, self.size))
         self._set_widths(smoothing, kind)
+
+    @cached_property
+    def program(self) -> Program:
+        """The direction as a numba kernel, for agents."""
         whole = self.leaves.program()
-        self.program = Program(
+        return Program(
             priced.address,
             self._params(self.leaves),
             2 * self.leaves.matrix.shape[0] + whole.work_size,
             whole.failures,
         )
-        self.work_size = 2 * self.size + self.moving.program().work_size
+
+    @cached_property
+    def work_size(self) -> int:
+        """Of the scratch of `reprice`."""
+        return 2 * self.size + self.moving.program().work_size
 
     @staticmethod
     def of(objective: Concave, smoothing: Any, kind: Kind) -> Prices | None:

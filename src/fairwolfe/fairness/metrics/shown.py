@@ -9,7 +9,7 @@ import numpy as np
 
 from fairwolfe.core.arrays import IntMatrix, IntVector, Matrix, Vector
 from fairwolfe.core.streams import stream
-from fairwolfe.environments.rankings import RankingArrays, RankingWorld, best_ranking
+from fairwolfe.environments.rankings import RankingArrays, RankingWorld
 from fairwolfe.errors import InvalidInput
 from fairwolfe.fairness.metrics.envy import Envy, envy
 from fairwolfe.fairness.metrics.rank_distance import kendall_distance
@@ -103,10 +103,8 @@ def _preferences(world: RankingArrays) -> Matrix:
 def _best(world: RankingArrays) -> IntMatrix:
     m, n_rewards = len(world.items), len(world.turned)
     direction = np.concatenate([np.zeros(m), np.ones(n_rewards)])
-    means, scores = np.empty((2, m))
     best = np.empty((len(world.shares), world.weights.shape[1]), dtype=np.int64)
+    rewards = world.rewards
     for user, ranking in enumerate(best):
-        best_ranking(
-            direction, user, world.turned, world.columns, world.ranges, means, scores, ranking
-        )
+        rewards.best_for(direction, user, ranking)
     return best

@@ -30,7 +30,6 @@ __all__ = [
     "linucb",
     "linucb_regret",
     "linucb_scalar",
-    "pseudo_regret",
     "squarecb",
     "squarecb_regret",
     "squarecb_scalar",
@@ -81,11 +80,11 @@ def linucb_regret(
     here: Setting[Any], model: Model, ridge: float, base_delta: float, exploration: Exploration
 ) -> Times:
     """`linucb_scalar` in a setting."""
-    pseudo = pseudo_regret(here, model, ridge, base_delta, exploration)
+    pseudo = _pseudo_regret(here, model, ridge, base_delta, exploration)
     return pseudo + here.azuma(here.reach, base_delta / 2.0)
 
 
-def pseudo_regret(
+def _pseudo_regret(
     here: Setting[Any], model: Model, ridge: float, base_delta: float, exploration: Exploration
 ) -> Times:
     """The sum of max_a <g, mu a> - <g, mu a_t>, with probability 1 - delta'/2."""

@@ -22,15 +22,8 @@ from fairwolfe.ranking.policies import alone
 from fairwolfe.reduction import FrankWolfe
 from fairwolfe.simulation.rollout import simulate
 from fairwolfe.smoothing import Randomized, default_smoothing
-from fairwolfe.truth.bounds.arms import Gamma, linucb_regret, pseudo_regret, squarecb_regret
-from fairwolfe.truth.bounds.assumptions import (
-    Setting,
-    T,
-    Times,
-    checked_number,
-    setting,
-    without_constraints,
-)
+from fairwolfe.truth.bounds.arms import Gamma, linucb_regret, squarecb_regret
+from fairwolfe.truth.bounds.assumptions import Setting, T, Times, setting, without_constraints
 from fairwolfe.truth.bounds.rankings import linucb_rank_regret
 from fairwolfe.truth.bounds.reduction import reduced
 from fairwolfe.truth.optimum import optimum
@@ -50,7 +43,6 @@ def of(
     *,
     n_arms: int | None = None,
     lipschitz: float | None = None,
-    distance: float | None = None,
 ) -> T:
     """The bound on R_T that is proved for a policy, with probability 1 - delta - delta'.
 
@@ -65,8 +57,6 @@ def of(
     horizon: T, or an array of them
     n_arms: K, needed for SquareCB where the problem does not have it; an environment shows it
     lipschitz: a Lipschitz constant of f that you know, in place of the objective's own
-    distance: |z_T - average reward|, measured, for LinUCB with iterate="optimistic": its iterate z
-        is not the average reward, and the bound grows by L times this distance
 
     >>> from fairwolfe.environments import Finite
     >>> from fairwolfe.objectives import Minimum
@@ -85,9 +75,7 @@ def of(
     base = policy.base
     if isinstance(base, Tuned):
         base = base.tuned(here.objective.lipschitz(here.n))
-    if policy.iterate == "optimistic":
-        regret = _optimistic(here, base, distance)
-    elif isinstance(base, LinUCB):
+    if isinstance(base, LinUCB):
         tuned = replace(here, lipschitz=_slope(here, base))
         regret = linucb_regret(tuned, base.model, base.ridge, base.delta, base.exploration)
     elif isinstance(base, LinUCBRank):
@@ -172,22 +160,6 @@ def _squarecb(here: Setting[Any], base: SquareCB, n_arms: int | None) -> Times:
     tuned = replace(here, lipschitz=_slope(here, base))
     gamma: Gamma = "anytime" if base.horizon is None else "fixed"
     return squarecb_regret(tuned, n_arms, base.regression, gamma, base.horizon, base.delta)
-
-
-def _optimistic(here: Setting[Any], base: Any, distance: float | None) -> Times:
-    """Eq. (36): what is averaged in is optimistic, so that its scalar regret is a pseudo-regret."""
-    if not isinstance(base, LinUCB) or base.model != "shared":
-        raise OutsideAssumptions(
-            "with iterate='optimistic' the scalar regret of Eq. (36) is that of the estimates, "
-            "which is bounded for LinUCB with a shared design only; use iterate='observed'"
-        )
-    if distance is None:
-        raise OutsideAssumptions(
-            "with iterate='optimistic' the bound has the extra term L |z_T - average reward| of "
-            "Eq. (36), which only a run shows; pass it as distance=, or use iterate='observed'"
-        )
-    pseudo = pseudo_regret(here, "shared", base.ridge, base.delta, base.exploration)
-    return pseudo + here.lipschitz * checked_number("distance", distance) * here.t
 
 
 def _arms_of(problem: Any) -> int | None:
