@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 import fairwolfe as fw
 from fairwolfe.bandits import EpsilonGreedy, Fixed, LinUCB, SquareCB, Thompson, Uniform
-from fairwolfe.kernels.arms import ArmMailbox
 from fairwolfe.kernels.compile import Kernel
-from fairwolfe.kernels.rankings import RankingMailbox
-from fairwolfe.kernels.ranks import RankingWorld
 from fairwolfe.kernels.worlds import ArmWorld
 from fairwolfe.objectives import (
     AtLeast,
@@ -45,6 +42,14 @@ from fairwolfe.ranking.policies import as_policy
 from fairwolfe.reduction.engine import CompiledArms
 from fairwolfe.reduction.ranked import CompiledRankings
 from fairwolfe.smoothing import Augmented, Identity, Moreau, Randomized
+from tests.kernels.games import (
+    ArmsGame,
+    D,
+    RankingsGame,
+    arms_draws,
+    arms_problem,
+    ranking_problem,
+)
 
 
 def _interpret() -> None:
@@ -63,7 +68,6 @@ def _interpret() -> None:
 
 _interpret()
 
-D = 3
 GINI = TwoSided(GiniEquality(), beta=0.5)
 
 
@@ -129,23 +133,10 @@ def arm_policies() -> Iterator[Any]:
     yield fw.MOLinCB(CUSTOM, steps=2)
 
 
-def arms_problem(n_arms: int | None = None) -> fw.Problem:
-    rewards = {"a": (0.0, 1.0), "b": (0.0, 2.0), "c": (0.0, 1.0)}
-    return fw.Problem.arms(D, rewards, parameter_norm=1.0, n_arms=n_arms)
-
-
 def calls_python(run: Any) -> bool:
     """Whether its gradients are Python functions, which a sanitizer makes slow."""
     trees = (run.plan.tree, getattr(run.plan, "ascent", (None,))[0])
     return any(tree is not None and tree.calls_python for tree in trees)
-
-
-def arms_draws(run: CompiledArms, rng: np.random.Generator, m: int) -> tuple[Any, Any]:
-    problem = run.kind.problem
-    drawn = run.base.draws(rng, problem, m)
-    return np.ascontiguousarray(drawn), rng.normal(
-        size=(m, run.plan.samples, problem.n_objectives + 2)
-    )
 
 
 def decide_and_learn(run: Any, rng: np.random.Generator, rounds: int, make: Any, learn: Any) -> int:
@@ -226,34 +217,6 @@ def arms_of_their_own(rounds: int) -> None:
     one_arms_policy(fw.MOLinCB(GiniWelfare()), rng, 8 + rounds // len(bases), 6)
 
 
-class Drawn(NamedTuple):
-    """What a loop is given."""
-
-    tags: Any
-    noise: Any
-    draws: Any
-    normals: Any
-    delays: Any
-    contexts: Any = None
-    users: Any = None
-    tables: Any = None
-
-
-class Out(NamedTuple):
-    """What it gives."""
-
-    actions: Any
-    mean_sum: Any
-    reward_sum: Any
-    scalar: Any
-
-
-def delays_of(rng: np.random.Generator, m: int, longest: int) -> Any:
-    delays = rng.integers(0, longest + 1, size=(m, 2))
-    delays[rng.random(m) < 0.05] = -1
-    return delays
-
-
 def arm_worlds(rng: np.random.Generator, n: int, n_arms: int) -> list[ArmWorld]:
     means = rng.random(4 * n_arms * n)
 
@@ -274,35 +237,27 @@ def arm_worlds(rng: np.random.Generator, n: int, n_arms: int) -> list[ArmWorld]:
     ]
 
 
+def play(game: Any, rng: np.random.Generator, wanted: int) -> None:
+    """Chunk by chunk, with delays that become longer."""
+    done, longest = 0, int(rng.integers(0, 30))
+    while done < wanted:
+        m = min(int(rng.integers(1, 3000)), wanted - done)
+        game.play(game.draw(rng, m, longest), 0, m, done)
+        done, longest = done + m, longest + int(rng.integers(0, 5))
+    assert game.run.state.t[0] <= done
+
+
 def arms_played(rounds: int) -> None:
     """Every policy in the loop, for all rounds, prompt and late, with and without a decider."""
     rng = np.random.default_rng(2)
     for place, policy in enumerate(arm_policies()):
-        problem = arms_problem()
-        n, n_arms = problem.n_objectives, int(rng.integers(2, 12))
-        run, other = CompiledArms(policy, problem), CompiledArms(policy, problem)
-        worlds = arm_worlds(rng, n, n_arms)
-        world, longest = worlds[place % len(worlds)], int(rng.integers(0, 30))
-        slow = calls_python(run) or place % len(worlds) >= 5
-        wanted, done = 8 + (rounds // 10 if slow else rounds), 0
-        kept = n if run.plan.keeps_direction else 0
-        mailbox = ArmMailbox(D, n, kept) if place % 3 else None
-        sums = np.zeros((2, n))
-        while done < wanted:
-            m = min(int(rng.integers(1, 3000)), wanted - done)
-            drawn = Drawn(
-                rng.integers(0, 4, size=m),
-                rng.random((m, n)),
-                *arms_draws(run, rng, m),
-                delays_of(rng, m, longest + int(rng.integers(0, 5))),
-                contexts=rng.random((m, n_arms, D)) / 2,
-            )
-            out = Out(np.empty(m, np.int64), *sums, np.zeros(3))
-            decider = other.engine if mailbox is not None and place % 2 else None
-            played = run.engine.play(decider, world, drawn, mailbox, out, done, 1 + place % 5)
-            assert played == m, (policy, played, m)
-            done += m
-        assert run.state.t[0] <= done
+        n_arms = int(rng.integers(2, 12))
+        worlds = arm_worlds(rng, 3, n_arms)
+        late = place % 3 > 0
+        refresh = 1 + place % 5 if late else 1
+        game = ArmsGame(policy, place, late, refresh, n_arms, worlds[place % len(worlds)])
+        slow = calls_python(game.run) or place % len(worlds) >= 5
+        play(game, rng, 8 + (rounds // 10 if slow else rounds))
 
 
 # --- rankings -----------------------------------------------------------------------------------
@@ -344,11 +299,6 @@ SHAPES = (
 """(items, slots, features of users, of items, rewards)."""
 
 
-def ranking_problem(m: int, k: int, p: int, q: int, n_rewards: int = 1) -> fw.Problem:
-    rewards = {f"r{i}": (0.0, float(k)) for i in range(n_rewards)}
-    return fw.Problem.ranking(m, k, (p, q), rewards=rewards, feature_norm=20.0)
-
-
 def one_ranking_policy(
     policy: Any,
     shape: tuple[int, int, int, int, int],
@@ -366,7 +316,7 @@ def one_ranking_policy(
 
     def change() -> None:
         left: Any = run.kind.catalogue.ids  # type: ignore[attr-defined]
-        if rng.random() < 0.5 and left.size < 3 * m:
+        if rng.random() < 0.5 and left.size <= m + 3:
             gone = rng.permutation(left)[: 1 if rng.random() < 0.3 else 0]
             run.add_items(rng.normal(size=(2, q)) / 3, gone)
         elif left.size > k + 3:
@@ -399,7 +349,7 @@ def one_ranking_policy(
 
     def learn(rows: Any) -> None:
         count = len(rows.head)
-        seen = (rng.random((count, k)) < 0.6) * 1.0
+        seen: Any = (rng.random((count, k)) < 0.6) * 1.0
         rewards = (rng.random((count, k, n_rewards)) < 0.4) * seen[:, :, None]
         run.learn(rows, seen, rewards)
         if rng.random() < 0.05:
@@ -434,44 +384,11 @@ def rankings_played(rounds: int) -> None:
     """Every policy in the loop, for all rounds, prompt and late, with and without a decider."""
     rng = np.random.default_rng(5)
     for place, policy in enumerate(ranking_policies()):
-        m, k, p, q, n_rewards = 9, 3, 3, 1 + place % 12, 1 + place % 2
-        run, other = (
-            CompiledRankings(as_policy(policy), ranking_problem(m, k, p, q, n_rewards))
-            for _ in range(2)
-        )
-        users, factors, n = 6, 4, m + n_rewards
-        items = rng.normal(size=(m, factors)) / 2
-        weights = rng.random((users if place % 2 else 1, k))
-        world = RankingWorld(
-            rng.normal(size=(n_rewards, users, factors)) / 2,
-            items,
-            np.ascontiguousarray(items.T),
-            weights,
-            np.tile([0.0, 1.0], (n_rewards, 1)),
-        )
-        wanted, done = 8 + (rounds // 10 if calls_python(run) else rounds), 0
-        kept = n if run.plan.keeps_direction else 0
-        mailbox = RankingMailbox(k, n_rewards, kept) if place % 3 else None
-        features = rng.normal(size=(users, p)) / 3
-        tables = rng.normal(size=(users if place % 2 else 1, q, m)) / 3
-        while done < wanted:
-            count = min(int(rng.integers(1, 3000)), wanted - done)
-            drawn = Drawn(
-                rng.integers(0, users, size=count),
-                rng.random((count, k * (1 + n_rewards))),
-                rng.random((count, run.plan.uniforms)),
-                rng.normal(size=(count, run.plan.samples, n + 2)),
-                delays_of(rng, count, int(rng.integers(0, 40))),
-                users=features,
-                tables=tables,
-            )
-            out = Out(np.empty((count, k), np.int64), np.zeros(n), np.zeros(n), np.zeros(3))
-            decider = other.engine if mailbox is not None and place % 2 else None
-            how = (done, 1 + place % 5, place % 4 != 0)
-            played = run.engine.play(decider, world, drawn, mailbox, out, *how)
-            assert played == count, (policy, played, count)
-            done += count
-        assert run.state.t[0] <= done
+        shape = (9, 3, 3, 1 + place % 12, 1 + place % 2)
+        late = place % 3 > 0
+        refresh = 1 + place % 5 if late else 1
+        game = RankingsGame(policy, place, late, refresh, shape, own_tables=place % 2 > 0)
+        play(game, rng, 8 + (rounds // 10 if calls_python(game.run) else rounds))
 
 
 ROUNDS: list[Callable[[int], None]] = [
