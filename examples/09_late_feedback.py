@@ -3,8 +3,8 @@
 ================
 
 What a click was worth is known later than the next decision has to be made; the state that decides
-is a copy that is renewed now and then; several servers each have a copy of their own. What does
-that cost, and what does it help that decisions count before their answer is there?
+is a copy that is renewed now and then. What does that cost, and what does it help that decisions
+count before their answer is there?
 """
 
 import matplotlib.pyplot as plt
@@ -47,18 +47,17 @@ def values(traces):
 at_once = play(Lateness())
 
 # %%
-# Four ways to be late
-# --------------------
+# Three ways to be late
+# ---------------------
 #
-# By n rounds each; a random delay has the mean n, a snapshot is renewed every n decisions, four
-# replicas are merged every n decisions. Decisions that wait for their answer count by what they are
-# expected to earn, unless ``anticipate=False``.
+# By n rounds each; a random delay has the mean n, a snapshot is renewed every n decisions.
+# Decisions that wait for their answer count by what they are expected to earn, unless
+# ``anticipate=False``.
 
 lengths = (10, 100, 1000)
 families = {
     "constant delay": lambda n: Lateness(delay=n),
     "snapshot renewed every n": lambda n: Lateness(refresh=n),
-    "4 replicas merged every n": lambda n: Lateness(replicas=4, merge=n),
     "random delay of mean n": lambda n: Lateness(delay=Geometric(n)),
 }
 played = {
@@ -92,8 +91,7 @@ print(f"{'10 if clicked, else 100':44} costs in f  {cost:.3f}")
 # Where open decisions do not count (dotted), equal delays are the worst: a hundred decisions in a
 # row favour the same items, because none of them knows what the others do. Where they do count,
 # each knows what those before it will have done, about, and what is left of the cost is that the
-# model learns later. Replicas that are answered at once gain nothing: what they do not know of are
-# the decisions of the others.
+# model learns later.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11.0, 4.8), layout="constrained")
 colours = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#000000")

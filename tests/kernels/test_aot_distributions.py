@@ -28,8 +28,8 @@ def learnt(base: Any, problem: Problem, rng: np.random.Generator) -> tuple[Any, 
     """A state of the oracle after some updates."""
     state = base.init(problem)
     learn = "ridge" if isinstance(base.regression, Ridge) else "online_gradient"
-    oracle: Any = state.oracle
-    model = Regression(*oracle, learn=learn)  # type: ignore[misc]
+    make: Any = Regression
+    model: Regression = make(*state.oracle, learn)
     for _ in range(30):
         model.learn(int(rng.integers(problem.n_arms or 1)), 0.5 * rng.normal(size=3), rng.random(2))
     return state, model

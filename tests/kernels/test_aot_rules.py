@@ -297,34 +297,53 @@ def test_what_an_extended_model_learns_is_bit_equal() -> None:
         np.testing.assert_array_equal(got[1], scalar)
 
 
-def test_a_rule_in_python() -> None:
+@pytest.mark.parametrize("per_arm", [False, True])
+def test_a_rule_in_python(per_arm: bool) -> None:
     rng = np.random.default_rng(7)
-    case = grown(rng, 2, 3, 5, False)
+    case = grown(rng, 2, 3, 5, per_arm)
     seen: list[Any] = []
 
-    def function(g: Any, features: Any) -> Any:
-        seen.append((g, features))
+    def function(values: Any, widths: Any, t: int, uniform: float) -> Any:
+        seen.append((values, widths, t, uniform))
         return len(seen), (0.25, None, None)[len(seen) - 1]
 
     rule = PythonRule(function)
-    args = case.model, case.g, case.features
-    assert choose("python", *args, params=rule.params)[:2] == (1, 0.25)
-    np.testing.assert_array_equal(seen[0][0], case.g)
-    np.testing.assert_array_equal(seen[0][1], case.features)
-    got = choose("python", *args, params=rule.params)
+    args = case.model, case.g, case.features, per_arm, np.array([0.75]), rule.params
+    arm, chance, scores = choose("python", *args)
+    assert (arm, chance) == (1, 0.25)
+    values, widths, t, uniform = seen[0]
+    np.testing.assert_array_equal(values, scores)
+    # LinUCB without a bonus has the same scores, and with one of radius 1 it adds the widths.
+    params = np.zeros(2 + 4 * 2)
+    plain = choose("linucb", case.model, case.g, case.features, per_arm, None, params)[2]
+    np.testing.assert_array_equal(values, plain)
+    params[[0, 4, 5]] = 1.0
+    bonus = choose("linucb", case.model, case.g, case.features, per_arm, None, params)[2] - plain
+    np.testing.assert_allclose(widths, bonus / np.abs(case.g).sum(), rtol=1e-9)
+    assert (t, uniform) == (case.state.counters[0], 0.75)
+    got = choose("python", *args)
     assert got[0] == 2
     assert np.isnan(got[1])
     assert rule.failure() is None
+    assert rule.callbacks == 2
 
 
 @pytest.mark.parametrize("answer", [5, -1, 1e30, "x", None])
 def test_a_rule_in_python_that_fails_keeps_its_exception(answer: Any) -> None:
     case = grown(np.random.default_rng(7), 2, 3, 5, False)
-    rule = PythonRule(lambda g, features: (answer, None))
-    got = choose("python", case.model, case.g, case.features, params=rule.params)
-    assert got[0] == -1
+    rule = PythonRule(lambda values, widths, t, uniform: (answer, None))
+    args = case.model, case.g, case.features, False, np.zeros(1), rule.params
+    assert choose("python", *args)[0] == -1
     assert isinstance(rule.failure(), (ValueError, TypeError, OverflowError))
     assert rule.failure() is None
+
+
+def test_a_rule_in_python_that_calls_itself_is_refused() -> None:
+    case = grown(np.random.default_rng(7), 2, 3, 5, False)
+    rule = PythonRule(lambda *_: choose("python", *args)[:2])
+    args: Any = case.model, case.g, case.features, False, np.zeros(1), rule.params
+    assert choose("python", *args)[0] == -1
+    assert "called again" in str(rule.failure())
 
 
 def test_names_and_sizes_are_checked() -> None:

@@ -15,7 +15,7 @@ LIMIT = 300  # seconds; a kernel that has to be compiled takes a few, a call som
 GIVEN = """
 import numpy as np
 from fairwolfe.objectives import GiniWelfare, Nash, Welfare
-from fairwolfe.truth.multipliers import correct
+from fairwolfe.kernels.mixtures import correct, nearest_mixture
 from fairwolfe.kernels.isotonic import pooled_gradient, sort_kept
 from fairwolfe.kernels.selection import draw, project_on_simplex, top_k
 
@@ -80,15 +80,13 @@ for z in vectors():
     "project_on_simplex": """
 for z in vectors():
     project_on_simplex(z.copy(), np.empty(z.size))
+    nearest_mixture(z.copy())
 """,
     "correct": """
 for z in vectors():
-    program = Nash().program(z.size)
     vertices = np.ascontiguousarray(np.stack([z, z[::-1], np.ones(z.size)]))
-    correct(
-        program.address, program.params, program.work(), vertices, np.zeros(z.size),
-        np.full(3, 1 / 3), np.ones(1), 1e-3, 20,
-    )
+    weights = np.full(3, 1 / 3)
+    correct(Nash().tree(z.size), vertices, np.zeros(z.size), weights, np.ones(1), 1e-3, 20)
 """,
 }
 

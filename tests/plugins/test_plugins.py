@@ -180,7 +180,8 @@ def test_the_plain_loop_plays_it_and_says_so(case: Case) -> None:
 
 
 def test_feedback_may_come_late(case: Case) -> None:
-    late = fw.simulate(case.policy, case.world, 100, lateness=Lateness(delay=7, replicas=2))
+    lateness = Lateness(delay=7, refresh=2)
+    late = fw.simulate(case.policy, case.world, 100, lateness=lateness, compiled=False)
     assert late.complete
     assert np.isfinite(late.final)
 

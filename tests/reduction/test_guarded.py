@@ -359,7 +359,7 @@ def test_simulate_and_compare_play_it() -> None:
     trace = simulate(guarded, world, 300, compiled=False)
     assert not trace.compiled
     assert trace.objective == F
-    late = simulate(guarded, world, 300, compiled=False, lateness=Lateness(30, replicas=2, merge=7))
+    late = simulate(guarded, world, 300, compiled=False, lateness=Lateness(30, refresh=7))
     assert late.complete
     with pytest.warns(UserWarning, match="because the policy Guarded has no compiled form"):
         result = fw.compare({"guarded": guarded, "free": POLICY}, world, 200, seeds=2)

@@ -61,25 +61,14 @@ def test_late_at_random_costs_less_than_all_late_alike() -> None:
     assert (scattered < 0.7 * cost(Lateness(delay=50))).all()
 
 
-def test_replicas_cost_no_more_than_a_snapshot_as_old_as_their_merges() -> None:
-    """A replica knows all that the snapshot knows, and its own decisions since. Seen: .04 to .07,
-    beside .11 to .15, where open decisions do not count.
-    """
-    snapshot, replicas = cost(Lateness(refresh=100)), cost(Lateness(replicas=4, merge=100))
-    assert replicas.min() > 0.01
-    assert (replicas < 0.8 * snapshot).all()
-    assert (replicas > 0.1 * snapshot).all()
-
-
 @pytest.mark.parametrize(
     "lateness",
     [
         Lateness(delay=50),
         Lateness(delay=500),
         Lateness(refresh=100),
-        Lateness(delay=50, replicas=4, merge=20),
     ],
-    ids=["50 rounds", "500 rounds", "snapshot", "replicas"],
+    ids=["50 rounds", "500 rounds", "snapshot"],
 )
 def test_it_costs_less_where_open_decisions_count(lateness: Lateness) -> None:
     assert (cost(lateness, anticipate=True) < 0.5 * cost(lateness)).all()
@@ -188,7 +177,6 @@ def test_the_order_of_answers_leaves_the_sums_as_they_are() -> None:
     late = played(Lateness(delay=delays.ByOutcome(click=delays.Uniform(0, 40), no_click=90)), 500)
     assert late.state.t < 500
     for answer in late.post.come(10**9):
-        assert answer.replica == 0
         late.learn(answer)
     prompt = played(Lateness(), 500)  # every arm is drawn blindly: the decisions are the same
     assert late.state.t == prompt.state.t == 500

@@ -4,6 +4,7 @@ from fairwolfe.bandits.epsilon_greedy import EpsilonGreedy
 from fairwolfe.bandits.extended import Extended
 from fairwolfe.bandits.fixed import Fixed
 from fairwolfe.bandits.linucb import LinUCB
+from fairwolfe.bandits.rule import Rule
 from fairwolfe.bandits.squarecb import SquareCB
 from fairwolfe.bandits.thompson import Thompson
 from fairwolfe.bandits.uniform import Uniform
@@ -14,6 +15,7 @@ __all__ = [
     "Extended",
     "Fixed",
     "LinUCB",
+    "Rule",
     "SquareCB",
     "Thompson",
     "Uniform",

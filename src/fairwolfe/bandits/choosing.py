@@ -616,7 +616,8 @@ class LinearBandit(ABC):
         look = self.look_rule.address
         known = np.concatenate([state.problem.low, state.problem.high, doubt])
         once = learn_once.address if self.commits else 0
-        rule = [self.choose.address, look, learn, limit, self.extended, keep, once]
+        choose = self.choose.address if isinstance(self.choose, Kernel) else 0
+        rule = [choose, look, learn, limit, self.extended, keep, once]
         gram, inverse, theta, moment, params, counters = oracle
         design = (theta, inverse, gram, moment, params, counters)
         lesson = np.empty(theta.shape[2] + 1 if self.extended else 0)

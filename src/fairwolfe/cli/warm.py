@@ -61,8 +61,4 @@ def _warm_for(file: Path) -> None:
     from fairwolfe.simulation.rollout import needed
 
     parts = [build(cell.settings, cell.label) for cell in lab.load(file).cells]
-    ready(
-        kernel
-        for one in parts
-        for kernel in needed(one.policy, one.environment, one.options.get("lateness"))
-    )
+    ready(kernel for one in parts for kernel in needed(one.policy, one.environment))

@@ -19,9 +19,11 @@ from fairwolfe.environments.listening import Listening
 from fairwolfe.environments.mehrotra import Mehrotra
 from fairwolfe.environments.nonlinear import Nonlinear
 from fairwolfe.environments.position_weights import body, dcg
+from fairwolfe.environments.world import ArmsWorld
 from fairwolfe.errors import InvalidInput, did_you_mean
 
 __all__ = [
+    "ArmsWorld",
     "FactorModel",
     "Finite",
     "FiniteRanking",

@@ -31,11 +31,15 @@ def direction_of(problem: Problem, given: Any) -> Vector:
 
 
 class ArmsWorld(ABC, Generic[W]):
-    """An environment with arms that is given by its draws and its kernels.
+    """An environment with arms that is given by its draws and its rewards.
 
     The plain methods of the contract are made from those: a subclass states `problem`, `init`,
-    `draw_contexts`, `draw_noise` and `reward_program`, and how a context is recognised.
+    `draw_contexts`, `draw_noise` and either `rewards`, in Python, with the number of its arms,
+    `n_arms`, or `reward_program`, compiled, and how a context is recognised. Both loops of
+    `simulate` play it; the compiled one calls `rewards`.
     """
+
+    n_arms: int
 
     @abstractmethod
     def problem(self) -> Problem:
@@ -53,9 +57,27 @@ class ArmsWorld(ABC, Generic[W]):
     def draw_noise(self, rng: np.random.Generator, n: int) -> Matrix:
         """What `feedback` draws in n rounds, whatever the actions: (n, numbers a round)."""
 
-    @abstractmethod
+    def rewards(self, world: W, features: Matrix, arm: int, noise: Vector) -> tuple[Vector, Vector]:
+        """The mean reward vector of an arm, and its reward with this noise, a row of `draw_noise`.
+
+        features (n_arms, d). The mean must not depend on the noise.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no rewards; write that method")
+
     def reward_program(self, world: W) -> ArmWorld:
-        """The rewards of a world, compiled."""
+        """The rewards of a world, compiled; or `rewards`, to be called from compiled code."""
+
+        def reward(arm: int, tag: int, features: Matrix, noise: Vector) -> tuple[Vector, Vector]:
+            return self.rewards(world, features, arm, noise)
+
+        def best(direction: Vector, tag: int, features: Matrix) -> int:
+            nothing = np.zeros(self.n_draws)
+            means = [self.rewards(world, features, a, nothing)[0] for a in range(len(features))]
+            return int(np.argmax(np.asarray(means) @ direction))
+
+        problem = self.problem()
+        sizes = (problem.n_objectives, problem.dimension, self.n_arms, self.n_draws)
+        return ArmWorld.of_functions(reward, best, *sizes)
 
     @property
     def bounded(self) -> bool:

@@ -1094,7 +1094,7 @@ class Tree:
     def has_failed(self) -> cython.bint:
         """Whether a Python leaf keeps an exception; it needs no lock."""
         k: Size
-        for k in range(self.n_calling):  # noqa: SIM110
+        for k in range(self.n_calling):
             if self.calling[k].failed:
                 return True
         return False
@@ -1327,13 +1327,21 @@ _SIZES |= {
 
 def _require_signature(given: str) -> None:
     """Refuse another signature: spaces, const and names of arguments do not matter."""
-    match = re.fullmatch(r"\s*void\s*\((.*)\)\s*(noexcept)?\s*(nogil)?\s*", given)
-    found = [_plain(one) for one in match[1].split(",")] if match else []
-    if found != ["double *", "Py_ssize_t", "double *", "void *"]:
+    if c_types(given) != ["void", "double *", "Py_ssize_t", "double *", "void *"]:
         raise InvalidInput(
             f"the C function has the signature {given!r}; a gradient needs {SIGNATURE!r}, where "
             "out has n numbers"
         )
+
+
+def c_types(signature: str) -> list[str]:
+    """The types of a signature in one spelling, first what is returned; none where it is not one.
+
+    >>> c_types("void (const double *z, long n)")
+    ['void', 'double *', 'Py_ssize_t']
+    """
+    match = re.fullmatch(r"\s*([\w ]+?)\s*\((.*)\)\s*(noexcept)?\s*(nogil)?\s*", signature)
+    return [_plain(one) for one in (match[1], *match[2].split(","))] if match else []
 
 
 def _plain(argument: str) -> str:
@@ -1346,6 +1354,8 @@ def _plain(argument: str) -> str:
     for spelled in (" ".join(words), " ".join(words[: len(words) - 1])):  # with and without a name
         if spelled in _SIZES:
             return "Py_ssize_t"
+        if spelled == "double":
+            return "double"
     return " ".join(words)
 
 

@@ -60,7 +60,28 @@ cdef inline double pointwise_bonus(
     cdef double p = between((value - low) / size, least, 1.0 - least)
     return radius * width * smaller(size * sqrt(p * (1.0 - p)), noise) + reach * size
 
+# A rule from outside the package: see `SIGNATURE` in rules.py.
+ctypedef Py_ssize_t (*OutsideFunction)(
+    const double *values, const double *widths, Py_ssize_t n_arms, double t, double uniform,
+    double *probability, void *user_data,
+) noexcept nogil
+
+cdef struct OutsideCall:
+    OutsideFunction function
+    void *data
+    bint failed             # the last answer was this, and wrong
+    Size arm
+    Size arms
+    double probability
+
 cdef class PythonRule:
-    cdef object function            # (g, features) -> (arm, probability or None)
+    cdef object function            # (values, widths, t, uniform) -> (arm, probability or None)
     cdef public object error        # the first exception of the function, until it is taken
     cdef readonly object params     # of `choose`: holds where this object is
+    cdef readonly long long callbacks   # how often it was called
+    cdef bint inside                # the function is under way
+
+cdef class OutsideRule:
+    cdef OutsideCall own
+    cdef object kept                # alive as long as this
+    cdef readonly object params

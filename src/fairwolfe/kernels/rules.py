@@ -11,6 +11,11 @@ from typing import Any
 
 import cython
 import numpy as np
+from cython.cimports.cpython.pycapsule import (
+    PyCapsule_GetContext,
+    PyCapsule_GetName,
+    PyCapsule_GetPointer,
+)
 from cython.cimports.cpython.ref import PyObject
 from cython.cimports.fairwolfe.kernels.ridge import (
     LOG_DET,
@@ -37,6 +42,8 @@ from cython.cimports.fairwolfe.kernels.ridge import (
 from cython.cimports.fairwolfe.kernels.rules import (
     Choose,
     Look,
+    OutsideCall,
+    OutsideFunction,
     argmax,
     pointwise_bonus,
     pointwise_radius,
@@ -44,6 +51,9 @@ from cython.cimports.fairwolfe.kernels.rules import (
 from cython.cimports.fairwolfe.kernels.types import In, Out, Real, Size
 from cython.cimports.libc.math import NAN, fabs, fma, log, log1p, sqrt
 from cython.cimports.libc.stdint import uintptr_t
+
+from fairwolfe.errors import InvalidInput
+from fairwolfe.kernels.gradients import c_types, is_outside
 
 # --- scores and confidence widths -----------------------------------------------------------------
 # Arrays of a number for each arm in the scratch of the model, in units of padded(arms): the first
@@ -744,37 +754,129 @@ def choose_python(
     scores: Writing,
     report: Writing,
 ) -> Size:
-    """A function in Python; params: of a `PythonRule`, which keeps its exception; then -1."""
-    a: Size
+    """A function in Python; params: of a `PythonRule`, which keeps its exception; then -1.
+
+    draws (1,). Its scores are the estimates. Cost: (n + arms) d + arms d^2/2, and the function.
+    """
     arm: Size = -1
-    for a in range(arms):
-        scores[a] = 0.0
+    width: Writing = _estimates_and_widths(model, g, n, features, arms, d, per_arm, scores)
     report[0] = NAN
     with cython.gil:
         rule: PythonRule = cython.cast(
             PythonRule, cython.cast(cython.pointer[cython.pointer[PyObject]], params)[0]
         )
-        try:
-            direction = np.empty(n)
-            rows = np.empty((1 if per_arm else arms, d))
-            to: cython.double[::1] = direction
-            at: cython.double[:, ::1] = rows
-            for a in range(n):
-                to[a] = g[a]
-            for a in range(rows.size):
-                cython.address(at[0, 0])[a] = features[a]
-            chosen, probability = rule.function(direction, rows)
-            arm = chosen
-            if not 0 <= arm < arms:
-                arm = -1
-                raise ValueError(f"the rule chose arm {chosen!r} of {arms}")
-            if probability is not None:
-                report[0] = probability
-        except BaseException as error:  # kept for whoever called from Python
-            arm = -1
-            if rule.error is None:
-                rule.error = error
+        arm = _call(rule, scores, width, arms, model.counters[UPDATES], draws[0], report)
     return arm
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _call(
+    rule: PythonRule,
+    values: Reading,
+    width: Reading,
+    arms: Size,
+    t: Real,
+    uniform: Real,
+    report: Writing,
+) -> Size:
+    """Call a function with copies, which it may keep or change; -1 where it raises."""
+    arm: Size
+    probability: Real
+    if rule.inside:
+        if rule.error is None:
+            rule.error = InvalidInput("a rule was called again before it had returned")
+        return -1
+    rule.inside = True
+    rule.callbacks += 1
+    try:
+        widths = None if width == cython.NULL else _array(width, arms)
+        chosen, stated = rule.function(_array(values, arms), widths, int(t), uniform)
+        arm = chosen
+        if not 0 <= arm < arms:
+            raise InvalidInput(f"the rule chose arm {arm} of {arms}")
+        if stated is not None:
+            probability = stated
+            if not 0.0 < probability <= 1.0:
+                raise InvalidInput(f"the rule gave the probability {stated!r:.80}; {_CHANCE}")
+            report[0] = probability
+        return arm
+    except BaseException as error:  # kept for whoever called from Python
+        if rule.error is None:
+            rule.error = error
+        return -1
+    finally:
+        rule.inside = False
+
+
+@cython.cfunc
+def _array(numbers: Reading, n: Size) -> Any:
+    """A copy, (n,)."""
+    a: Size
+    copy = np.empty(n)
+    to: cython.double[::1] = copy
+    for a in range(n):
+        to[a] = numbers[a]
+    return copy
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def _estimates_and_widths(
+    model: cython.pointer[Linear],
+    g: Reading,
+    n: Size,
+    features: Reading,
+    arms: Size,
+    d: Size,
+    per_arm: cython.bint,
+    scores: Writing,
+) -> Writing:
+    """What a rule from outside is given: scores[a] = <g, theta x_a>, and |x_a| in the norm of
+    V^-1, (arms,), or NULL without a design.
+    """
+    width: Writing = _arm_array(model, arms, 1)
+    _turn(model, features, arms, d, per_arm)
+    _scores(model, g, n, features, arms, d, per_arm, scores)
+    if model.inverse == cython.NULL:
+        return cython.NULL
+    _widths(model, features, arms, d, per_arm, width)
+    return width
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def _outside(
+    model: cython.pointer[Linear],
+    g: Reading,
+    n: Size,
+    features: Reading,
+    arms: Size,
+    d: Size,
+    per_arm: cython.bint,
+    draws: Reading,
+    params: Reading,
+    n_params: Size,
+    scores: Writing,
+    report: Writing,
+) -> Size:
+    """A C function from outside the package, as `choose_python`; params: of an `OutsideRule`, which
+    keeps what was wrong; then -1.
+    """
+    arm: Size
+    own: cython.pointer[OutsideCall] = cython.cast(
+        cython.pointer[cython.pointer[OutsideCall]], params
+    )[0]
+    width: Writing = _estimates_and_widths(model, g, n, features, arms, d, per_arm, scores)
+    report[0] = NAN
+    arm = own.function(scores, width, arms, model.counters[UPDATES], draws[0], report, own.data)
+    if 0 <= arm < arms and (report[0] != report[0] or 0.0 < report[0] <= 1.0):
+        return arm
+    own.arm, own.arms, own.probability = arm, arms, report[0]
+    own.failed = True
+    return -1
 
 
 # --- looks at all arms ----------------------------------------------------------------------------
@@ -977,7 +1079,7 @@ def extended_lesson(
 
 def choose_by_name(name: str) -> Choose:
     """A rule: linucb, linucb_extended, squarecb, squarecb_theorem, epsilon_greedy, thompson,
-    uniform, fixed, python.
+    uniform, fixed, python, outside.
     """
     if name == "linucb":
         return _linucb
@@ -997,6 +1099,8 @@ def choose_by_name(name: str) -> Choose:
         return _fixed
     if name == "python":
         return choose_python
+    if name == "outside":
+        return _outside
     raise ValueError(f"there is no rule {name!r}")
 
 
@@ -1014,32 +1118,90 @@ def look_by_name(name: str) -> Look:
 # --- from Python ----------------------------------------------------------------------------------
 
 
+SIGNATURE = (
+    "Py_ssize_t (const double *values, const double *widths, Py_ssize_t n_arms, double t, "
+    "double uniform, double *probability, void *user_data)"
+)
+"""Of a rule in C: it returns the arm. widths is NULL without a design; probability is NaN, for
+unknown, unless it is set; t: how many rewards were learnt."""
+
+_CHANCE = "give a number above 0 and at most 1, or None where it is unknown"
+
+
 @cython.cclass
 class PythonRule:
-    """A rule in Python for compiled loops: function (g (n,), features) -> (arm, probability or
-    None). Its `params` are those of the rule "python", and are good as long as it lives. An
-    exception is kept in `error`, and the rule returns -1.
+    """A rule in Python for compiled loops: function (values (arms,), widths (arms,), t, uniform) ->
+    (arm, probability or None). values: the estimates <g, theta x_a>; widths: |x_a| in the norm of
+    V^-1, None without a design; t: how many rewards were learnt; uniform: a number in [0, 1).
+
+    `params` are those of the rule `name`, and are good as long as this lives. An exception is kept,
+    and the rule returns -1.
     """
 
+    name = "python"
     function: Any
     error: Any
     params: Any
+    callbacks: cython.longlong
+    inside: cython.bint
 
     def __init__(self, function: Any) -> None:
         self.function = function
         self.error = None
-        params = np.zeros(1)
-        at: cython.double[::1] = params
-        cython.cast(cython.pointer[uintptr_t], cython.address(at[0]))[0] = cython.cast(
-            uintptr_t, cython.cast(cython.p_void, self)
-        )
-        params.flags.writeable = False
-        self.params = params
+        self.params = _address(cython.cast(uintptr_t, cython.cast(cython.p_void, self)))
 
     def failure(self) -> BaseException | None:
         """The first exception since it was asked, if there was one."""
         error, self.error = self.error, None
         return error
+
+
+@cython.cclass
+class OutsideRule:
+    """The same of a C function: a `scipy.LowLevelCallable` of `SIGNATURE`. It needs no lock."""
+
+    name = "outside"
+    callbacks = 0  # of functions in Python
+    own: OutsideCall
+    kept: Any
+    params: Any
+
+    def __init__(self, function: Any) -> None:
+        capsule = tuple.__getitem__(function, 0)
+        name: cython.pointer[cython.const[cython.char]] = PyCapsule_GetName(capsule)
+        given = "" if name == cython.NULL else cython.cast(bytes, name).decode()
+        if c_types(given) != c_types(SIGNATURE):
+            raise InvalidInput(
+                f"the C function has the signature {given!r}; a rule needs {SIGNATURE!r}"
+            )
+        self.kept = function
+        self.own.function = cython.cast(OutsideFunction, PyCapsule_GetPointer(capsule, name))
+        self.own.data = PyCapsule_GetContext(capsule)
+        self.own.failed = False
+        self.params = _address(cython.cast(uintptr_t, cython.address(self.own)))
+
+    def failure(self) -> BaseException | None:
+        """What was wrong with the first answer since it was asked, if anything was."""
+        if not self.own.failed:
+            return None
+        self.own.failed = False
+        if not 0 <= self.own.arm < self.own.arms:
+            return InvalidInput(f"the rule chose arm {self.own.arm} of {self.own.arms}")
+        return InvalidInput(f"the rule gave the probability {self.own.probability}; {_CHANCE}")
+
+
+def own_rule(function: Any) -> PythonRule | OutsideRule:
+    """A rule from outside the package: a Python function or a `scipy.LowLevelCallable`."""
+    return OutsideRule(function) if is_outside(function) else PythonRule(function)
+
+
+@cython.cfunc
+def _address(where: uintptr_t) -> Any:
+    """The bits of an address as params."""
+    params = np.zeros(1)
+    at: cython.double[::1] = params
+    cython.cast(cython.pointer[uintptr_t], cython.address(at[0]))[0] = where
+    return params
 
 
 def _needs(name: str, n: int, size: int, pointwise: bool) -> tuple[int, int]:
@@ -1053,7 +1215,8 @@ def _needs(name: str, n: int, size: int, pointwise: bool) -> tuple[int, int]:
         "thompson": (size, n),
         "uniform": (1, 0),
         "fixed": (0, 1),
-        "python": (0, 1),
+        "python": (1, 1),
+        "outside": (1, 1),
     }[name]
 
 

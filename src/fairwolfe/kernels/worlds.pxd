@@ -34,3 +34,4 @@ cdef class ArmWorld:
     cdef object kept            # what the pointers above point to
     cdef object functions       # reward and best in Python, or None
     cdef public object error    # the first exception of these, until it is taken
+    cdef readonly long long callbacks   # how often these were called

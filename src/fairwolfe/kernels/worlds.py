@@ -227,6 +227,7 @@ def _python_reward(
         try:
             rows = _copy(features, (world.arms, world.d))
             drawn = _copy(noise, (world.n_noise,))
+            owner.callbacks += 1
             means, rewards = owner.functions[0](arm, tag, rows, drawn)
             _fill("mean reward", means, mean, world.n)
             _fill("reward", rewards, reward, world.n)
@@ -247,19 +248,32 @@ def _python_best(
     d: Size,
     scores: Writing,
 ) -> Size:
-    """A function in Python, whose exception the owner keeps; arm 0 is returned then."""
+    """A function in Python, whose exception the owner keeps; arm 0 is returned then.
+
+    The score of the best arm is <g, mean> with the mean that `reward` states; others are NaN.
+    """
     a: Size
+    i: Size
     arm: Size = 0
     for a in range(arms):
         scores[a] = NAN
     with cython.gil:
         owner: ArmWorld = cython.cast(ArmWorld, cython.cast(cython.pointer[PyObject], world.data))
         try:
-            chosen = owner.functions[1](_copy(g, (world.n,)), tag, _copy(features, (arms, d)))
+            rows = _copy(features, (arms, d))
+            owner.callbacks += 2
+            chosen = owner.functions[1](_copy(g, (world.n,)), tag, rows)
             arm = chosen
             if not 0 <= arm < arms:
                 arm = 0
                 raise ValueError(f"the best arm is {chosen!r}; give one of {arms}")
+            means = owner.functions[0](arm, tag, rows, np.zeros(world.n_noise))[0]
+            best: cython.double[::1] = np.array(means, dtype=np.float64)
+            if best.shape[0] != world.n:
+                raise ValueError(f"the mean reward has {best.shape[0]} numbers, not {world.n}")
+            scores[arm] = 0.0
+            for i in range(world.n):
+                scores[arm] += g[i] * best[i]
         except BaseException as error:  # kept for whoever called from Python
             arm = 0
             if owner.error is None:
@@ -287,6 +301,7 @@ class ArmWorld:
     kept: Any
     functions: Any
     error: Any
+    callbacks: cython.longlong
 
     def __init__(
         self,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import is_dataclass
@@ -20,7 +19,7 @@ from fairwolfe.lab.grid import Cell, Settings
 from fairwolfe.lab.spec import canonical, shown
 from fairwolfe.objectives import Concave
 from fairwolfe.ranking import Ranker
-from fairwolfe.simulation.lateness import RENAMED, Lateness
+from fairwolfe.simulation.lateness import Lateness
 from fairwolfe.simulation.trace import checkpoint_grid
 
 __all__ = ["OPTIONS", "Parts", "build", "build_objective", "build_policy", "checked"]
@@ -90,10 +89,9 @@ def build(settings: Settings, label: str = "policy") -> Parts:
         raise InvalidInput(f"{path} has no objective; add a table [objective] for what is measured")
     options = {}
     for key, value in settings.options.items():
-        name = _current(key, settings.options)
-        if name not in OPTIONS:
+        if key not in OPTIONS:
             raise InvalidInput(f"options.{key} is unknown; {did_you_mean(key, OPTIONS)}")
-        options[name] = OPTIONS[name](value, f"options.{key}")
+        options[key] = OPTIONS[key](value, f"options.{key}")
     return Parts(world, policy, objective, options)
 
 
@@ -114,20 +112,6 @@ def build_policy(table: dict[str, Any], path: str, **default: Any) -> Any:
             '{ name = "frank-wolfe", base = { name = "linucb" } }'
         )
     return policy
-
-
-def _current(key: str, options: dict[str, Any]) -> str:
-    """The name of an option today. The settings keep the one they state, and so their id."""
-    if key != "service":
-        return key
-    if "lateness" in options:
-        raise InvalidInput(
-            f"options.service is {shown(options['service'])} and options.lateness is "
-            f"{shown(options['lateness'])}; service is the old name of lateness: give lateness "
-            "alone"
-        )
-    warnings.warn(RENAMED, DeprecationWarning, stacklevel=3)
-    return "lateness"
 
 
 def checked(cell: Cell) -> Parts:

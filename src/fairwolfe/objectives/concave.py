@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -15,7 +16,7 @@ from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.kinds import kind_of
 from fairwolfe.core.problem import Problem, all_finite, positive
 from fairwolfe.errors import InvalidInput, NoProx, did_you_mean
-from fairwolfe.kernels.compile import Kernel, function_at, kernel
+from fairwolfe.kernels.compile import Kernel, call_back, function_at, kernel
 
 if TYPE_CHECKING:
     from fairwolfe.kernels.gradients import Tree
@@ -26,6 +27,8 @@ __all__ = ["GRADIENT", "Concave", "Program", "Scope", "call_gradient", "finite_v
 GRADIENT = "void(float64[::1], float64, float64[::1], float64[::1], float64[::1])"
 """Signature of every smoothed gradient: (z, step, params, work, out); step 0: a supergradient."""
 
+_POINTER = ctypes.POINTER(ctypes.c_double)
+_CALLBACK = ctypes.CFUNCTYPE(None, _POINTER, ctypes.c_int64, _POINTER)
 _ROUNDING = 1e-14  # of a sum of products, relative to its terms
 
 call_gradient = function_at(GRADIENT)
@@ -40,6 +43,19 @@ def gradient_at(
     z, out (n,). params, work: those of the gradient.
     """
     call_gradient(address, z, step, params, work, out)
+
+
+@kernel(signature=GRADIENT)
+def python_leaf(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -> None:
+    """params: the address of a C function that calls back into Python, with z and then the step.
+
+    z, out (n,), work (n + 1,).
+    """
+    n = z.size
+    for i in range(n):
+        work[i] = z[i]
+    work[n] = step
+    call_back(int(params[0]), work[: n + 1], out)
 
 
 class Program(NamedTuple):
@@ -189,12 +205,13 @@ class Scope:
 class Concave(ABC):
     """A concave function of the average reward vector.
 
-    A leaf gives its value, its Lipschitz constant, and one compiled gradient: of its Moreau
-    envelope with width `step`, or for step 0 a supergradient of the function itself. Sums,
-    multiples, blocks and maps are built from leaves and are kernels like them.
+    A leaf gives its value, its Lipschitz constant, and one gradient, compiled or in Python
+    (`_gradient`): of its Moreau envelope with width `step`, or for step 0 a supergradient of the
+    function itself. Sums, multiples, blocks and maps are built from leaves and are kernels like
+    them.
     """
 
-    kernel: ClassVar[Kernel[..., None]]
+    kernel: ClassVar[Kernel[..., None]] = python_leaf
     form: ClassVar[str | None] = None
     """The name of a leaf among the compiled ones (kernels/gradients.py), if it is one of them."""
     hard: ClassVar[bool] = False
@@ -220,6 +237,24 @@ class Concave(ABC):
         For Welfare and Nash on the values that the ranges allow, once bound; unbound on z >= 0.
         """
 
+    def _gradient(self, z: Vector, step: float) -> Vector:
+        """The gradient of the Moreau envelope of width `step` at a trusted z, (prox - z)/step; for
+        step 0 a supergradient. Of leaves in Python; those of the package are compiled.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} has no gradient; write _gradient(z, step)"
+        )
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "_gradient" in vars(cls):  # also of a subclass of a compiled leaf
+            cls.kernel, cls.form = python_leaf, None
+
+    @property
+    def _in_python(self) -> bool:
+        """Whether it is a leaf whose gradient is `_gradient`."""
+        return type(self).kernel is python_leaf
+
     def smoothness(self, n: int) -> float:
         """C, the Lipschitz constant of the gradient for n coordinates; inf where there is none."""
         return np.inf
@@ -243,7 +278,10 @@ class Concave(ABC):
     @property
     def failures(self) -> list[BaseException] | None:
         """Where errors of a Python function of the user wait to be raised; None without one."""
-        return None
+        if not self._in_python:
+            return None
+        kept: list[BaseException] = self.__dict__.setdefault("_failures", [])
+        return kept
 
     @property
     def has_gradient(self) -> bool:
@@ -398,12 +436,15 @@ class Concave(ABC):
         program = programs.get(n)
         if program is None:
             self._check_size(n)
-            params = np.ascontiguousarray(self._params(n), dtype=np.float64)
+            params, work_size = self._params(n), self._work_size(n)
+            if self._in_python:
+                params, work_size = self._called_at(), n + 1
+            params = np.ascontiguousarray(params, dtype=np.float64)
             failures = [leaf.failures for _, leaf, _ in self.leaves(n)]
             program = programs[n] = Program(
                 type(self).kernel.address,
                 params,
-                self._work_size(n),
+                work_size,
                 tuple(kept for kept in failures if kept is not None),
             )
         return program
@@ -443,6 +484,8 @@ class Concave(ABC):
         from fairwolfe.kernels import gradients
 
         # A leaf of somebody else's, which is called as Python calls it.
+        if self._in_python:
+            return gradients.python(n, self._checked_gradient, takes_step=True)
         return gradients.python(n, self._smoothed, takes_step=True)
 
     def _leaf_tree(self, n: int, params: Vector) -> Tree:
@@ -507,7 +550,35 @@ class Concave(ABC):
         """The proximal point, given the envelope's gradient g = (prox - z)/step."""
         return z + step * g
 
+    def _called_at(self) -> Vector:
+        """Where compiled code finds `_gradient`: params of `python_leaf`."""
+        # The callback object must live as long as its address is used.
+        holder = self.__dict__.setdefault("_callback", _CALLBACK(self._called))
+        return np.array([ctypes.cast(holder, ctypes.c_void_p).value], dtype=np.float64)
+
+    def _called(self, z: Any, n: int, out: Any) -> None:
+        result, given = np.ctypeslib.as_array(out, (n - 1,)), np.ctypeslib.as_array(z, (n,))
+        try:
+            result[:] = self._checked_gradient(given[:-1].copy(), float(given[-1]))
+        except BaseException as error:
+            # An exception cannot pass through compiled code: it is raised after it.
+            kept: Any = self.failures
+            kept.append(error)
+            result[:] = np.nan
+
+    def _checked_gradient(self, z: Vector, step: float) -> Vector:
+        """`_gradient`, as long as z."""
+        g = np.asarray(self._gradient(z, step), dtype=np.float64)
+        if g.shape != z.shape:
+            raise InvalidInput(
+                f"the gradient of {self} has shape {g.shape} for a z of length {z.size}; return "
+                "one number for each coordinate"
+            )
+        return g
+
     def _smoothed(self, z: Vector, step: float) -> Vector:
+        if self._in_python:
+            return self._checked_gradient(z.copy(), float(step))
         program = self.program(z.size)
         # Scratch is lent, so that two threads never share one and the kept order survives.
         idle: list[tuple[int, Vector]] = self.__dict__.setdefault("_idle", [])

@@ -120,6 +120,10 @@ class Leaves:
         kept = tuple(failure for failure in failures if failure is not None)
         return Program(stacked.address, np.concatenate([heads, *tail]), scratch, kept)
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Compiled gradients belong to this process; a copy makes its own.
+        return self.__dict__ | {"_idle": []}
+
     def tree(self, params: list[Vector] | None = None) -> Tree:
         """The gradient of F, with the widths of now and the numbers of each leaf, or others."""
         from fairwolfe.kernels import gradients

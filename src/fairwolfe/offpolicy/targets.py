@@ -9,11 +9,13 @@ import numpy as np
 
 from fairwolfe.agent import Agent
 from fairwolfe.bandits.choosing import LinearBandit
+from fairwolfe.bandits.rule import Rule, model_of
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.protocols import Distributes
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.distributions import distributions
 from fairwolfe.kernels.ridge import Regression
+from fairwolfe.kernels.rules import own_rule
 from fairwolfe.offpolicy.decisions import Choices, Part
 from fairwolfe.offpolicy.learning import Crossed
 from fairwolfe.oracles import OnlineGradient, Ridge
@@ -43,6 +45,7 @@ def frozen(agent: Agent) -> Target:
     with agent.held() as state:
         base, kept = state.plan.base, state.base
         other_draws = type(base).draws is not LinearBandit.draws or base.uniforms > 1
+        other_draws |= isinstance(base, Rule) and not base.compiles
         if state.plan.smoothing.averaged or other_draws or not base.commits:
             raise InvalidInput(
                 f"{policy!r:.80} does not know the probabilities of its actions; use SquareCB, "
@@ -64,8 +67,19 @@ def _ruled(base: LinearBandit, direction: Vector, oracle: LinearState, params: A
             parts = ("gram", "inverse", "theta", "moment")
             own = oracle._replace(**{name: getattr(oracle, name)[blocks] for name in parts})
         given: Any = (direction, features, per_arm, base.uniforms, params, out)
-        compiled = _compiled(base, own)
-        if distributions(*compiled, *given) if compiled else _by_rule(base, own, *given):
+        if isinstance(base, Rule):
+            rule, model = own_rule(base.choose_arm), model_of(own)
+            own_params: Any = rule.params
+            wrong = distributions(
+                rule.name, model, direction, features, per_arm, base.uniforms, own_params, out
+            )
+            raised = rule.failure()
+            if raised is not None:
+                raise raised
+        else:
+            compiled = _compiled(base, own)
+            wrong = distributions(*compiled, *given) if compiled else _by_rule(base, own, *given)
+        if wrong:
             raise InvalidInput(f"{base!r:.80} does not say the probabilities of its arms")
         return out
 

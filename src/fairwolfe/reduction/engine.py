@@ -10,13 +10,14 @@ from typing import Any, NamedTuple, NoReturn, Self
 
 import numpy as np
 
-from fairwolfe.bandits import EpsilonGreedy, Fixed, LinUCB, SquareCB, Thompson, Uniform
+from fairwolfe.bandits import EpsilonGreedy, Fixed, LinUCB, Rule, SquareCB, Thompson, Uniform
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.kinds import kind_of
 from fairwolfe.core.problem import Problem
 from fairwolfe.core.rows import ArmRows
 from fairwolfe.errors import NumericalFailure
 from fairwolfe.kernels.arms import Arms
+from fairwolfe.kernels.rules import own_rule
 from fairwolfe.oracles import OnlineGradient, Ridge
 from fairwolfe.oracles.linear_state import refuse
 from fairwolfe.reduction.frank_wolfe import FrankWolfe
@@ -33,9 +34,11 @@ _REGRESSIONS = {Ridge: "ridge", OnlineGradient: "online_gradient"}
 _RULES = (LinUCB, SquareCB, EpsilonGreedy, Thompson, Uniform, Fixed, MixtureAscent)
 
 
-def compiles(base: Any) -> bool:
-    """Whether the engine has the rule and the regression of a base."""
-    return type(base) in _RULES and type(base.regression) in _REGRESSIONS
+def compiles(part: Any) -> bool:
+    """Whether the engine has a base, or a regression."""
+    if isinstance(part, Rule):
+        return part.compiles
+    return type(part) in _RULES or type(part) in _REGRESSIONS
 
 
 class ArmState(NamedTuple):
@@ -136,6 +139,8 @@ class CompiledArms:
             oracle.moment,
             oracle.counters[None],
         )
+        self.own_rule = own_rule(base.choose_arm) if isinstance(base, Rule) else None
+        rule, params = self._rule(first.params)
         directed = plan.compass is not None
         tree = None
         if directed:
@@ -153,8 +158,8 @@ class CompiledArms:
             fixed=fixed and not plan.prices,
             samples=samples,
             anticipate=plan.anticipates,
-            rule=base.choose.function.__name__.removesuffix("_choice"),
-            rule_params=first.params,
+            rule=rule,
+            rule_params=params,
             uniforms=self._uniforms(problem),
             look=_LOOKS[base.look_rule.function.__name__],
             doubt=doubt,
@@ -168,6 +173,12 @@ class CompiledArms:
         )
         self.engine = Arms(self.plan, self.state)
         self._row_shape = d, n if self.plan.keeps_direction else 0
+
+    def _rule(self, params: Vector) -> tuple[str, Vector]:
+        """The name of the rule, and its params."""
+        if self.own_rule is not None:
+            return self.own_rule.name, self.own_rule.params
+        return self.base.choose.function.__name__.removesuffix("_choice"), params
 
     def _uniforms(self, problem: Problem) -> int:
         drawn: Matrix = self.base.draws(np.random.default_rng(0), problem, 1)
@@ -201,10 +212,14 @@ class CompiledArms:
     @property
     def callbacks(self) -> int:
         """How often Python functions of the user were called by compiled code."""
-        return 0 if self.plan.tree is None else self.plan.tree.callbacks
+        callers = (self.plan.tree, self.plan.ascent[0], self.own_rule)
+        return sum(caller.callbacks for caller in callers if caller is not None)
 
     def raise_failure(self, useless: bool) -> NoReturn:
         """Why the state cannot decide; useless: its scores, not the direction, are the reason."""
+        raised = None if self.own_rule is None else self.own_rule.failure()
+        if raised is not None:
+            raise raised
         if useless:
             refuse(self.state.learnt[0])
         z = self.state.totals / np.maximum(self.state.clocks, 1.0)

@@ -6,7 +6,7 @@ from typing import Any
 
 from fairwolfe.simulation import delays
 from fairwolfe.simulation.compare import Comparison, compare
-from fairwolfe.simulation.lateness import RENAMED, Lateness
+from fairwolfe.simulation.lateness import Lateness
 from fairwolfe.simulation.rollout import simulate
 from fairwolfe.simulation.trace import Trace
 
@@ -24,9 +24,6 @@ _MOVED = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Service":
-        warnings.warn(RENAMED, DeprecationWarning, stacklevel=2)
-        return Lateness
     if name in _MOVED:
         folder = f"fairwolfe.{_MOVED[name]}"
         warnings.warn(

@@ -22,7 +22,7 @@ from fairwolfe.plots.axes import lorenz_axes, lorenz_line, mean_line, value_axes
 from fairwolfe.plots.style import look
 from fairwolfe.ranking.policies import as_policy
 from fairwolfe.simulation.exposure import lorenz
-from fairwolfe.simulation.lateness import Lateness, by_either_name
+from fairwolfe.simulation.lateness import Lateness
 from fairwolfe.simulation.line import Line
 from fairwolfe.simulation.rollout import needed, simulate
 from fairwolfe.simulation.trace import Trace, best_value
@@ -194,15 +194,14 @@ def compare(
     checkpoints: Any = None,
     scalar_regret: bool = True,
     progress: Callable[[int], None] | None = None,
-    service: Lateness | Mapping[str, Lateness] | None = None,
 ) -> Comparison:
     """Run every policy on every seed; a number of seeds means 0, 1, ...
 
     Runs of one seed meet the same world, contexts and noise, so differences are paired. `jobs`
     threads run at once (the compiled loop releases the interpreter). `lateness` is how late
-    feedback comes, to all policies or to those that it names; `service` is its old name, and warns.
-    Ctrl-C returns the seeds that every policy has finished; if there is none, KeyboardInterrupt is
-    raised. `checkpoints` and `scalar_regret` are those of `simulate`.
+    feedback comes, to all policies or to those that it names. Ctrl-C returns the seeds that every
+    policy has finished; if there is none, KeyboardInterrupt is raised. `checkpoints` and
+    `scalar_regret` are those of `simulate`.
 
     >>> from fairwolfe.bandits import LinUCB, Uniform
     >>> from fairwolfe.environments import Mehrotra
@@ -226,7 +225,6 @@ def compare(
         raise InvalidInput("compare needs at least one policy and one seed")
     if jobs < 1:
         raise InvalidInput(f"jobs is {jobs!r}; give a whole number of at least 1")
-    lateness = by_either_name(lateness, service)
     late = lateness if isinstance(lateness, Mapping) else dict.fromkeys(policies, lateness)
     if unknown := late.keys() - policies.keys():
         raise InvalidInput(
@@ -254,11 +252,7 @@ def compare(
         )
 
     # Before the first run: one that plays while another compiles would seem slow.
-    ready(
-        kernel
-        for name, policy in policies.items()
-        for kernel in needed(policy, environment, late.get(name))
-    )
+    ready(kernel for policy in policies.values() for kernel in needed(policy, environment))
     futures: dict[tuple[int, str], Future[Trace]] = {}
     with ThreadPoolExecutor(jobs) as pool:
         for seed in chosen:

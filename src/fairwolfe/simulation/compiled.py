@@ -182,13 +182,19 @@ class ArmsRun(CompiledRun):
         super().__init__(policy, environment, world, *rest, **options)
         self.rewards = environment.reward_program(world)
 
+    @property
+    def callbacks(self) -> int:
+        return super().callbacks + int(self.rewards.callbacks)
+
     @staticmethod
     def why_not(policy: FrankWolfe, environment: Any) -> str | None:
         """The part that keeps a run out of this loop, or None."""
         if not isinstance(policy.base, LinearBandit):
             return f"the base {type(policy.base).__name__}"
+        if not compiles(policy.base.regression):
+            return f"the oracle {type(policy.base.regression).__name__}"
         if not compiles(policy.base):
-            return f"the base {policy.base!r:.80}"
+            return f"the base {type(policy.base).__name__}"
         if not isinstance(environment, CompiledWorld):
             return f"the environment {type(environment).__name__}"
         return None

@@ -62,19 +62,14 @@ def placed(state: Any, decision: Any) -> Any:
 
 
 class Answer(NamedTuple):
-    """What comes late: feedback, with its decision as the shared state and as the replica know it,
-    and how often replicas had been merged by then.
-    """
+    """What comes late: feedback, and its decision as the live state knows it."""
 
-    replica: int
-    merged: int
-    shared: Any
-    own: Any
+    decision: Any
     feedback: Any
 
 
 class LateRun(PlainRun):
-    """One run in the world of a seed, with the delays, snapshots and replicas of a `Lateness`."""
+    """One run in the world of a seed, with the delays and snapshots of a `Lateness`."""
 
     def __init__(
         self,
@@ -92,60 +87,38 @@ class LateRun(PlainRun):
         self.rng = rng
         self.first_reward = environment.problem().n_items or 0
         self.post = Post()
-        # `state` is the shared one. A single replica is that state itself, not a copy.
-        self.replicas = [self.state]
-        self.snapshots = self.replicas
-        self.merged = 0  # how often replicas started again
+        self.snapshot = self.state  # what decides, where it is not the live state
 
     def deciding(self) -> Any:
-        """The replica whose turn it is, as it was at the last refresh."""
-        done, lateness = self.t - 1, self.lateness
-        if lateness.replicas > 1 and done % lateness.merge == 0:
-            self.replicas = [copied(self.state) for _ in range(lateness.replicas)]
-            self.merged += 1
-        if lateness.refresh == 1:
-            self.snapshots = self.replicas
-        elif done % lateness.refresh == 0:
-            self.snapshots = [copied(replica) for replica in self.replicas]
-        return self.snapshots[done % lateness.replicas]
+        """The live state, or the snapshot taken at the last refresh."""
+        refresh = self.lateness.refresh
+        if refresh == 1:
+            return self.state
+        if (self.t - 1) % refresh == 0:
+            self.snapshot = copied(self.state)
+        return self.snapshot
 
     def answer(self, decision: Any, feedback: Any, reward: Vector) -> None:
         """Send it on its way, and learn from what has come by now."""
         clicked = bool(reward[self.first_reward :].any())
         late = rounds_of(self.delay, float(self.rng.random()), clicked)
-        replica = (self.t - 1) % self.lateness.replicas
-        shared, own = self._expect(decision, replica)
-        answer = Answer(replica, self.merged, shared, own, feedback)
-        self.post.send(self.t + late, self.t, answer)
+        self.post.send(self.t + late, self.t, Answer(self._expect(decision), feedback))
         for arrived in self.post.come(self.t):
             self.learn(arrived)
 
-    def _expect(self, decision: Any, replica: int) -> tuple[Any, Any]:
-        """The state that learns from the answer counts the decision as open, and so does the
-        snapshot that decided; the decision as the shared state and as the replica know it.
+    def _expect(self, decision: Any) -> Any:
+        """The live state counts the decision as open, and so does the snapshot that decided; the
+        decision as the live state knows it.
         """
         if not isinstance(self.policy, Expects):
-            return decision, decision
+            return decision
         expect = self.policy.expect
-        if self.snapshots is not self.replicas:
-            snapshot = self.snapshots[replica]
-            self.snapshots[replica] = expect(snapshot, placed(snapshot, decision))
-        shared = own = placed(self.state, decision)
-        self.state = expect(self.state, shared)
-        if self.lateness.replicas == 1:
-            self.replicas[0] = self.state
-        else:
-            own = placed(self.replicas[replica], decision)
-            self.replicas[replica] = expect(self.replicas[replica], own)
-        return shared, own
+        if self.lateness.refresh > 1:
+            self.snapshot = expect(self.snapshot, placed(self.snapshot, decision))
+        known = placed(self.state, decision)
+        self.state = expect(self.state, known)
+        return known
 
     def learn(self, answer: Answer) -> None:
-        """The shared state learns it, and the replica that decided."""
-        self.state = self.policy.update(self.state, answer.shared, answer.feedback)
-        if self.lateness.replicas == 1:
-            self.replicas[0] = self.state
-        else:
-            # A merge has replaced the replica by a copy of the shared state.
-            known = answer.own if answer.merged == self.merged else answer.shared
-            own = self.replicas[answer.replica]
-            self.replicas[answer.replica] = self.policy.update(own, known, answer.feedback)
+        """The live state learns it."""
+        self.state = self.policy.update(self.state, answer.decision, answer.feedback)

@@ -18,7 +18,7 @@ from fairwolfe.ranking.policies import as_policy
 from fairwolfe.reduction import FrankWolfe
 from fairwolfe.simulation.compiled import ArmsRun, RankingsRun
 from fairwolfe.simulation.delivery import LateRun
-from fairwolfe.simulation.lateness import Lateness, by_either_name
+from fairwolfe.simulation.lateness import Lateness
 from fairwolfe.simulation.plain import PlainRun
 from fairwolfe.simulation.streams import Streams
 from fairwolfe.simulation.trace import Trace, checkpoint_grid
@@ -44,7 +44,6 @@ def simulate(
     record_actions: bool = False,
     scalar_regret: bool = True,
     progress: Progress | None = None,
-    service: Lateness | None = None,
 ) -> Trace:
     """Run a policy for `horizon` rounds in the world of a seed.
 
@@ -59,14 +58,13 @@ def simulate(
     objective: what is measured; None is the policy's own
     checkpoints: times to report; None is about 20 a decade
     lateness: how late feedback comes and how old the state is that decides; None is the paper's:
-        at once, and up to date. Replicas have the plain loop.
+        at once, and up to date
     compiled: None is the compiled loop where every part has one, with a warning that names the
         part where not; False is the plain loop; True raises where it cannot be compiled
     record_actions: keep the actions in the trace
     scalar_regret: False saves the best ranking for each direction, some of the time of a run
         with thousands of items; the scalar regrets of a ranking are then NaN
     progress: called with the number of rounds played since its last call
-    service: the old name of `lateness`; it warns
 
     >>> from fairwolfe.bandits import LinUCB
     >>> from fairwolfe.environments import Mehrotra
@@ -88,18 +86,17 @@ def simulate(
     if not isinstance(measured, Concave):
         raise InvalidInput(f"the objective is {measured!r:.80}; give one of fw.objectives")
     policy = playing
-    lateness = by_either_name(lateness, service)
     if not (lateness is None or isinstance(lateness, Lateness)):
         raise InvalidInput(
             f"lateness is {lateness!r}; give a Lateness, such as Lateness(delay=100)"
         )
-    part = why_not(policy, environment, lateness)
+    part = why_not(policy, environment)
     if compiled and part:
         raise InvalidInput(f"{part} has no compiled form; leave out compiled=True")
     fast = part is None if compiled is None else compiled
     opaque = isinstance(environment, Opaque) and environment.opaque
     scalar_regret = scalar_regret and not opaque
-    expected = opaque or replicated(lateness) or isinstance(policy, Meets)
+    expected = opaque or isinstance(policy, Meets)
     if part and compiled is None and not expected:
         warnings.warn(f"the plain loop is used, because {part} has no compiled form", stacklevel=2)
     world = environment.init(stream(seed, "world"))
@@ -151,30 +148,22 @@ def simulate(
         compiled=fast,
         complete=complete,
         actions=np.concatenate(actions) if record_actions and actions else None,
+        callbacks=run.callbacks if fast else 0,
     )
 
 
-def needed(
-    policy: Any, environment: Any, lateness: Lateness | None = None
-) -> list[Kernel[..., Any]]:
+def needed(policy: Any, environment: Any) -> list[Kernel[..., Any]]:
     """The kernels that `simulate` will call, as far as they are known before the world is."""
     policy = as_policy(policy)
     if isinstance(policy, Meets):
         return []
-    if why_not(policy, environment, lateness) is None:
+    if why_not(policy, environment) is None:
         return []
     return PlainRun.kernels(policy, policy.init(environment.problem()), environment)
 
 
-def replicated(lateness: Lateness | None) -> bool:
-    """Whether several copies decide, for which there is the plain loop only."""
-    return lateness is not None and lateness.replicas > 1
-
-
-def why_not(policy: Any, environment: Any, lateness: Lateness | None = None) -> str | None:
+def why_not(policy: Any, environment: Any) -> str | None:
     """The part that keeps a run out of the compiled loop, or None."""
-    if replicated(lateness):
-        return f"the lateness {lateness}"
     if not isinstance(policy, FrankWolfe):
         return f"the policy {type(policy).__name__}"
     kind = environment.problem().kind

@@ -36,6 +36,9 @@ class Trace(Brief):
 
     Runs with rankings also have measures of fairness, all of the expected rewards: `utility`,
     `gini`, `bottom_half` and `top_decile`.
+
+    `callbacks` is how often the compiled loop called Python functions of an own objective, rule or
+    world; 0 in the plain loop.
     """
 
     t: IntVector
@@ -50,6 +53,7 @@ class Trace(Brief):
     compiled: bool
     complete: bool
     actions: NDArray[np.int64] | None = None
+    callbacks: int = 0
 
     @property
     def value(self) -> Vector:
@@ -138,7 +142,8 @@ class Trace(Brief):
                 rows.append(("scalar regret", f"{self.scalar_regret[-1]:.4g} in all"))
         loop = "compiled" if self.compiled else "plain"
         each = f"{1e6 * self.seconds / max(rounds, 1):.3g} us a round"
-        rows.append(("time", f"{self.seconds:.3g} s, {each}, {loop} loop"))
+        calls = f", {self.callbacks} callbacks" if self.callbacks else ""
+        rows.append(("time", f"{self.seconds:.3g} s, {each}, {loop} loop{calls}"))
         return Summary(title, rows)
 
     def regret(self, best: Any) -> Vector:

@@ -23,8 +23,8 @@ def delay_cost(*, delay: float, beta0: float | None = None, **given: Unpack[Give
     it. It is of use for how the cost changes: with tau, and with 1/sqrt(T).
 
     `beta0=None` is the width that `Moreau()` takes for the problem. A snapshot renewed every n
-    decisions lacks (n - 1)/2 answers on average, and so does a replica, times (r - 1)/r. Tight:
-    D_K of the coordinates in which f is not linear.
+    decisions lacks (n - 1)/2 answers on average. Tight: D_K of the coordinates in which f is not
+    linear.
 
     >>> from fairwolfe.objectives import Minimum
     >>> from fairwolfe.core.problem import Problem
