@@ -19,6 +19,7 @@ from cython.cimports.fairwolfe.kernels.engine import (
     Head,
     aligned,
     pointer,
+    within,
 )
 from cython.cimports.fairwolfe.kernels.gradients import Tree
 from cython.cimports.fairwolfe.kernels.mailbox import Mailbox
@@ -705,7 +706,7 @@ class Arms(Engine):
             and world.own.d == self.d
             and world.own.arms == arms
             and noise.shape[1] >= world.own.n_noise
-            and (world.own.tags == 0 or m == 0 or (min(tags) >= 0 and max(tags) < world.own.tags))
+            and (world.own.tags == 0 or within(drawn.tags, world.own.tags))
             and refresh > 0
             and by.fits(self)
             and (not late or box.shape == (self.d, n, n if self.keeps else 0))

@@ -52,6 +52,7 @@ cdef struct Field:      # an array of the state
     Size size
 
 cdef double *pointer(object array, object shape) except NULL
+cdef bint within(object numbers, Size most) except -1
 cdef double *aligned(double *at) noexcept nogil
 
 cdef class Engine:

@@ -61,6 +61,17 @@ def pointer(array: object, shape: object) -> cython.p_double:
     return cython.cast(cython.p_double, cython.cast(cython.p_void, where))
 
 
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def within(numbers: object, most: Size) -> cython.bint:
+    """Whether all of an array are from 0 to below `most`.
+
+    By numpy: iterating over a view ends with an exception inside Cython, where an interrupt that
+    comes at that moment is lost.
+    """
+    return np.min(numbers, initial=0) >= 0 and np.max(numbers, initial=-1) < most
+
+
 @cython.nogil
 @cython.cfunc
 @cython.exceptval(check=False)
@@ -90,9 +101,10 @@ class Engine:
     """
 
     def __init__(self, plan: Any, state: Any) -> None:
-        if self.memory != cython.NULL:
+        if self.plan is not None:  # type: ignore[has-type]
             raise ValueError("an engine is made once")
         self.plan, self.state = plan, state
+        self.busy = False
         self.tree = plan.tree
         self.called = plan.tree
         self.priced = plan.tree if isinstance(plan.tree, PricedTree) else None
@@ -103,7 +115,7 @@ class Engine:
         self.n_seen = n
         if plan.coordinates is not None:
             seen: cython.const[int64_t][::1] = plan.coordinates  # type: ignore[valid-type]
-            if not 0 < seen.shape[0] <= n or min(seen) < 0 or max(seen) >= n:
+            if not 0 < seen.shape[0] <= n or not within(plan.coordinates, n):
                 raise ValueError(f"coordinates {plan.coordinates} of {n} rewards")
             self.coordinates, self.n_seen = cython.address(seen[0]), seen.shape[0]
         if self.directed and self.tree.n != self.n_seen:
@@ -169,7 +181,7 @@ class Engine:
         """Start a call that uses the memory of this engine and of `by`, which may be the same one;
         until `end`, another is refused. Both are called with the lock of the interpreter.
         """
-        if self.memory == cython.NULL or by.memory == cython.NULL:
+        if self.plan is None or by.plan is None:
             raise RuntimeError("the engine has no state: it was not made by its constructor")
         if (
             self.busy
@@ -552,7 +564,7 @@ class Engine:
         i: Size
         if self.n_fields != other.n_fields or self.samples != other.samples:
             return False
-        for i in range(self.n_fields):
+        for i in range(self.n_fields):  # noqa: SIM110
             if self.fields[i].size != other.fields[i].size:
                 return False
         return True

@@ -150,7 +150,7 @@ class Mailbox:
     @cython.cfunc
     @cython.exceptval(check=False)
     def restore(self, saved: cython.pointer[cython.const[int64_t]]) -> cython.void:
-        """As it was at `save`. The content of slots that were on their way must be the same."""
+        """As it was at `save`; what the slots that were on their way contain must be the same."""
         self.n_free = saved[0]
         memcpy(self.first, saved + 1, 8 * self.length)
         memcpy(self.last, saved + 1 + self.length, 8 * self.length)

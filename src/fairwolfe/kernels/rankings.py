@@ -22,6 +22,7 @@ from cython.cimports.fairwolfe.kernels.engine import (
     Head,
     aligned,
     pointer,
+    within,
 )
 from cython.cimports.fairwolfe.kernels.mailbox import Mailbox
 from cython.cimports.fairwolfe.kernels.products import (
@@ -1078,7 +1079,7 @@ class Rankings(Engine):
             and (self.samples == 0 or normals.shape[2] == n + 2)
             and mean_sum.shape[0] == reward_sum.shape[0] == n
             and scalar.shape[0] == 3
-            and (rounds == 0 or (min(tags) >= 0 and max(tags) < users.shape[0]))
+            and within(drawn.tags, users.shape[0])
             and by.fits(self)
             and refresh > 0
             and (mailbox is None or len(drawn.delays) == rounds)

@@ -467,12 +467,12 @@ class ArmWorld:
         i: Size
         arm: Size
         m: Size = features.shape[0]
-        self._check(max(tags, default=0), features.shape[1], features.shape[2])
+        self._check(np.max(tags, initial=0), features.shape[1], features.shape[2])
         if not (tags.shape[0] == which.shape[0] == m and directions.shape[1] == own.n):
             raise ValueError(f"{m} contexts, {tags.shape[0]} tags, {which.shape[0]} directions")
-        if own.best == cython.NULL or min(tags, default=0) < 0:
+        if own.best == cython.NULL or np.min(tags, initial=0) < 0:
             raise ValueError("the world has no function for the best arm, or no such context")
-        if min(which, default=0) < 0 or max(which, default=0) >= max(directions.shape[0], 1):
+        if np.min(which, initial=0) < 0 or np.max(which, initial=0) >= max(directions.shape[0], 1):
             raise ValueError(f"there are {directions.shape[0]} directions")
         out = np.empty((m, own.n))
         to: cython.double[:, ::1] = out
