@@ -325,7 +325,12 @@ CHANGES: dict[str, tuple[Any, type[FairwolfeError], str]] = {
     "another version": (
         lambda t, m: t.update(version=6, library="9.0"),
         IncompatibleState,
-        r"format version 6 \(written by fairwolfe 9\.0\); this fairwolfe reads versions 1 to 5",
+        r"format version 6 \(written by fairwolfe 9\.0\); this fairwolfe reads version 5",
+    ),
+    "an older version": (
+        lambda t, m: t.update(version=4),
+        IncompatibleState,
+        r"format version 4 .*; this fairwolfe reads version 5",
     ),
     "another problem": (
         lambda t, m: t["problem"].update(n_features=4),

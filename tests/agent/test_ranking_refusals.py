@@ -262,7 +262,7 @@ def test_a_decision_of_another_problem_under_the_same_name() -> None:
                 0,
                 decision.action,
                 1.0,
-                ((np.ones(9), np.ones((K, Q)), (), 8), None, None, None),
+                decision.evidence._replace(base=(np.ones(9), np.ones((K, Q)))),
             ),
             r"the problem has 2 user and 3 item features",
         ),

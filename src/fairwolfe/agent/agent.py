@@ -1489,7 +1489,7 @@ class Agent:
             earned, young = arrays.pop("earned", None), arrays.pop("young", None)
             keys = arrays.pop("keys", None)
             agent = cls.__new__(cls)
-            state = _refilled(rebuilt, problem, arrays, earned, text.get("lacks", ()))
+            state = _refilled(rebuilt, problem, arrays, earned)
             agent._start(rebuilt, problem, state)
             agent._ledger = Ledger.loaded(text["ledger"], kept, token)
             if agent._earned is not None:
@@ -1682,7 +1682,7 @@ def _refilled(
     lacks: Iterable[str] = (),
 ) -> Any:
     """A state of the policy that holds these arrays; earned: sums that the agent keeps beside;
-    lacks: names that an older file may not have.
+    lacks: names of arrays that stay as they are made.
     """
 
     def make() -> Any:

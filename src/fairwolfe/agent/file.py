@@ -24,7 +24,6 @@ from fairwolfe.core.folders import file_path, whole_file
 from fairwolfe.core.problem import Problem, all_finite
 from fairwolfe.core.protocols import Policy, Restored, Stored
 from fairwolfe.core.restoring import need, require, room
-from fairwolfe.core.streams import Numbered
 from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput, MissingData
 
 __all__ = [
@@ -53,7 +52,6 @@ _MAGIC = b"PK\x03\x04"
 _MEMBER = re.compile(r"\w+(\.\w+)*\.npy")
 _ENCRYPTED = 0x1
 _KINDS = "fiub"  # of the numbers that a state may hold
-_OLD_NUMBERS = 14  # of a window of live numbers, in version 1
 _LONGEST_TEXT = 4 << 20  # bytes; a policy with a number for each of 100,000 items takes a half
 
 Array = NDArray[Any]
@@ -232,16 +230,7 @@ def read_from(file: BinaryIO, path: object) -> tuple[dict[str, Any], dict[str, A
             text = _text(archive, path)
             _refuse_sizes(archive, file.seek(0, os.SEEK_END))
             members = [one for one in archive.infolist() if one.filename != _TEXT]
-            arrays = {one.filename[: -len(".npy")]: _array(archive, one) for one in members}
-            if text["version"] == 1:
-                text, arrays = _from_version_1(text, arrays)
-            if text["version"] < 3:
-                text = _from_version_2(text)
-            if text["version"] < 4:
-                text, arrays = _from_version_3(text, arrays)
-            if text["version"] < VERSION:
-                arrays = _from_version_4(arrays)
-            return text, arrays
+            return text, {one.filename[: -len(".npy")]: _array(archive, one) for one in members}
     except FairwolfeError:
         raise
     except Exception as error:  # a flipped bit can make the reader fail in any way
@@ -260,10 +249,10 @@ def _text(archive: zipfile.ZipFile, path: object) -> dict[str, Any]:
             text = json.loads(member.read(_LONGEST_TEXT))
     if not isinstance(text, dict) or text.get("format") != FORMAT:
         raise InvalidInput(f"{path} is not the file of an agent; give one that Agent.save wrote")
-    if text.get("version") not in (1, 2, 3, 4, VERSION) or isinstance(text["version"], bool):
+    if text.get("version") != VERSION:
         raise IncompatibleState(
             f"{path} has format version {text.get('version')!r:.80} (written by fairwolfe "
-            f"{text.get('library')!s:.80}); this fairwolfe reads versions 1 to {VERSION}"
+            f"{text.get('library')!s:.80}); this fairwolfe reads version {VERSION}"
         )
     return text
 
@@ -298,67 +287,6 @@ def _array(archive: zipfile.ZipFile, one: zipfile.ZipInfo) -> Array:
         if size != left or any(n < 0 for n in shape):
             raise ValueError(f"{one.filename} is of shape {shape} and has {left} bytes")
         return np.frombuffer(member.read(), dtype).reshape(shape).copy()
-
-
-def _from_version_1(
-    text: dict[str, Any], arrays: dict[str, Array]
-) -> tuple[dict[str, Any], dict[str, Array]]:
-    """What version 2 has made of a file of version 1.
-
-    It counts errors, knows which decisions are from beyond a file, and the first and the last
-    number of a window of live numbers; here its decisions are taken to have been the last ones.
-    """
-    old = text["ledger"]
-    earlier = {token: [*numbers, True] for token, numbers in old["earlier"].items()}
-    ledger = {**old, "earlier": earlier, "beyond": {}}
-    arrays = {**arrays, "recovered": np.zeros(0, dtype=np.int64)}
-    for name in ("state.live.now.numbers", "state.live.before.numbers"):
-        numbers = arrays.get(name, np.zeros(0))
-        if numbers.shape == (_OLD_NUMBERS,):
-            first = max(float(old["issued"]) - numbers[2], 0.0)
-            last = max(first + numbers[2] - 1.0, 0.0)
-            arrays[name] = np.concatenate([numbers, [first, last]])
-    return {**text, "ledger": ledger, "refused": 0, "over_norm": 0}, arrays
-
-
-def _from_version_2(text: dict[str, Any]) -> dict[str, Any]:
-    """What version 3 has made of the text of a file of version 2.
-
-    Nothing expires in it, nothing has a name, and open decisions do not count; draws go by the
-    number of the decision, so that those that follow are others.
-    """
-    state = json.dumps(text["generator"], sort_keys=True)
-    return {
-        **text,
-        "ledger": {**text["ledger"], "expired": 0},
-        "draws": list(Numbered.of(0, "policy", state).key),
-        "expires": None,
-        "arms": None,
-        "lacks": ["state.waiting"],
-    }
-
-
-def _from_version_3(
-    text: dict[str, Any], arrays: dict[str, Array]
-) -> tuple[dict[str, Any], dict[str, Array]]:
-    """What version 4 has made of a file of version 3, whose f had no hard constraints: no prices,
-    and no floors of certificates.
-    """
-    arrays = dict(arrays)
-    for name, place in (("now.numbers", 16), ("before.numbers", 16), ("gathered", 2)):
-        old = arrays.get(f"state.live.{name}")
-        if old is not None and old.ndim == 1 and old.size >= place:
-            arrays[f"state.live.{name}"] = np.insert(old, place, 0.0)
-    return {**text, "lacks": [*text.get("lacks", ()), "state.prices"]}, arrays
-
-
-def _from_version_4(arrays: dict[str, Array]) -> dict[str, Array]:
-    """What version 5 has made of a file of version 4: windows of live numbers have one more sum."""
-    arrays = dict(arrays)
-    for name in ("state.live.now.numbers", "state.live.before.numbers"):
-        if name in arrays and arrays[name].ndim == 1:
-            arrays[name] = np.append(arrays[name], 0.0)
-    return arrays
 
 
 @contextmanager

@@ -764,7 +764,7 @@ class LinearBandit(ABC):
         """
         problem = state.problem
         try:
-            block, x, *_ = choice.evidence  # older versions have written a third part
+            block, x = choice.evidence
             fits = x.dtype == _FLOAT and x.shape == (problem.dimension,) and x.flags.carray
         except (TypeError, ValueError, AttributeError):
             block, fits = -1, False

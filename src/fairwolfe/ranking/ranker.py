@@ -55,7 +55,6 @@ __all__ = ["RankEvidence", "RankRows", "RankState", "Ranker", "Reasons", "Settin
 _NO_WEIGHTS = np.empty(0)
 _NO_STARTS = np.empty(0, dtype=np.int64)
 _PARTS = 3  # of a score
-_OLDEST = 4  # fields of evidence that older versions have written; the first two are as here
 
 
 def _is_plain(array: Any, shape: tuple[int, ...]) -> bool:
@@ -673,9 +672,9 @@ class Ranker(Settings):
         Evidence may come from bytes of any source.
         """
         evidence, problem = choice.evidence, state.problem
-        if not isinstance(evidence, tuple) or not 2 <= len(evidence) <= _OLDEST:
+        if not isinstance(evidence, tuple) or len(evidence) != 2:
             raise self._wild(state, choice)
-        user, rows = evidence[:2]
+        user, rows = evidence
         p, q = sizes(problem)
         kept = state.features.shape[1] > 0
         if type(rows) is np.ndarray and rows.shape != (0, q):

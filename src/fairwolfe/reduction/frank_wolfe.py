@@ -53,9 +53,8 @@ from fairwolfe.smoothing.prices import Prices, typical_slope
 __all__ = ["FrankWolfe"]
 
 _NOTHING = np.empty(0)
-_OLDEST = 4  # fields of the trail of a decision before it said how many coordinates there were
-_PLACE, _EXPECTED = 5, 6  # of the trail
-_LENGTHS = (_OLDEST, _PLACE, len(Trail._fields))
+_FIELDS = len(Trail._fields)
+_PLACE, _EXPECTED = Trail._fields.index("place"), Trail._fields.index("expected")
 
 
 @dataclass(frozen=True)
@@ -319,7 +318,7 @@ class FrankWolfe:
     def unawaited(decision: Decision) -> Decision:
         """The same decision, as one that is not counted as open."""
         trail = decision.evidence
-        if not isinstance(trail, tuple) or len(trail) != len(Trail._fields):
+        if not isinstance(trail, tuple) or len(trail) != _FIELDS:
             return decision
         return replace(decision, evidence=Trail(*trail)._replace(place=None))
 
@@ -344,9 +343,9 @@ class FrankWolfe:
 
     @staticmethod
     def _place(state: State, decision: Decision, issued: int | None = None) -> int | None:
-        """Which of the open decisions it is; None for one of a version without."""
+        """Which of the open decisions it is; None for one that is not counted as open."""
         trail = decision.evidence
-        if not isinstance(trail, tuple) or len(trail) not in _LENGTHS:
+        if not isinstance(trail, tuple) or len(trail) != _FIELDS:
             raise _foreign(decision)
         return _numbered(decision, state.issued if issued is None else issued)
 
@@ -456,12 +455,11 @@ class FrankWolfe:
         evidence of the base, the direction, the outlook, and which coordinates joined later.
         """
         plan, trail = state.plan, decision.evidence
-        if not isinstance(trail, tuple) or len(trail) not in _LENGTHS:
+        if not isinstance(trail, tuple) or len(trail) != _FIELDS:
             raise _foreign(decision)
-        evidence, reserved, followed, outlook = trail[:_OLDEST]
-        size = trail[_OLDEST] if len(trail) > _OLDEST else None
+        evidence, reserved, followed, outlook, size, *_ = trail
         n = reward.size
-        if not (size is None or (type(size) is int and 0 < size <= n)):
+        if not (type(size) is int and 0 < size <= n):
             raise _foreign(decision)
         first, stop = plan.none_joined
         if size != n:
@@ -626,11 +624,10 @@ class FrankWolfe:
 
 
 def _numbered(decision: Decision, issued: float) -> int | None:
-    """Which of `issued` decisions that were ever open it is; None for one of a version without."""
-    trail = decision.evidence
-    if len(trail) <= _PLACE or trail[_PLACE] is None:
+    """Which of `issued` decisions that were ever open it is; None for one that never was."""
+    place = decision.evidence[_PLACE]
+    if place is None:
         return None
-    place = trail[_PLACE]
     if not (type(place) is int and 0 <= place < issued):
         raise _foreign(decision)
     return place
@@ -638,8 +635,7 @@ def _numbered(decision: Decision, issued: float) -> int | None:
 
 def _expectation(decision: Decision) -> Any:
     """What was expected of a decision, unchecked; None where it does not say."""
-    trail = decision.evidence
-    return trail[_EXPECTED] if len(trail) > _EXPECTED else None
+    return decision.evidence[_EXPECTED]
 
 
 def _fits(vector: Any, shape: tuple[int | None, ...]) -> bool:
