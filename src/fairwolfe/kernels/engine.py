@@ -564,7 +564,7 @@ class Engine:
         i: Size
         if self.n_fields != other.n_fields or self.samples != other.samples:
             return False
-        for i in range(self.n_fields):  # noqa: SIM110
+        for i in range(self.n_fields):
             if self.fields[i].size != other.fields[i].size:
                 return False
         return True
