@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import fairwolfe as fw
-from fairwolfe.bandits import EpsilonGreedy, Fixed, LinUCB, SquareCB, Thompson, Uniform
+from fairwolfe.bandits import EpsilonGreedy, Fixed, LinUCB, Rule, SquareCB, Thompson, Uniform
 from fairwolfe.kernels.compile import Kernel
 from fairwolfe.kernels.worlds import ArmWorld
 from fairwolfe.objectives import (
@@ -79,6 +80,14 @@ def log_gradient(z: Any) -> Any:
     return np.sign(z) / (1.0 + np.abs(z))
 
 
+@dataclass(frozen=True)
+class Optimist(Rule):
+    """A rule in Python."""
+
+    def choose_arm(self, values: Any, widths: Any, t: int, uniform: float) -> Any:
+        return int((values + uniform * widths).argmax()), None
+
+
 # --- arms ---------------------------------------------------------------------------------------
 
 BASES: list[Any] = [
@@ -94,6 +103,7 @@ BASES: list[Any] = [
     Thompson(),
     Uniform(),
     Fixed(1),
+    Optimist(),
 ]
 CUSTOM = Custom(log_value, log_gradient, smooth=True)
 TARGETS: list[tuple[Any, Any]] = [
@@ -136,6 +146,8 @@ def arm_policies() -> Iterator[Any]:
 def calls_python(run: Any) -> bool:
     """Whether its gradients are Python functions, which a sanitizer makes slow."""
     trees = (run.plan.tree, getattr(run.plan, "ascent", (None,))[0])
+    if getattr(run.plan, "own_rule", None) is not None:
+        return True
     return any(tree is not None and tree.calls_python for tree in trees)
 
 

@@ -106,6 +106,7 @@ class Arms(Engine):
     scores: cython.p_double
     wide: cython.p_double
     chosen: Linear
+    own_rule: Any  # a rule from outside the package, or None
     ascent: Tree  # of a rule that ascends over mixtures of the arms, or None
     steps: Size
     rate: Real
@@ -135,6 +136,7 @@ class Arms(Engine):
             raise ValueError(f"there is no regression {plan.learn!r}")
         if state.gram.size == 0:  # only the estimates are kept
             model.gram, model.inverse = cython.NULL, cython.NULL
+        self.own_rule = plan.own_rule
         self.ascent, self.steps, self.rate = plan.ascent
         if self.ascent is None:
             self.choose = choose_by_name(plan.rule)
@@ -155,6 +157,13 @@ class Arms(Engine):
 
     def __dealloc__(self) -> None:
         free(self.room)
+
+    def check_callbacks(self) -> None:
+        Engine.check_callbacks(self)
+        if self.own_rule is not None:
+            error = self.own_rule.failure()
+            if error is not None:
+                raise error
 
     def _check_model(self) -> None:
         """The sizes of what the regression reads and writes; only `pointer` looks at them again."""

@@ -63,7 +63,7 @@ def pointer(array: object, shape: object) -> cython.p_double:
 
 @cython.cfunc
 @cython.exceptval(-1, check=False)
-def within(numbers: object, most: Size) -> cython.bint:
+def within(numbers: Any, most: Size) -> cython.bint:
     """Whether all of an array are from 0 to below `most`.
 
     By numpy: iterating over a view ends with an exception inside Cython, where an interrupt that
@@ -101,7 +101,7 @@ class Engine:
     """
 
     def __init__(self, plan: Any, state: Any) -> None:
-        if self.plan is not None:  # type: ignore[has-type]
+        if self.plan is not None:
             raise ValueError("an engine is made once")
         self.plan, self.state = plan, state
         self.busy = False

@@ -104,6 +104,7 @@ class ArmPlan:
     keeps_direction: bool  # whether rows hold directions
     limit: float  # of |g (x) x|^2
     ascent: tuple[Any, int, float] = (None, 0, 0.0)  # gradient, steps and rate of MOLinCB
+    own_rule: Any = None  # a rule from outside the package, to which its params point
 
 
 class CompiledArms:
@@ -170,6 +171,7 @@ class CompiledArms:
             keeps_direction=plan.follows,
             limit=base._limit(problem),
             ascent=base.ascent(problem) if isinstance(base, MixtureAscent) else (None, 0, 0.0),
+            own_rule=self.own_rule,
         )
         self.engine = Arms(self.plan, self.state)
         self._row_shape = d, n if self.plan.keeps_direction else 0
