@@ -168,6 +168,7 @@ OTHER_PACKAGES = {
 
 NO_KIND = {
     "Answer",
+    "ArmsWorld",
     "Concave",
     "Constraint",
     "Kind",
@@ -177,6 +178,7 @@ NO_KIND = {
     "Ranker",
     "Regression",
     "RegretBound",
+    "Rule",
 }
 """Public classes to derive from, or that are handed out: of no kind themselves."""
 
