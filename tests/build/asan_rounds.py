@@ -26,6 +26,8 @@ def functions() -> Iterator[tuple[str, Callable[[int], None]]]:
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
+        if hasattr(module, "prepare"):
+            module.prepare()
         for function in module.ROUNDS:
             yield f"{path.stem}.{function.__name__}", function
 

@@ -53,8 +53,8 @@ from tests.kernels.games import (
 )
 
 
-def _interpret() -> None:
-    """Run the kernels of numba as plain Python, and refuse an import of numba."""
+def prepare() -> None:
+    """In the process of the sanitizers: run the kernels of numba as plain Python, and refuse an import of numba."""
 
     def called(self: Any, *args: Any, **named: Any) -> Any:
         return self.function(*args, **named)
@@ -66,8 +66,6 @@ def _interpret() -> None:
     program.gradient = lambda _, z, step, work: np.ones(z.size)
     sys.modules["numba"] = None  # type: ignore[assignment]
 
-
-_interpret()
 
 GINI = TwoSided(GiniEquality(), beta=0.5)
 
