@@ -54,7 +54,7 @@ from tests.kernels.games import (
 
 
 def prepare() -> None:
-    """In the process of the sanitizers: run the kernels of numba as plain Python, and refuse an import of numba."""
+    """In a process of its own: run numba's kernels as plain Python, and refuse its import."""
 
     def called(self: Any, *args: Any, **named: Any) -> Any:
         return self.function(*args, **named)

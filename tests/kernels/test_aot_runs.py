@@ -597,7 +597,8 @@ def run_process(*command: str) -> str:
 FORK = """
 import hashlib, os, sys, threading, traceback
 import numpy as np
-from tests.kernels import rounds_engine  # no compiler
+from tests.kernels import rounds_engine
+rounds_engine.prepare()  # no compiler
 from tests.kernels.test_aot_runs import game_of, rows_of
 
 parts = []
@@ -651,7 +652,8 @@ def test_a_fork_continues_with_the_same_bits_in_both_processes() -> None:
 INTERRUPTED = """
 import os, signal, sys
 import numpy as np
-from tests.kernels import rounds_engine  # no compiler
+from tests.kernels import rounds_engine
+rounds_engine.prepare()  # no compiler
 from tests.kernels.test_aot_runs import consistent, game_of, rows_of
 
 wanted, hits = int(sys.argv[1]), 0
