@@ -38,9 +38,6 @@ def test_a_ranking_of_items_that_came_later_is_refused(size: Any) -> None:
     decision = agent.act(USER, candidates=[3, 4])
     assert sorted(np.asarray(decision.action).tolist()) == [3, 4]
     forged = replace(decision, evidence=decision.evidence._replace(size=size))
-    if size is None:  # a decision of the time before it was said
-        agent.update(forged, exposed=[3], clicked=[])
-        return
     before = [array.copy() for _, array in arrays_of(agent._state)]
     with pytest.raises(InvalidInput, match=r"evidence of decision"):
         agent.update(forged, exposed=[3], clicked=[])
