@@ -21,7 +21,15 @@ from fairwolfe.reduction.state import Plan, State, nothing_open
 from fairwolfe.reduction.windows import Windows
 from fairwolfe.smoothing import Randomized
 
-__all__ = ["CompiledRankings", "RankingPlan", "RankingState"]
+__all__ = ["CompiledRankings", "RankingPlan", "RankingState", "ranks_compiled"]
+
+
+_RULES = ("optimistic", "discounted", "deprived_first")
+
+
+def ranks_compiled(ranker: Any) -> bool:
+    """Whether the engine has the rule of a ranker."""
+    return type(ranker).rule.function.__name__ in _RULES
 
 
 class RankingState(NamedTuple):

@@ -21,7 +21,7 @@ from fairwolfe.kernels.rankings import RankingMailbox
 from fairwolfe.ranking.ranker import Ranker
 from fairwolfe.reduction import FrankWolfe
 from fairwolfe.reduction.engine import CompiledArms, compiles
-from fairwolfe.reduction.ranked import CompiledRankings
+from fairwolfe.reduction.ranked import CompiledRankings, ranks_compiled
 from fairwolfe.reduction.state import State
 from fairwolfe.simulation.delays import as_delay, rounds_of
 from fairwolfe.simulation.lateness import Lateness
@@ -236,7 +236,7 @@ class RankingsRun(CompiledRun):
     def why_not(policy: FrankWolfe, environment: Any) -> str | None:
         """The part that keeps a run out of this loop, or None."""
         undirected = isinstance(policy.base, Undirected) and not policy.base.needs_direction
-        if not isinstance(policy.base, Ranker) or undirected:
+        if not isinstance(policy.base, Ranker) or undirected or not ranks_compiled(policy.base):
             return f"the base {type(policy.base).__name__}"
         if not isinstance(environment, RankingWorld):
             return f"the environment {type(environment).__name__}"
