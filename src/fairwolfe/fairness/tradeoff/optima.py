@@ -58,9 +58,8 @@ class Optima:
             f = self.objective(one[0])
             return optimum(self.world, f, one[1], tolerance or self.tolerance)
 
-        first = [find(one) for one in todo[:1]]  # alone: it may compile what all of them need
         with ThreadPoolExecutor(self.jobs) as pool:
-            optima = dict(zip(todo, [*first, *pool.map(find, todo[1:])], strict=True))
+            optima = dict(zip(todo, pool.map(find, todo), strict=True))
         for best in optima.values():
             if not best.feasible:
                 raise InvalidInput(
