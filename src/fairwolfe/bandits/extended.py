@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -14,7 +13,7 @@ from fairwolfe.core.brief import short
 from fairwolfe.core.contexts import Bilinear, arms
 from fairwolfe.core.decision import Choice
 from fairwolfe.core.problem import Problem
-from fairwolfe.core.protocols import Compiled, ScalarPolicy, keeps
+from fairwolfe.core.protocols import ScalarPolicy, keeps
 from fairwolfe.errors import InvalidInput
 
 __all__ = ["Extended"]
@@ -97,10 +96,6 @@ class Extended:
         n, d = problem.n_objectives, problem.dimension
         size = n * d if self.features == "outer" else n + d
         return ExtendedState(problem, self.policy.init(size))
-
-    def kernels(self, problem: Problem) -> Iterable[Any]:
-        """Those of the policy, if it has any."""
-        return self.policy.kernels(problem) if isinstance(self.policy, Compiled) else ()
 
     def act(
         self,

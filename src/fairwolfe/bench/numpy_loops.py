@@ -17,7 +17,7 @@ from scipy.optimize import isotonic_regression
 from fairwolfe.bandits import LinUCB, SquareCB
 from fairwolfe.core.arrays import IntVector, Matrix, Vector
 from fairwolfe.errors import InvalidInput, NumericalFailure
-from fairwolfe.kernels.linalg import LOG_DET
+from fairwolfe.oracles.linear_state import LOG_DET
 from fairwolfe.simulation.compiled import ArmsRun, RankingsRun
 
 __all__ = [
