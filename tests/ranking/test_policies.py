@@ -167,7 +167,9 @@ def test_the_factor_of_unbiased_by_hand(clip: bool) -> None:
 
     bonus, left = parts()
     assert left == pytest.approx(bonus)  # the factor is 1 before anything was looked at
-    assert plain.act(other, context, g, rng).info.reasons.fairness == pytest.approx(np.zeros(3))
+    why = plain.act(other, context, g, rng).explanation
+    assert why is not None
+    assert [row["fairness"] for row in why] == pytest.approx([0.0, 0.0, 0.0])
     state.base.exposed[:] = [6.0, 1.0, 3.0, 0.0]
     bonus, left = parts()
     factors = {0: 1.0 - 3 * 0.6, 1: 1.0 - 3 * 0.1, 2: 1.0 - 3 * 0.3, 3: 1.0}

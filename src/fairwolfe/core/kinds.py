@@ -8,7 +8,7 @@ ask the kind and never what it is, so that a new kind is one class and one regis
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -56,7 +56,7 @@ class Stack(NamedTuple):
 
     given: as `read` returns one, with an axis more; or a list of them, where their shapes differ
     norm: the largest of their norms
-    how: what `act_rows` gets besides
+    how: what else describes their candidates
     """
 
     rows: int
@@ -128,7 +128,7 @@ class Kind(ABC):
     def observe(self, action: Any, feedback: Any) -> Answer:
         """Feedback in the form that environments give it, checked; an Answer as it is."""
 
-    def hear(self, action: Any, reward: Any, **options: Any) -> Answer:
+    def read_feedback(self, action: Any, reward: Any, **options: Any) -> Answer:
         """Feedback in the forms that people give it to `Agent.update`, checked.
 
         options: what else was given, such as exposed; `names` has only the names of the items. A
@@ -186,16 +186,18 @@ class Kind(ABC):
         """One of them."""
         return stack.given[i]
 
-    def hear_many(
+    def read_feedback_many(
         self, actions: Any, rewards: Any, options: Sequence[Mapping[str, Any]] = ()
     ) -> Answers | list[Answer]:
-        """`hear`, for decisions made together: by column, or a list where that cannot be; an error
-        names the first that is wrong.
+        """`read_feedback`, for decisions made together: by column, or a list where that cannot be;
+        an error names the first that is wrong.
         """
         answers = []
         for i, (action, reward) in enumerate(zip(actions, rewards, strict=True)):
             try:
-                answers.append(self.hear(action, reward, **(options[i] if options else {})))
+                answers.append(
+                    self.read_feedback(action, reward, **(options[i] if options else {}))
+                )
             except InvalidInput as error:
                 raise InvalidInput(f"answer {i}: {error}") from error
         return self.together(answers)
@@ -274,10 +276,6 @@ class Kind(ABC):
     def fitted(self, base: Any) -> Self:
         """The kind as this base wants its feedback read."""
         return self
-
-    def kernels(self) -> Iterable[Any]:
-        """What the gates call."""
-        return ()
 
     @abstractmethod
     def random_context(self, rng: np.random.Generator) -> Any:

@@ -27,7 +27,6 @@ from fairwolfe.core.kinds import Answer, Answers, Kind, Stack
 from fairwolfe.core.problem import Problem, all_finite, is_list, real_array
 from fairwolfe.core.protocols import CountsExposure
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.compile import Kernel
 from fairwolfe.kernels.gates import any_outside, contradiction, largest_square_product
 from fairwolfe.kernels.ranks import count_exposures
 from fairwolfe.kinds.exposures import (
@@ -56,7 +55,7 @@ class Ranking(Kind):
         ranking; "until_last_click", those down to the last that earned something
 
     >>> kind = Ranking(Problem.ranking(n_items=4, n_slots=2, n_features=1))
-    >>> kind.hear(np.array([2, 0]), None, exposed=[2, 0], clicked=[0]).reward.tolist()
+    >>> kind.read_feedback(np.array([2, 0]), None, exposed=[2, 0], clicked=[0]).reward.tolist()
     [1.0, 0.0, 1.0, 0.0, 1.0]
     """
 
@@ -106,9 +105,6 @@ class Ranking(Kind):
     def holding(self, catalogue: Catalogue) -> Self:
         """The same with other items: all that there ever were are in the catalogue."""
         return type(self)(_shrunk(self.problem, catalogue.total), catalogue, self.exposure)
-
-    def kernels(self) -> tuple[Kernel[..., Any], ...]:
-        return ()
 
     # --- the gates ----------------------------------------------------------------------------
 
@@ -161,7 +157,7 @@ class Ranking(Kind):
             refuse(wrong, items, shown)
         return Answer(Shown(exposed, shown.rewards), total, outside)
 
-    def hear(self, action: Any, reward: Any, **options: Any) -> Answer:
+    def read_feedback(self, action: Any, reward: Any, **options: Any) -> Answer:
         """A Shown; or ids in `exposed` and `clicked`, and other rewards by name and item.
 
         `exposed` must be given where it is observed, and every reward of the problem, by name or
@@ -296,14 +292,14 @@ class Ranking(Kind):
         pinned = given.pinned[i] if given.pinned.size else NONE
         return Candidates(given.user[i], items, ids, places, pinned, True, stack.norm)
 
-    def hear_many(
+    def read_feedback_many(
         self, actions: Any, rewards: Any, options: Sequence[Mapping[str, Any]] = ()
     ) -> Answers | list[Answer]:
         """A Shown of arrays (decisions, slots) and (decisions, slots, rewards), or a list of what
-        `hear` takes.
+        `read_feedback` takes.
         """
         if type(rewards) is not Shown or options:
-            return super().hear_many(actions, rewards, options)
+            return super().read_feedback_many(actions, rewards, options)
         named = zip(("the exposures", "the rewards"), rewards, strict=True)
         exposed, earned = (real_array(name, part) for name, part in named)
         if not (exposed.flags.carray and earned.flags.carray):  # such as those that are read-only
