@@ -10,9 +10,7 @@ import numpy as np
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput, NoProx
-from fairwolfe.kernels.compile import kernel
 from fairwolfe.objectives import Concave, Linear, Minimum, Nash, On
-from fairwolfe.objectives.concave import GRADIENT
 from fairwolfe.smoothing import Identity, Moreau
 
 
@@ -48,7 +46,7 @@ class Intact(_Broken):
 class Mutable(Concave):
     """-sum z, with an attribute that can be set."""
 
-    kernel = Linear.kernel
+    form = Linear.form
     slope: float = -1.0
 
     def _value(self, z: Vector) -> float:
@@ -226,21 +224,13 @@ class BindsToAnother(_Broken):
         return 2.0 * super().bind(problem)
 
 
-@kernel(signature=GRADIENT)
-def counting(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -> None:
-    """The weights, moved by the number of calls that the scratch has seen."""
-    work[0] += 1.0
-    for i in range(z.size):
-        out[i] = params[i] + 4e-16 * work[0]
-
-
 class Remembering(_Broken):
-    """Its scratch changes its results, by less than any inequality notices."""
+    """The number of calls changes its results, by less than any inequality notices."""
 
-    kernel = counting
-
-    def _work_size(self, n: int) -> int:
-        return 1
+    def _gradient(self, z: Vector, step: float) -> Vector:
+        calls = self.__dict__["calls"] = self.__dict__.get("calls", 0) + 1
+        g: Vector = self._params(z.size) + 4e-16 * calls
+        return g
 
 
 class AddsAnother(_Broken):

@@ -199,7 +199,7 @@ def _problem(objective: Any) -> Problem:
 
 
 def has_a_compiled_gradient(objective: Any, rng: np.random.Generator) -> None:
-    """Reached by address inside sums and multiples, with scratch that never changes a result."""
+    """Part of the trees of sums and multiples, with scratch that never changes a result."""
     double = objective + objective
     half = 0.5 * objective
     for x, y in _points(objective, rng):
@@ -208,8 +208,8 @@ def has_a_compiled_gradient(objective: Any, rng: np.random.Generator) -> None:
         require(np.allclose(half.gradient(x), 0.5 * g, rtol=1e-12, atol=1e-14), "f / 2")
         objective.gradient(y)
         require(np.array_equal(objective.gradient(x), g), "a call in between changed the result")
-        fresh = objective.program(x.size)
-        require(np.array_equal(fresh.gradient(x, 0.0, fresh.work()), g), "scratch matters")
+        fresh = objective.tree(x.size)
+        require(np.array_equal(fresh.gradient(x, 0.0), g), "scratch matters")
 
 
 OBJECTIVE_CHECKS: list[Check] = [
