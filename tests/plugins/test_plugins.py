@@ -413,7 +413,7 @@ class Twice(Cascade):
 class Deaf(Cascade):
     """Takes words for no click."""
 
-    def hear(self, action: Any, reward: Any, **options: Any) -> Answer:
+    def read_feedback(self, action: Any, reward: Any, **options: Any) -> Answer:
         return self.observe(action, None if isinstance(reward, str) else reward)
 
 

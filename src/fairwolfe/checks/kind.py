@@ -55,9 +55,11 @@ def _hears(kind: Kind, action: Any, feedback: Any) -> None:
     require(kind.observe(action, answer) is answer, "an answer is read again")
     again = kind.observe(action, answer.observation).reward
     require(np.array_equal(again, reward), f"its observation gives {again}, not {reward}")
-    reply = kind.hear(action, feedback)
+    reply = kind.read_feedback(action, feedback)
     require(not reply.outside, f"inside its range: {reply.outside}")
-    require(np.array_equal(reply.reward, reward), f"hear gives {reply.reward}, not {reward}")
+    require(
+        np.array_equal(reply.reward, reward), f"read_feedback gives {reply.reward}, not {reward}"
+    )
 
 
 def refuses_what_is_bad(kind: Kind, rng: np.random.Generator) -> None:
@@ -67,7 +69,7 @@ def refuses_what_is_bad(kind: Kind, rng: np.random.Generator) -> None:
     for what, bad in bad_contexts(problem, context).items():
         require(is_refused(lambda given=bad: kind.read(given)), f"{what} does not raise")  # type: ignore[misc]
     for what, bad in bad_rewards(problem).items():
-        for gate in (kind.observe, kind.hear):
+        for gate in (kind.observe, kind.read_feedback):
             refused = is_refused(lambda given=bad, gate=gate: gate(action, given))  # type: ignore[misc]
             require(refused, f"{what} does not raise in {gate.__name__}")
 

@@ -350,14 +350,10 @@ class Ranker(Settings):
         if not isinstance(evidence, tuple) or len(evidence) != 2:
             raise self._evidence_error(state, choice)
         user, rows = evidence
-        kept = state.features.shape[1] > 0
-        if type(rows) is np.ndarray and rows.shape != (0, q):
-            kept = False  # the context brought them
-        few = 0 if kept else state.slots.shape[1]
-        if not (_is_plain(user, (p,)) and _is_plain(rows, (few, q))):
-            raise self._evidence_error(state, choice)
-        if kept:
+        if type(rows) is np.ndarray and rows.shape[:1] == (0,) and state.features.shape[1] > 0:
             rows = np.ascontiguousarray(state.features[:, choice.action].T)
+        if not (_is_plain(user, (p,)) and _is_plain(rows, (state.slots.shape[1], q))):
+            raise self._evidence_error(state, choice)
         return user, rows
 
     def _evidence_error(self, state: RankState, choice: Choice) -> InvalidInput:
