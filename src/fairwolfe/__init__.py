@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     )
     from fairwolfe.agent import Agent
     from fairwolfe.core import protocols, registry
-    from fairwolfe.core.batch import Batch
     from fairwolfe.core.contexts import Bilinear, PerArm
-    from fairwolfe.core.decision import Choice, Decision
+    from fairwolfe.core.decision import Batch, Choice, Decision
     from fairwolfe.core.feedback import Shown
     from fairwolfe.core.problem import Problem
     from fairwolfe.errors import FairwolfeError
@@ -85,7 +84,7 @@ __all__ = [
 # Names are imported when they are used: `import fairwolfe` stays fast.
 _PLACES = {
     "Agent": "fairwolfe.agent",
-    "Batch": "fairwolfe.core.batch",
+    "Batch": "fairwolfe.core.decision",
     "Bilinear": "fairwolfe.core.contexts",
     "Choice": "fairwolfe.core.decision",
     "Decision": "fairwolfe.core.decision",

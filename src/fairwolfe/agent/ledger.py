@@ -9,8 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fairwolfe.core.batch import Batch
-from fairwolfe.core.decision import Decision
+from fairwolfe.core.decision import Batch, Decision
 from fairwolfe.errors import IncompatibleState, InvalidInput
 
 __all__ = ["Ledger"]
@@ -49,7 +48,7 @@ class Ledger:
 
     >>> ledger = Ledger()
     >>> decision = Decision(ledger.issue(), 0, 2, None, ())
-    >>> ledger.mark(ledger.entry(decision), ledger.answered + 1)
+    >>> ledger.mark([ledger.entry(decision)], ledger.answered + 1)
     >>> ledger.issued, ledger.open
     (1, 0)
     """
@@ -107,7 +106,9 @@ class Ledger:
                 f"the decision is {decision!r:.80}; give the Decision that act returned (or "
                 "Decision.from_bytes of its bytes)"
             )
-        token, number = decision.place()
+        return self._entry(decision.token, decision.number, decision)
+
+    def _entry(self, token: str, number: int, decision: Any) -> Entry:
         if token == self.token:
             if self.start <= number < self.issued:
                 dropped, bits = self.kept
@@ -141,34 +142,23 @@ class Ledger:
             )
         return entry
 
-    def entries(self, batch: Batch) -> bool:
-        """Judge decisions made together as `entry` judges one, and raise for the first that is
-        wrong; whether some of them were made after the file that was loaded.
+    def entries(self, batch: Batch, start: int = 0) -> list[Entry]:
+        """`entry` of each of a batch; the first that is wrong raises, under its number from `start`
+        on.
         """
-        first, stop = batch.first, batch.first + len(batch)
+        numbers: list[int] = batch.numbers.tolist()
+        first, stop = numbers[0], numbers[0] + len(numbers)
         own = batch.token == self.token and self.start <= first and stop <= self.issued
-        if own and not self._bits(first, stop):
-            return False
-        tokens = []
+        if own and numbers[-1] == stop - 1 and numbers == list(range(first, stop)):
+            if not self._bits(first, stop):
+                return [(number, None) for number in numbers]
+        entries = []
         for i, decision in enumerate(batch):
             try:
-                tokens.append(self.entry(decision)[1])
+                entries.append(self.entry(decision))
             except InvalidInput as error:
-                raise InvalidInput(f"answer {i}: {error}") from error
-        return tokens.count(None) < len(tokens)
-
-    def mark_batch(self, batch: Batch, answered: int) -> None:
-        """Decisions made together are answered, the last the `answered`-th."""
-        first, stop = batch.first, batch.first + len(batch)
-        dropped, bits = self.kept
-        start, end = (first >> 3) - dropped, ((stop + 7) >> 3) - dropped
-        if len(bits) < end:
-            bits.extend(bytes(end - len(bits)))
-        marks = ((1 << (stop - first)) - 1) << (first & 7)
-        whole = int.from_bytes(bits[start:end], "little") | marks
-        bits[start:end] = whole.to_bytes(end - start, "little")
-        self.answered = answered
-        self._drop()
+                raise InvalidInput(f"answer {start + i}: {error}") from error
+        return entries
 
     def _bits(self, first: int, stop: int) -> int:
         """The marks of these decisions, as the bits of a number."""
@@ -180,14 +170,32 @@ class Ledger:
         whole = int.from_bytes(bits[start:end], "little") >> (first & 7)
         return whole & ((1 << (stop - first)) - 1)
 
-    def mark(self, entry: Entry, answered: int) -> None:
-        """The decision of this entry is answered, the `answered`-th. Twice does no harm."""
-        number, token = entry
-        if token is not None:
-            self.beyond.setdefault(token, set()).add(number)
+    def mark(self, entries: list[Entry], answered: int) -> None:
+        """Decisions are answered, the last the `answered`-th. Twice does no harm."""
+        first, stop = entries[0][0], entries[-1][0] + 1
+        if len(entries) > 1 and entries == [(number, None) for number in range(first, stop)]:
+            self._set_all(first, stop)
         else:
-            self._set(number)
+            for number, token in entries:
+                if token is not None:
+                    self.beyond.setdefault(token, set()).add(number)
+                else:
+                    self._set(number)
         self.answered = answered
+
+    def _set_all(self, first: int, stop: int) -> None:
+        """Mark decisions in a row."""
+        dropped, bits = self.kept
+        first = max(first, 8 * dropped)
+        start, end = (first >> 3) - dropped, ((stop + 7) >> 3) - dropped
+        if first >= stop:
+            return
+        if len(bits) < end:
+            bits.extend(bytes(end - len(bits)))
+        marks = ((1 << (stop - first)) - 1) << (first & 7)
+        whole = int.from_bytes(bits[start:end], "little") | marks
+        bits[start:end] = whole.to_bytes(end - start, "little")
+        self._drop()
 
     def waits(self, number: int) -> bool:
         """Whether the decision of this number waits for its feedback."""

@@ -98,6 +98,7 @@ class LinearBandit(ABC):
             regression=state.oracle,
             limit=self.limit(problem),
             uniforms=self.draws(np.random.default_rng(0), problem, 1).shape[1],
+            uniform=type(self).draws is LinearBandit.draws,
             look=self.look_name,
             extended=self.extended,
         )

@@ -485,14 +485,16 @@ class Arms(Engine):
                 self.open_features(head[i].block, x + i * d, 1.0, 1.0)
         return done
 
-    def open_rows(self, rows: Any) -> None:
-        """Count proposed decisions as open, in their order."""
+    def open_rows(self, rows: Any, force: cython.bint = False) -> None:
+        """Count proposed decisions as open, in their order; force: whether or not open
+        decisions count.
+        """
         head: Head[::1] = rows.head
         x: cython.double[:, ::1] = rows.x
         i: Size
         self._check(head, x)
         self.begin(self)
-        if self.counts_open:
+        if self.counts_open or force:
             for i in range(head.shape[0]):
                 self.open_one()
                 self.open_features(head[i].block, cython.address(x[i, 0]), 1.0, 1.0)

@@ -20,6 +20,7 @@ from typing import Any
 import cython
 import numpy as np
 from cython.cimports.fairwolfe.kernels.engine import (
+    ANSWERED,
     BATCH,
     BATCH_COUNT,
     BATCHES,
@@ -40,6 +41,7 @@ from cython.cimports.fairwolfe.kernels.engine import (
     SQUARES,
     TOP,
     UNTRIED,
+    WINDOW,
     Head,
 )
 from cython.cimports.fairwolfe.kernels.gradients import PricedTree, all_finite, sampled
@@ -49,6 +51,8 @@ from cython.cimports.libc.math import floor, fmod, pow, sqrt
 from cython.cimports.libc.stdint import int64_t, uintptr_t
 from cython.cimports.libc.stdlib import calloc, free
 from cython.cimports.libc.string import memcpy, memset
+
+from fairwolfe.errors import InvalidInput
 
 
 def pointer(array: object, shape: object) -> cython.p_double:
@@ -124,8 +128,11 @@ class Engine:
         self.forget, self.keep = plan.forget, 1.0 - plan.forget
         self.width, self.fixed = plan.width, plan.fixed
         self.low, self.high = pointer(plan.low, (n,)), pointer(plan.high, (n,))
-        _, self.blocks, columns = state.phi.shape
+        stages, _, self.blocks, columns = state.phi.shape
+        if stages != 1:
+            raise ValueError(f"{stages} stages of rewards")
         self.d = columns - 1
+        self.start = cython.NULL if plan.start is None else pointer(plan.start, (n,))
         self.n_fields = 0
         self.attach("totals", cython.address(self.totals), (n,))
         self.attach("earned", cython.address(self.earned), (n,))
@@ -136,11 +143,11 @@ class Engine:
         self.attach("weights", cython.address(self.weights), (n,))
         self.attach("sums", cython.address(self.sums), (2, n))
         self.attach("answered", cython.address(self.answered), (n,))
-        self.attach("phi", cython.address(self.phi), (2, self.blocks, self.d + 1))
-        self.attach("psi", cython.address(self.psi), (self.blocks, self.d + 1))
-        self.attach("window", cython.address(self.window), (18,))
-        self.attach("slope", cython.address(self.slope), (self.n_seen,))
-        self.attach("rewards_seen", cython.address(self.rewards_seen), (self.n_seen,))
+        self.attach("phi", cython.address(self.phi), (1, 2, self.blocks, self.d + 1))
+        self.attach("psi", cython.address(self.psi), (1, self.blocks, self.d + 1))
+        self.attach("live", cython.address(self.window), (2 * WINDOW + 3 + 5 * self.n_seen,))
+        self.slope = self.window + WINDOW
+        self.rewards_seen = self.slope + self.n_seen
         self.attach("prices", cython.address(self.prices), state.prices.shape)
         if self.priced is not None and self.priced.prices != self.prices:
             raise ValueError("the gradient was made for the prices of another state")
@@ -189,9 +196,9 @@ class Engine:
             or (self.called is not None and self.called.busy)
             or (by.called is not None and by.called.busy)
         ):
-            raise RuntimeError(
-                "the engine is in the middle of another call: one thread at a time may use it, and "
-                "a function of an objective or of a world may not call the engine that calls it"
+            raise InvalidInput(
+                "the policy is in the middle of another call: one thread at a time may use it, and "
+                "a function of an objective, a rule or a world may not call the agent that calls it"
             )
         self.busy = True
         by.busy = True
@@ -217,6 +224,29 @@ class Engine:
             self.called.raise_failure()
 
     # --- the direction ------------------------------------------------------------------------
+
+    def aim(
+        self,
+        normals: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+        g: cython.double[::1],
+    ) -> bool:
+        """g = grad f_t(z), (n_seen,), and whether it is made of finite numbers.
+
+        normals (samples, n_seen + 2): what randomised smoothing draws.
+        """
+        if g.shape[0] != self.n_seen or normals.shape[0] != self.samples:
+            raise ValueError(f"room for {g.shape[0]} of {self.n_seen} coordinates")
+        if self.samples > 0 and normals.shape[1] != self.n_seen + 2:
+            raise ValueError(f"{normals.shape[1]} normal numbers, not {self.n_seen + 2}")
+        self.begin(self)
+        try:
+            finite: cython.bint = self.direction(
+                cython.address(normals[0, 0]), cython.address(g[0])
+            )
+            self.check_callbacks()
+        finally:
+            self.end(self)
+        return finite
 
     @cython.nogil
     @cython.cfunc
@@ -290,8 +320,9 @@ class Engine:
     def direction(self, normals: Doubles, g: cython.p_double) -> cython.bint:
         """g = grad f_t(z), (n_seen,), and whether it is made of finite numbers.
 
-        normals (samples, n_seen + 2): what randomised smoothing draws. Where rewards beyond their
-        ranges have moved z out of the domain of f, z is clipped to the ranges.
+        normals (samples, n_seen + 2): what randomised smoothing draws. Before the first answer z is
+        `start`, where one is given. Where rewards beyond their ranges have moved z out of the
+        domain of f, z is clipped to the ranges.
         """
         i: Size
         j: Size
@@ -308,6 +339,8 @@ class Engine:
         for i in range(self.n_seen):
             j = i if self.coordinates == cython.NULL else self.coordinates[i]
             self.z[i] = at[j] / max(over[j], 1.0)
+            if self.start != cython.NULL and self.t[0] == 0.0:
+                self.z[i] = self.start[j]
         if self._gradient(t, normals, g):
             return True
         if self.samples > 0:
@@ -413,6 +446,19 @@ class Engine:
         for i in range(self.n):
             if i < first or i >= stop:
                 self.weights[i] = max(self.weights[i] - weight, 0.0)
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def correct(self, reward: Doubles, estimate: Doubles) -> cython.void:
+        """Move the mean error of recorded estimates towards reward - estimate, (n,) each: a mean
+        over all answers at first, over about the last 500 later.
+        """
+        i: Size
+        self.open[ANSWERED] += 1.0
+        rate: Real = max(1.0 / self.open[ANSWERED], 1.0 / 500.0)
+        for i in range(self.n):
+            self.answered[i] += rate * (reward[i] - estimate[i] - self.answered[i])
 
     @cython.nogil
     @cython.cfunc

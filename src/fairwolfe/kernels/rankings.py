@@ -191,11 +191,11 @@ class Rankings(Engine):
         self.keeps, self.certifies = plan.keeps_direction, plan.certifies
         if plan.uniforms != (1 + self.k // 2 if plan.rule_params[2] > 0.0 else 0):
             raise ValueError(f"{plan.uniforms} draws for {self.k} slots")
-        self.attach("gram", cython.address(products.linear.gram), (1, d, d))
-        self.attach("inverse", cython.address(products.linear.inverse), (1, d, d))
+        self.attach("gram", cython.address(products.linear.gram), (1, 1, d, d))
+        self.attach("inverse", cython.address(products.linear.inverse), (1, 1, d, d))
         self.attach("theta", cython.address(products.linear.theta), (1, n_rewards, d))
         self.attach("moment", cython.address(products.linear.moment), (1, n_rewards, d))
-        self.attach("learnt", cython.address(products.linear.counters), (5,))
+        self.attach("learnt", cython.address(products.linear.counters), (1, 5))
         self.attach("exposed", cython.address(self.exposed), (m,))
         self.attach("shown", cython.address(self.shown), (m,))
         self.attach("slots", cython.address(self.slots), (2, k))
@@ -402,7 +402,6 @@ class Rankings(Engine):
         advance: cython.bint = True,
         propose: cython.bint = False,
         every: Size = 1,
-        reasons: cython.bint = True,
     ) -> Size:
         """Rank for users (rows, p); how many rankings were made. Fewer: the direction or the scores
         of the next are not finite numbers, and nothing has changed.
@@ -413,7 +412,7 @@ class Rankings(Engine):
         places picks[starts[s] : starts[s + 1]] among these, ascending; pinned (rows, k): the place
         among its candidates of the item that a slot must show, or -1; advance: each ranking counts
         as open for the next; propose: none is open afterwards; every: how many rankings share a
-        direction; reasons: whether rankings are explained.
+        direction. Rankings are explained where the rows have room for it.
         """
         m: Size = users.shape[0]
         out: RankingRow = self._row(rows, m)
@@ -475,8 +474,6 @@ class Rankings(Engine):
             head[i].t, head[i].size = cython.cast(int64_t, self.t[0]), self.n
             head[i].window, head[i].value, head[i].score = -1, 0.0, 0.0
             head[i].best, head[i].missed, head[i].spare, head[i].untried = 0.0, 0.0, 0.0, 0.0
-        if not reasons:
-            out.parts = cython.NULL
         given.draws, given.pinned = cython.address(draws[0, 0]), pins
         self.begin(self)
         try:
@@ -614,7 +611,9 @@ class Rankings(Engine):
         if not (
             head.shape[0] == items.shape[0] == user.shape[0] == exposure.shape[0] == m
             and parts.shape[0] == ranks.shape[0] == live.shape[0] == g.shape[0] == x.shape[0] == m
-            and items.shape[1] == exposure.shape[1] == parts.shape[2] == ranks.shape[1] == k
+            and items.shape[1] == exposure.shape[1] == k
+            and parts.shape[2] == ranks.shape[1]
+            and (ranks.shape[1] == 0 or ranks.shape[1] == k)
             and user.shape[1] == self.p
             and parts.shape[1] == 3
             and live.shape[1] == 2
@@ -627,12 +626,13 @@ class Rankings(Engine):
                 f"columns of rankings {[column.shape for column in rows]}: {m} rows of {k} slots "
                 f"and {self.p} x {self.q} features are asked for"
             )
-        row.features = cython.NULL
+        row.features, row.parts, row.ranks = cython.NULL, cython.NULL, cython.NULL
         row.g, row.n_g = self.spare, g.shape[1]
         if m > 0:
             row.head, row.items = cython.address(head[0]), cython.address(items[0, 0])
             row.user, row.exposure = cython.address(user[0, 0]), cython.address(exposure[0, 0])
-            row.parts, row.ranks = cython.address(parts[0, 0, 0]), cython.address(ranks[0, 0])
+            if parts.shape[2] > 0:
+                row.parts, row.ranks = cython.address(parts[0, 0, 0]), cython.address(ranks[0, 0])
             row.live = cython.address(live[0, 0, 0])
             if self.keeps:
                 row.g = cython.address(g[0, 0])
@@ -711,13 +711,15 @@ class Rankings(Engine):
             raise ValueError("exposures and directions of rankings must be finite numbers")
         return row
 
-    def open_rows(self, rows: Any) -> None:
-        """Count proposed rankings as open, in their order."""
+    def open_rows(self, rows: Any, force: cython.bint = False) -> None:
+        """Count proposed rankings as open, in their order; force: whether or not open
+        decisions count.
+        """
         _i: Size
         m: Size = len(rows.head)
         row: RankingRow = self._given(rows)
         self.begin(self)
-        if self.counts_open:
+        if self.counts_open or force:
             for _i in range(m):
                 self.open_one()
                 self._expect(cython.address(row), self._features(cython.address(row)), 1.0, 1.0)
