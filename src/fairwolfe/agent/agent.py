@@ -295,7 +295,8 @@ class Agent:
                 stack, called = self._stacked(given, options, note=True)
                 self._recover()
                 counts = getattr(self._running.policy, "anticipate", True) and advance is not False
-                if counts and self._expires_within(stack.rows):
+                in_turn = isinstance(self._running, PolicyRunning)
+                if in_turn or (counts and self._expires_within(stack.rows)):
                     return self._act_each(stack, given, called, made)
                 rows = self._decided(stack, advance=advance)
                 if self._log is not None:
@@ -310,7 +311,7 @@ class Agent:
     def _act_each(
         self, stack: Stack, contexts: Any, called: Sequence[Any] | None, made: list[Batch]
     ) -> Batch:
-        """One by one, where decisions expire on the way."""
+        """One by one: for policies in Python, and where decisions expire on the way."""
         for i in range(stack.rows):
             given = self._kind.single(stack, i) if self._reads else stack.given[i]
             own = called and called[i]
@@ -392,6 +393,13 @@ class Agent:
                 if batch.names is None and self._called is not None:
                     batch.names = [self._called.all] * len(batch)
                 self._issue(batch, [])
+
+    def batch(self, rows: Any) -> Batch:
+        """Rows that this agent decided, for `issue`, `update_many` and `expire`.
+
+        For code that stores rows in its own log and detects damage itself: nothing is verified.
+        """
+        return Batch(rows, self._ledger.token, self._key)
 
     def _batches(self, name: str, decisions: Any) -> list[Batch]:
         """Decisions as few batches."""
