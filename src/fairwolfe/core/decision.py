@@ -13,7 +13,7 @@ import numpy as np
 from fairwolfe.core.arrays import Action, Vector
 from fairwolfe.core.brief import Brief, Summary, few, short
 from fairwolfe.core.packing import pack
-from fairwolfe.core.rows import ArmRows, PlainRows, RankingRows, Rows, dump, load, merge
+from fairwolfe.core.rows import ArmRows, PlainRows, RankingRows, Rows, check, dump, load, merge
 from fairwolfe.errors import InvalidInput
 
 __all__ = ["Batch", "Choice", "Decision", "Learnt"]
@@ -323,12 +323,16 @@ class Batch(Sequence[Decision]):
         rows, token, tags = load(data)
         return cls(rows, token, tags=tags)
 
-    def verify(self, key: bytes) -> None:
-        """Raise InvalidInput unless the agent with this key has made the decisions."""
+    def verify(self, key: bytes, limit: float = math.inf) -> None:
+        """Raise InvalidInput unless the agent with this key has made the decisions.
+
+        limit: the largest norm of features in decisions that were read from bytes.
+        """
         if self.tags is None:
             if self.key is key or self.key == key:
                 return
         elif compare_digest(self.tags, self._tags(key)):
+            check(self.rows, limit)  # whoever has the file of an agent has its key
             self.tags, self.key = None, key
             return
         raise InvalidInput(

@@ -33,6 +33,7 @@ from fairwolfe.kernels.plain import Plain
 from fairwolfe.objectives import Concave, GiniWelfare, Linear
 from fairwolfe.reduction.running import ArmsRunning, RankingsRunning, Running, bind
 from fairwolfe.reduction.state import State
+from fairwolfe.reduction.tables import read_table
 from fairwolfe.smoothing import Augmented, Identity, Moreau, Randomized
 
 __all__ = ["FrankWolfe"]
@@ -243,7 +244,9 @@ class PlainRunning(Running):
             self.open_rows(rows)
         return rows
 
-    def _row(self, given: Any, choice: Choice, g: Vector, aligned: Vector, number: int) -> PlainRows:
+    def _row(
+        self, given: Any, choice: Choice, g: Vector, aligned: Vector, number: int
+    ) -> PlainRows:
         """The row of a choice."""
         kind, plan, base, state = self.kind, self.plan, self.base, self.state.base
         n, slope = kind.problem.n_objectives, self.windows.slope
@@ -339,10 +342,11 @@ class PlainRunning(Running):
         return rho
 
     def study(self, rows: Any, observation: Any) -> None:
+        kept = getattr(self.state.base, "features", None)  # of a ranker
+        observed = read_table(rows, observation, self.kind, self.limit, kept, plain=True)
         nothing = np.zeros(self.kind.problem.n_objectives)
         for i, choice in enumerate(_choices(rows)):
-            observed = self.kind.observe(choice.action, _one(observation, i)).observation
-            base = self.base.update(self.state.base, choice, nothing, observed)
+            base = self.base.update(self.state.base, choice, nothing, _one(observed, i))
             if base is not self.state.base:
                 self.state = self.state._replace(base=base)
 

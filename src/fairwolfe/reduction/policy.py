@@ -283,4 +283,3 @@ def _one(observation: Any, i: int) -> Any:
     if isinstance(observation, Shown):
         return Shown(observation.exposed[i], observation.rewards[i])
     return observation[i]
-

@@ -35,6 +35,7 @@ from fairwolfe.oracles.linear_state import refuse
 from fairwolfe.reduction.constraints import Constraint, constraints
 from fairwolfe.reduction.live import Certificates, Live
 from fairwolfe.reduction.state import Plan, State
+from fairwolfe.reduction.tables import read_table
 from fairwolfe.reduction.windows import SERIAL, Windows
 from fairwolfe.smoothing import Randomized, default_smoothing
 from fairwolfe.smoothing.prices import Prices, typical_slope
@@ -575,8 +576,9 @@ class ArmsRunning(Running):
             if due:
                 self.gather()
 
-    def study(self, rows: ArmRows, observation: Matrix) -> None:
-        if self.engine.study(rows, observation) < len(observation):
+    def study(self, rows: ArmRows, observation: Any) -> None:
+        rewards = read_table(rows, observation, self.kind, self.limit)
+        if self.engine.study(rows, rewards) < len(rows.head):
             refuse(self.state.learnt[0])
 
 
@@ -730,9 +732,14 @@ class RankingsRunning(Running):
             )
         refuse(self.state.learnt[0])
 
-    def study(self, rows: RankingRows, observation: Shown) -> None:
-        done = self.engine.study(rows, observation.exposed, observation.rewards)
-        if done < len(rows.head):
+    def study(self, rows: RankingRows, observation: Any) -> None:
+        shown = read_table(rows, observation, self.kind, self.limit, self.state.features)
+        n, (k, p, n_directions) = len(rows.head), self._shape
+        own = RankingRows.empty(n, k, p, n_directions, explained=False)
+        own = own._replace(items=rows.items, user=rows.user, x=rows.x)
+        own.head["size"] = self.state.totals.size
+        own.exposure[:], own.g[:] = 0.0, 0.0  # no part of what is learnt
+        if self.engine.study(own, shown.exposed, shown.rewards) < n:
             refuse(self.state.learnt[0])
 
 

@@ -139,4 +139,3 @@ class Plan:
     exposure: str = ""  # what counts as exposed
     by_chance: bool = False  # whether chances of exposure are averaged
     owed: float = 0.0  # the share of rankings that an item must be shown in
-
