@@ -115,7 +115,7 @@ def step(agent: Agent, rng: np.random.Generator, answered: bool = True) -> None:
     if problem.n_items is not None:
         p, q = problem.n_features if isinstance(problem.n_features, tuple) else (0, 0)
         user = rng.uniform(-0.5, 0.5, p)
-        kept = agent._state.base.features.shape[1] > 0
+        kept = agent._running.state.features.shape[1] > 0
         items = agent.items.size
         ranking = agent.act(user if kept else Bilinear(user, rng.uniform(-0.5, 0.5, (items, q))))
         if answered:

@@ -46,7 +46,7 @@ def forged_batch(batch: Any, place: int, value: Any) -> fw.Batch:
 
 
 def everything(one: fw.Agent) -> Any:
-    arrays = [(name, array.tobytes()) for name, array in arrays_of(one._state)]
+    arrays = [(name, array.tobytes()) for name, array in arrays_of(one._running)]
     return arrays, str(one._ledger.saved()), list(one._young)
 
 
@@ -63,7 +63,7 @@ def test_a_batch_made_after_the_save_is_answered_once() -> None:
     batch: Any = first.act_many(CONTEXTS)
     again = fw.Agent.restore(saved)
     again.update_many(fw.Batch.from_bytes(batch.to_bytes()), REWARDS)
-    assert (again.t, again.open, again._state.open) == (3, 0, 0)
+    assert (again.t, again.open, again._running.open) == (3, 0, 0)
     unchanged(again, lambda: again.update_many(batch, REWARDS))
 
 
@@ -80,7 +80,7 @@ def test_a_refused_expiry_changes_nothing(place: int, value: Any) -> None:
     unchanged(one, lambda: one.expire(forged(decision, place, value)))
     one.update(other, [1.0, 0.0])
     one.expire(decision)
-    assert one.open == one._state.open == 0
+    assert one.open == one._running.open == 0
 
 
 @pytest.mark.parametrize("action", [[-1, 1], [99, 1], [1], [0, 0], [1.0, 2.0]], ids=str)
@@ -92,7 +92,7 @@ def test_a_refused_expiry_of_a_ranking_changes_nothing(action: Any) -> None:
     user = (np.full(2, np.nan), decision.evidence[0].rows)
     unchanged(one, lambda: one.expire(forged(decision, 0, user)))
     one.expire(decision)
-    assert one.open == one._state.open == 0
+    assert one.open == one._running.open == 0
 
 
 def test_what_a_refused_batch_held_expires_all_the_same() -> None:
@@ -102,7 +102,7 @@ def test_what_a_refused_batch_held_expires_all_the_same() -> None:
     unchanged(one, lambda: one.update_many(bad, [[1, 0], [0, 1]]))
     for _ in range(5):
         one.act(CONTEXT)
-    assert one.open == one._state.open == 2
+    assert one.open == one._running.open == 2
 
 
 def test_an_answer_from_beyond_a_file_is_not_that_of_a_namesake() -> None:
@@ -114,7 +114,7 @@ def test_an_answer_from_beyond_a_file_is_not_that_of_a_namesake() -> None:
     again.update(late, [1.0, 0.0])
     for _ in range(6):
         again.act(CONTEXT)
-    assert again.open == again._state.open == 2
+    assert again.open == again._running.open == 2
 
 
 @pytest.mark.parametrize("expires", [1, 3, 5, 20, 40])

@@ -107,7 +107,7 @@ def play(agent: Agent, rounds: list[tuple[Any, Any]]) -> list[tuple[Any, float |
 
 
 def held(agent: Agent) -> dict[str, bytes]:
-    state = {name: array.tobytes() for name, array in arrays_of(agent._state)}
+    state = {name: array.tobytes() for name, array in arrays_of(agent._running)}
     return state | {"draws": repr(agent._draws.key).encode()}
 
 
@@ -591,7 +591,7 @@ def test_reading_gives_what_was_written(tmp_path: Path) -> None:
     agent = saved(tmp_path / "agent.fw")
     text, arrays = read(tmp_path / "agent.fw")
     assert text["policy"] == repr(agent.policy)
-    assert arrays.keys() == {name for name, _ in arrays_of(agent._state)} | {
+    assert arrays.keys() == {name for name, _ in arrays_of(agent._running)} | {
         "answered",
         "recovered",
     }

@@ -75,14 +75,14 @@ for name, agent, context, answer in agents():
                 Decision.from_bytes(made.to_bytes()).evidence]
         place = rng.choice([1, 2, 3, 4], p=[0.05, 0.25, 0.05, 0.65])
         told[place] = mutated(told[place])
-        before = {key: array.copy() for key, array in arrays_of(agent._state)}
+        before = {key: array.copy() for key, array in arrays_of(agent._running)}
         t = agent.t
         try:
             answer(agent, Decision.from_bytes(pack(tuple(told))))
             outcome = "taken"
         except InvalidInput:
             outcome = "refused"
-        after = dict(arrays_of(agent._state))
+        after = dict(arrays_of(agent._running))
         changed = [k for k in before if not np.array_equal(before[k], after[k], equal_nan=True)]
         if outcome == "refused" and (changed or agent.t != t):
             outcome = f"refused, but changed {changed} {told}"
@@ -94,7 +94,7 @@ for name, agent, context, answer in agents():
         counts[outcome] += 1
         for key, array in after.items():
             array[...] = before[key]
-        agent._state.counters[0] += agent.t - t
+        agent._running.counters[0] += agent.t - t
     answer(agent, agent.act(context))
     faulthandler.cancel_dump_traceback_later()
 print(json.dumps(counts))

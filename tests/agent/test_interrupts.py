@@ -55,8 +55,8 @@ def answer(decisions):
 
 def counts():
     """Learnt, averaged and marked, without asking the agent: it would tidy up."""
-    learnt = int(agent._state.base.oracle.counters[0])
-    return np.array([learnt // (3 if kind == "ranking" else 1), agent._state.t,
+    learnt = int(agent._running.base_state.oracle.counters[0])
+    return np.array([learnt // (3 if kind == "ranking" else 1), agent._running.t,
                      agent._ledger.answered])
 
 
@@ -176,13 +176,13 @@ while hits < wanted:
     except KeyboardInterrupt:
         armed = False
         hits += 1
-    wrong += agent.open != agent._state.open or agent.open > 40 + 10
+    wrong += agent.open != agent._running.open or agent.open > 40 + 10
 over = True
 for _ in range(40):  # those before expire, and these are taken out
     agent.expire(agent.act(context))
 left = [number for number in agent._young if agent._ledger.waits(number)]
-print(json.dumps({"wrong": wrong, "open": agent.open, "counted": agent._state.open,
-                  "left": len(left), "sums": float(np.abs(agent._state.waiting[3:]).sum())}))
+print(json.dumps({"wrong": wrong, "open": agent.open, "counted": agent._running.open,
+                  "left": len(left), "sums": float(np.abs(agent._running.waiting[3:]).sum())}))
 """
 
 
@@ -230,10 +230,10 @@ def test_an_interrupt_at_the_end_leaves_nothing_open(many: bool, expires: int | 
     with pytest.raises(KeyboardInterrupt):
         agent.act_many([context] * 7) if many else agent.act(context)
     left = 0 if many and expires else 1  # seven decisions later it has expired
-    assert (agent.open, agent._state.open) == (left, left)
+    assert (agent.open, agent._running.open) == (left, left)
     if left:
         agent.update(held, [1.0, 0.0])
-        assert agent.open == agent._state.open == 0
+        assert agent.open == agent._running.open == 0
 
 
 def test_an_interrupt_at_any_line_of_act_leaves_nothing_open() -> None:
@@ -260,5 +260,5 @@ def test_an_interrupt_at_any_line_of_act_leaves_nothing_open() -> None:
                 agent.expire(agent.act(context))
         finally:
             sys.settrace(outer)
-        assert (agent.open, agent._state.open) == (0, 0), line
+        assert (agent.open, agent._running.open) == (0, 0), line
     assert interrupts > 15

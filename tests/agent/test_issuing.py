@@ -156,7 +156,7 @@ def test_a_direction_serves_as_many_decisions_as_the_tolerance_allows(name: str)
     given = contexts(agent, 12, rng)
     own = agent.propose(given)
     assert _actions(agent.propose(given, tolerance=1e-3)) == _actions(own)
-    youngest = agent._state.youngest
+    youngest = agent._running.youngest
     served = int(0.2 * youngest)
     assert 1 < served < 12
     shared = agent.propose(given, tolerance=0.2)
@@ -164,7 +164,7 @@ def test_a_direction_serves_as_many_decisions_as_the_tolerance_allows(name: str)
     for start in range(0, 12, served):
         some = slice(start, start + served)
         drawn = Numbered(again._draws.key, again._ledger.issued)
-        alike = again.policy.act_batch(again._state, given[some], drawn, advance=False)
+        alike = again.policy.act_batch(again._running, given[some], drawn, advance=False)
         assert _actions(shared[some]) == _actions(alike)
         again.issue(shared[some])
     agent.issue(shared)

@@ -80,7 +80,7 @@ class AgentMachine(RuleBasedStateMachine):
         assert self.everything() == before
 
     def everything(self) -> Any:
-        arrays = [(name, array.tobytes()) for name, array in arrays_of(self.agent._state)]
+        arrays = [(name, array.tobytes()) for name, array in arrays_of(self.agent._running)]
         numbers, bits = self.agent._ledger.saved()
         return arrays, str(numbers), str(bits), str(self.agent._draws.key)
 
@@ -100,9 +100,9 @@ class AgentMachine(RuleBasedStateMachine):
         advance=st.sampled_from([None, True, False]),
     )
     def act_many(self, batch: list[Any], advance: bool | None) -> Any:
-        before = {name: array.copy() for name, array in arrays_of(self.agent._state)}
+        before = {name: array.copy() for name, array in arrays_of(self.agent._running)}
         decisions = self.agent.act_many(batch, advance)
-        for name, array in arrays_of(self.agent._state):
+        for name, array in arrays_of(self.agent._running):
             assert name == "state.waiting" or np.array_equal(array, before[name])
         self.opened(*decisions)
         return multiple(*decisions)
@@ -176,7 +176,7 @@ class AgentMachine(RuleBasedStateMachine):
         before.save(self.path)
         self.agent = Agent.load(self.path)
         for (name, old), (_, new) in zip(
-            arrays_of(before._state), arrays_of(self.agent._state), strict=True
+            arrays_of(before._running), arrays_of(self.agent._running), strict=True
         ):
             assert np.array_equal(old, new), name
         assert before.act(np.eye(2)).action == Agent.load(self.path).act(np.eye(2)).action
@@ -192,10 +192,10 @@ class AgentMachine(RuleBasedStateMachine):
         counts = (stats["t"], stats["open"], stats["expired"], stats["out_of_range"])
         assert counts == (n, self.made - n - self.gone, self.gone, 0)
         counted = agent.policy.anticipate
-        assert agent._state.open == (len(self.open) if counted else 0)
+        assert agent._running.open == (len(self.open) if counted else 0)
         x = np.array([x for x, _ in self.seen]).reshape(n, 2)
         r = np.array([r for _, r in self.seen]).reshape(n, 2)
-        oracle = agent._state.base.oracle
+        oracle = agent._running.base_state.oracle
         assert agent.average * n == pytest.approx(r.sum(axis=0), abs=1e-9)
         assert oracle.gram[0] == pytest.approx(np.eye(2) + x.T @ x, abs=1e-9)
         assert oracle.moment[0] == pytest.approx(r.T @ x, abs=1e-9)
@@ -204,7 +204,7 @@ class AgentMachine(RuleBasedStateMachine):
             self.open_sums_are_those_of_the_model()
 
     def open_sums_are_those_of_the_model(self) -> None:
-        waiting = self.agent._state.waiting[3 + 4 * 2 :].reshape(3, 3)
+        waiting = self.agent._running.waiting[3 + 4 * 2 :].reshape(3, 3)
         for rows, kept in (
             (list(self.open.values()), waiting[0] + waiting[1]),
             ([x for x, _ in self.seen], waiting[2]),

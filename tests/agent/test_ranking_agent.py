@@ -41,7 +41,7 @@ def shown(decision: Any) -> list[int]:
 
 
 def same_state(one: Agent, other: Agent) -> None:
-    for (name, a), (_, b) in zip(arrays_of(one._state), arrays_of(other._state), strict=True):
+    for (name, a), (_, b) in zip(arrays_of(one._running), arrays_of(other._running), strict=True):
         if not name.endswith("features"):
             np.testing.assert_array_equal(a, b, err_msg=name)
 
@@ -217,7 +217,7 @@ def test_feedback_late_and_in_any_order_gives_the_same_statistics() -> None:
         one.update(made[0][i], answers[i])
     for i in rng.permutation(30).tolist():
         other.update(made[1][i], answers[i])
-    for (name, a), (_, b) in zip(arrays_of(one._state), arrays_of(other._state), strict=True):
+    for (name, a), (_, b) in zip(arrays_of(one._running), arrays_of(other._running), strict=True):
         if "live" not in name:  # certificates are of the points passed on the way
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12, err_msg=name)
 
@@ -230,7 +230,7 @@ def test_a_batch_spreads_over_the_items_if_it_advances() -> None:
     one = agent(FWLinUCBRank(TwoSided(EqualExposure(), beta=50.0)))
     rng = stream(0, "batch")
     played(one, rng, 40)
-    before, contexts = dict(arrays_of(one._state)), [user(rng) for _ in range(40)]
+    before, contexts = dict(arrays_of(one._running)), [user(rng) for _ in range(40)]
     kept = {name: array.copy() for name, array in before.items()}
     alike = one.act_many(contexts, advance=False)
     still = np.bincount(np.ravel([d.action for d in alike]), minlength=M)
@@ -240,7 +240,7 @@ def test_a_batch_spreads_over_the_items_if_it_advances() -> None:
     counts = np.bincount(np.ravel([d.action for d in spread]), minlength=M)
     assert (still == 0).sum() >= M // 2
     assert counts.min() >= 8
-    for name, array in arrays_of(one._state):
+    for name, array in arrays_of(one._running):
         if name != "state.waiting":
             np.testing.assert_array_equal(array, kept[name], err_msg=name)
     assert all(d.info.estimate is None for d in spread)
@@ -308,7 +308,7 @@ def test_reasons_by_brute_force(policy: Any) -> None:
         if policy.randomize == 0.0:
             assert scores == sorted(scores, reverse=True)
         everything = LinUCBRank()
-        state = everything.init(whole)._replace(oracle=one._state.base.oracle)
+        state = everything.init(whole)._replace(oracle=one._running.base_state.oracle)
         g = np.append(np.zeros(M), 1.0)
         full = everything.act(state, Bilinear(who, ITEMS), g, rng)
         plain = dict(
@@ -394,6 +394,6 @@ def test_two_threads() -> None:
         thread.join()
     assert not failures
     assert (one.t, one.open) == (160, 0)
-    assert one._state.base.slots[0].tolist() == [160.0] * K
-    assert one._state.base.shown.sum() == 160.0 * K
-    np.testing.assert_allclose(one.average[:M] * 160.0, one._state.base.exposed, atol=1e-9)
+    assert one._running.state.slots[0].tolist() == [160.0] * K
+    assert one._running.state.shown.sum() == 160.0 * K
+    np.testing.assert_allclose(one.average[:M] * 160.0, one._running.state.exposed, atol=1e-9)

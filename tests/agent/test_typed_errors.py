@@ -186,7 +186,7 @@ def test_settings(name: str) -> None:
 
 
 def everything(agent: fw.Agent) -> Any:
-    arrays = {name: array.tobytes() for name, array in arrays_of(agent._state)}
+    arrays = {name: array.tobytes() for name, array in arrays_of(agent._running)}
     return arrays, repr(agent._ledger.saved()), repr(agent.policy)
 
 

@@ -389,7 +389,7 @@ class Agent:
                         f"issued, and the next is {ledger.next_id()!r}; issue what propose "
                         "returned, once and in its order"
                     )
-                batch.verify(self._key)
+                self._verify(batch)
                 if batch.names is None and self._called is not None:
                     batch.names = [self._called.all] * len(batch)
                 self._issue(batch, [])
@@ -413,6 +413,11 @@ class Agent:
                     "Decision.from_bytes of its bytes)"
                 )
         return Batch.merged([one.batch for one in listed])
+
+    def _verify(self, batch: Batch) -> None:
+        """Raise InvalidInput unless this agent has made the decisions."""
+        if batch.key is not self._key:
+            batch.verify(self._key, self._running.limit)
 
     def _issue(self, batch: Batch, made: list[Batch]) -> None:
         """Decisions made together are open from now on, and listed in `made`; whole or not at
@@ -584,7 +589,7 @@ class Agent:
                     self._recover()
                 entry = self._ledger.entry(decision)
                 batch = decision.batch
-                batch.verify(self._key)
+                self._verify(batch)
                 answer = self._read_feedback(decision.action, reward, options)
                 pieces = [(batch, _as_column(answer.observation))]
                 outside = int(answer.outside != "")
@@ -674,7 +679,7 @@ class Agent:
         outside, start = 0, 0
         for batch in batches:
             entries += self._ledger.entries(batch, start)
-            batch.verify(self._key)
+            self._verify(batch)
             part = _part(rewards, start, start + len(batch))
             answers = self._read_many(batch, part, options, start)
             outside += answers.outside
@@ -801,7 +806,7 @@ class Agent:
         """
         with self.held():
             entry = self._ledger.entry(decision)
-            decision.batch.verify(self._key)
+            self._verify(decision.batch)
             if entry[1] is not None:
                 raise InvalidInput(
                     f"decision {decision.id!r} was made after the file that this agent was loaded "
@@ -1299,7 +1304,7 @@ class Agent:
                 agent._called = Keys.loaded(keys, agent._catalogue())
             for data in () if young is None else unpack(young.tobytes()):
                 batch = Batch.from_bytes(data.tobytes())
-                batch.verify(agent._key)
+                agent._verify(batch)
                 ledger.entries(batch)
                 agent._young.update(dict.fromkeys(batch.numbers.tolist(), batch))
             agent._young = dict(sorted(agent._young.items()))

@@ -93,12 +93,12 @@ class Decision(Brief):
     @property
     def number(self) -> int:
         """Its place among the decisions of the agent that made it; -1 where none did."""
-        return self._batch.rows.head["number"].item(self._row)
+        return int(self._batch.rows.head["number"].item(self._row))
 
     @property
     def t(self) -> int:
         """How many rewards were averaged in when it was made."""
-        return self._batch.rows.head["t"].item(self._row)
+        return int(self._batch.rows.head["t"].item(self._row))
 
     @property
     def action(self) -> Any:
@@ -293,7 +293,7 @@ class Batch(Sequence[Decision]):
     @property
     def probabilities(self) -> Vector:
         """The propensities, (n,); NaN where they are unknown."""
-        return self.rows.head["probability"]  # type: ignore[return-value]
+        return self.rows.head["probability"]
 
     def id(self, row: int) -> str:
         """The id of one of them."""
@@ -336,8 +336,8 @@ class Batch(Sequence[Decision]):
             self.tags, self.key = None, key
             return
         raise InvalidInput(
-            f"decision {self.id(0) if len(self) else ''!r} was not made by this agent, or its bytes "
-            "are damaged: the checksum does not match"
+            f"decision {self.id(0) if len(self) else ''!r} was not made by this agent, or its "
+            "bytes are damaged: the checksum does not match"
         )
 
     def _tags(self, key: bytes) -> bytes:

@@ -6,6 +6,7 @@ reading them is a view (`load`). The layout is documented in docs/rows.md.
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import Any, NamedTuple, Self
 
@@ -17,7 +18,7 @@ from fairwolfe.core.arrays import Cube, IntMatrix, Matrix
 from fairwolfe.core.packing import pack, unpack
 from fairwolfe.errors import InvalidInput
 
-__all__ = ["HEAD", "ArmRows", "PlainRows", "RankingRows", "Rows", "dump", "load", "merge"]
+__all__ = ["HEAD", "ArmRows", "PlainRows", "RankingRows", "Rows", "check", "dump", "load", "merge"]
 
 HEAD = np.dtype(
     [
@@ -168,11 +169,41 @@ class PlainRows(NamedTuple):
 
 Rows = ArmRows | RankingRows | PlainRows
 
+_F, _I = np.dtype("<f8"), np.dtype("<i8")
+_FINITE = ("value", "score", "best", "missed", "spare", "untried")
 _KINDS: tuple[Any, ...] = (ArmRows, RankingRows, PlainRows)
 _VERSION = 2
 _PREFIX = struct.Struct("<4sHH")  # magic, version, bytes of the header that follows
 _MAGIC = b"fwr\n"
 _WORD = 8  # columns start at multiples of this many bytes
+
+
+def check(rows: Rows, limit: float = math.inf) -> None:
+    """Raise InvalidInput for numbers that no decision holds, in rows of unknown origin.
+
+    All are finite (a probability may be NaN), and features have at most the norm `limit`. Shapes
+    and indices are checked by the kernels.
+    """
+    for name in _FINITE:
+        if not np.isfinite(rows.head[name]).all():
+            raise InvalidInput(f"the {name} of a decision is not a finite number")
+    p = rows.head["probability"]
+    if not (np.isnan(p) | ((p > 0.0) & (p <= 1.0))).all():
+        raise InvalidInput("the probability of a decision is not above 0 and at most 1")
+    for name, column in zip(rows._fields, rows, strict=True):
+        if column.dtype == _F and not np.isfinite(column).all():
+            raise InvalidInput(f"{name} of a decision holds numbers that are not finite")
+    if isinstance(rows, PlainRows):
+        return
+    with np.errstate(over="ignore"):  # an infinity is too large too
+        norm = np.linalg.norm(rows.x, axis=-1)
+        if isinstance(rows, RankingRows):
+            norm = norm * np.linalg.norm(rows.user, axis=-1)[:, None]
+    if not (norm <= limit).all():
+        raise InvalidInput(
+            f"the features of a decision have norm {norm.max():g}; at most {limit:g} can be learnt "
+            "from"
+        )
 
 
 def merge(several: list[Any]) -> list[Any]:
@@ -313,7 +344,6 @@ def _numeric(rows: Any) -> list[Any]:
     return [column for column in rows if column.dtype != object]
 
 
-_F, _I = np.dtype("<f8"), np.dtype("<i8")
 _DTYPES: dict[Any, tuple[Any, ...]] = {
     ArmRows: (HEAD, _F, _F),
     RankingRows: (HEAD, _I, _F, _F, _F, _I, _F, _F, _F),

@@ -46,6 +46,7 @@ from cython.cimports.libc.stdlib import calloc, free
 from cython.cimports.libc.string import memcpy
 
 from fairwolfe.core.rows import ArmRows
+from fairwolfe.errors import InvalidInput
 
 
 @cython.cclass
@@ -527,12 +528,12 @@ class Arms(Engine):
         """Sizes and blocks of rows that may come from outside."""
         i: Size
         if x.shape[0] != head.shape[0] or x.shape[1] != self.d:
-            raise ValueError(
+            raise InvalidInput(
                 f"{head.shape[0]} decisions with features ({x.shape[0]}, {x.shape[1]})"
             )
         for i in range(head.shape[0]):
             if not 0 <= head[i].block < self.model.blocks:
-                raise ValueError(f"decision {i} is of block {head[i].block} of {self.model.blocks}")
+                raise InvalidInput(f"decision {i} is of block {head[i].block} of {self.model.blocks}")
         return 0
 
     # --- learn --------------------------------------------------------------------------------
@@ -560,7 +561,10 @@ class Arms(Engine):
             and kept.shape[1] == (self.n if self.keeps else 0)
             and 0 <= start <= m
         ):
-            raise ValueError(f"{m} decisions, rewards ({rewards.shape[0]}, {rewards.shape[1]})")
+            raise InvalidInput(
+                f"{m} decisions with directions of {kept.shape[1]} coordinates and rewards "
+                f"({rewards.shape[0]}, {rewards.shape[1]})"
+            )
         code: Size = 2 * m
         due: Size
         i: Size
@@ -649,7 +653,7 @@ class Arms(Engine):
         nothing: cython.p_double = self.spare
         self._check(head, x)
         if rewards.shape[0] != head.shape[0] or rewards.shape[1] != self.n:
-            raise ValueError(f"rewards ({rewards.shape[0]}, {rewards.shape[1]})")
+            raise InvalidInput(f"rewards ({rewards.shape[0]}, {rewards.shape[1]})")
         self.begin(self)
         for i in range(self.n):
             nothing[i] = 0.0

@@ -10,6 +10,8 @@ from cython.cimports.fairwolfe.kernels.engine import ISSUED, OPEN, Engine, Head
 from cython.cimports.fairwolfe.kernels.types import Real, Size
 from cython.cimports.libc.string import memcpy
 
+from fairwolfe.errors import InvalidInput
+
 
 @cython.cclass
 class Plain(Engine):
@@ -29,7 +31,7 @@ class Plain(Engine):
         """Sizes of rows that may come from outside."""
         width: Size = self.n if self.counts_open else estimate.shape[1]
         if estimate.shape[0] != head.shape[0] or estimate.shape[1] > width:
-            raise ValueError(
+            raise InvalidInput(
                 f"{head.shape[0]} decisions with estimates ({estimate.shape[0]}, "
                 f"{estimate.shape[1]}), not {self.n}"
             )
@@ -134,7 +136,7 @@ class Plain(Engine):
             and (followed.shape[0] == 0 or followed.shape[0] == n)
             and tally.shape[0] == 4
         ):
-            raise ValueError(
+            raise InvalidInput(
                 f"{head.shape[0]} decisions, rewards {reward.shape[0]}, {rho.shape[0]}, direction "
                 f"{followed.shape[0]}, tally {tally.shape[0]}"
             )

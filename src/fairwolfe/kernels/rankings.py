@@ -62,6 +62,7 @@ from cython.cimports.libc.stdlib import calloc, free
 from cython.cimports.libc.string import memcpy, memset
 
 from fairwolfe.core.rows import HEAD
+from fairwolfe.errors import InvalidInput
 
 _EXPOSURES = ("observed", "shown", "until_last_click")
 
@@ -622,7 +623,7 @@ class Rankings(Engine):
             and x.shape[1] in (0, k)
             and (x.shape[1] == 0 or x.shape[2] == self.q)
         ):
-            raise ValueError(
+            raise InvalidInput(
                 f"columns of rankings {[column.shape for column in rows]}: {m} rows of {k} slots "
                 f"and {self.p} x {self.q} features are asked for"
             )
@@ -694,21 +695,21 @@ class Rankings(Engine):
         m: Size = len(rows.head)
         row: RankingRow = self._row(rows, m)
         if row.features == cython.NULL and not self.kept:
-            raise ValueError("rows without features of their items, which are not kept")
+            raise InvalidInput("rows without features of their items, which are not kept")
         for i in range(m):
             wanted = row.head[i].size - self.n_rewards
             if not self.k <= wanted <= self.m:
-                raise ValueError(f"ranking {i} is of {wanted} items, of which there are {self.m}")
+                raise InvalidInput(f"ranking {i} is of {wanted} items, of which there are {self.m}")
             for j in range(self.k):
                 total += 0.0 * row.exposure[i * self.k + j]
                 if not 0 <= row.items[i * self.k + j] < wanted:
-                    raise ValueError(f"ranking {i} shows item {row.items[i * self.k + j]}")
+                    raise InvalidInput(f"ranking {i} shows item {row.items[i * self.k + j]}")
             if self.keeps and row.head[i].size != row.n_g:
-                raise ValueError(f"ranking {i} has a direction of {row.n_g} coordinates")
+                raise InvalidInput(f"ranking {i} has a direction of {row.n_g} coordinates")
         for i in range(m * row.n_g):
             total += 0.0 * row.g[i]
         if total != 0.0:
-            raise ValueError("exposures and directions of rankings must be finite numbers")
+            raise InvalidInput("exposures and directions of rankings must be finite numbers")
         return row
 
     def open_rows(self, rows: Any, force: cython.bint = False) -> None:
@@ -777,7 +778,7 @@ class Rankings(Engine):
             and rewards.shape[2] == self.n_rewards
             and 0 <= start <= m
         ):
-            raise ValueError(
+            raise InvalidInput(
                 f"{m} rankings, seen ({seen.shape[0]}, {seen.shape[1]}), rewards "
                 f"({rewards.shape[0]}, {rewards.shape[1]}, {rewards.shape[2]})"
             )
@@ -983,7 +984,7 @@ class Rankings(Engine):
             and seen.shape[1] == rewards.shape[1] == k
             and rewards.shape[2] == self.n_rewards
         ):
-            raise ValueError(f"{m} rankings, seen ({seen.shape[0]}, {seen.shape[1]})")
+            raise InvalidInput(f"{m} rankings, seen ({seen.shape[0]}, {seen.shape[1]})")
         self.begin(self)
         for i in range(m):
             if not self._count(

@@ -85,6 +85,7 @@ class MOLinCB(FrankWolfe):
     smoothing: Any = field(default=Identity(), init=False, repr=False, compare=False)
     memory: Any = field(default=None, init=False, repr=False, compare=False)
     iterate: Any = field(default="observed", init=False, repr=False, compare=False)
+    start: Any = field(default=None, init=False, repr=False, compare=False)
     anticipate: Any = field(default=False, init=False, repr=False, compare=False)
     ridge: float = field(default=0.1, kw_only=True)
     steps: int = field(default=10, kw_only=True)
