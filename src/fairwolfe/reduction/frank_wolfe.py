@@ -266,7 +266,7 @@ class PlainRunning(Running):
             rows.estimate[0] = base.estimate(state, given, choice)
         if plan.keeps_direction:
             rows.g[0] = kind.whole(g)
-        if looks:
+        if looks and slope is not None:
             seen = kind.aligned(slope, given)
             found = base.look(state, given, aligned, choice, seen, self.certificates.doubt)
             if np.isfinite(found).all():
@@ -333,7 +333,10 @@ class PlainRunning(Running):
             rho[action] = estimate[action] if estimate is not None else rho[action]
             return rho
         given = iterate(rho, None if estimate is None else estimate.copy(), self.t)
-        rho = np.ascontiguousarray(given, dtype=np.float64)
+        try:
+            rho = np.ascontiguousarray(given, dtype=np.float64)
+        except (TypeError, ValueError):
+            rho = _NOTHING
         if rho.shape != reward.shape or not np.isfinite(rho).all():
             raise InvalidInput(
                 f"iterate returned {short(given, 80)}; return {reward.size} finite numbers, what "

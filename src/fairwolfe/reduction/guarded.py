@@ -150,7 +150,7 @@ class Guarded:
             given.row(_row(given, other.action)).copy(),
         )
         decision = Decision("", own.t, arm, played.probability, trail)
-        rows = decision.batch.rows
+        rows: Any = decision.batch.rows
         rows.head["place"] = int(state.books[_MADE])
         rows.explained[0] = _explained(played, arm, held, margin, self.share)
         return decision
@@ -222,19 +222,20 @@ class Guarded:
     def repair(self, state: State) -> float:
         """Recompute what is kept of all regressions, in place; how large the error was."""
         drifts = [one.repair() for one in state.players if one.can_repair]
-        return max(repair(state.regression), *drifts)
+        return float(max(repair(state.regression), *drifts))
 
     def drift(self, state: State) -> float:
         """The error of the kept inverses when they were last recomputed."""
-        return max(state.regression.drift, *(one.drift() for one in state.players))
+        return float(max(state.regression.drift, *(one.drift() for one in state.players)))
 
     def row_limit(self, state: State) -> float:
         """The largest norm of a row of features that can be learnt from."""
-        return min(state.plan.limit, *(one.limit for one in state.players))
+        return float(min(state.plan.limit, *(one.limit for one in state.players)))
 
     def learnt(self, state: State) -> Learnt:
         """What the policy has learnt of the rewards."""
-        return state.policy.learnt()
+        learnt: Learnt = state.policy.learnt()
+        return learnt
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
@@ -457,7 +458,7 @@ def _inner(state: State, trail: Trail) -> list[tuple[Any, Any]]:
 
 def _counted(decision: Decision) -> bool:
     """Whether a decision was counted as open by the state that learns from it."""
-    return decision.batch.rows.head["place"].item(0) >= 0
+    return bool(decision.batch.rows.head["place"].item(0) >= 0)
 
 
 def _learn(running: Any, stored: Any, answer: Any, counted: bool) -> None:

@@ -176,7 +176,7 @@ class PolicyRunning:
                 f"{self.policy!r:.80} returned {short(decision, 80)} from act; return "
                 f"fw.Decision('', t, action, probability, evidence): {self.kind.allowed}"
             )
-        rows = decision.batch.rows
+        rows: Any = decision.batch.rows
         head = rows.head
         head["number"], head["t"] = number, self.t
         if self.reads and hasattr(rows, "stored"):
@@ -208,8 +208,8 @@ class PolicyRunning:
         whole = merge(rows)
         if len(whole) > 1:
             raise InvalidInput(
-                f"{self.policy!r:.80} returned decisions of different forms; ask it for one context "
-                "at a time"
+                f"{self.policy!r:.80} returned decisions of different forms; ask it for one "
+                "context at a time"
             )
         if not propose:
             self.open_rows(whole[0])

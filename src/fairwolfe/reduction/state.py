@@ -1,4 +1,4 @@
-"""`State`: all that changes in a policy, as plain arrays; `Plan`: what the kernels are told once."""
+"""`State`: all that changes in a policy, as arrays; `Plan`: what the kernels are told once."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class State(NamedTuple):
         """Before the first reward; without a regression, items, or a base."""
         totals, earned, clocks, running, weights, answered = np.zeros((6, n))
         cube, matrix, vector = np.empty((0, 0, 0)), np.empty((0, 0)), np.empty(0)
-        return cls(
+        arrays: Any = (
             totals,
             earned,
             clocks,
@@ -71,6 +71,7 @@ class State(NamedTuple):
             *(cube[None], cube[None], cube, cube, matrix),
             *(vector, vector, matrix, matrix, vector),
         )
+        return cls(*arrays)
 
     def copy(self, base: Any = None) -> Self:
         """The same numbers in other memory; base: a copy of that of a base in Python."""
