@@ -10,7 +10,6 @@ import numpy as np
 from fairwolfe.agent import Agent
 from fairwolfe.bandits.choosing import LinearBandit
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
-from fairwolfe.core.protocols import Distributes
 from fairwolfe.core.rules import LinearRule
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.distributions import distributions
@@ -36,20 +35,16 @@ def frozen(agent: Agent) -> Target:
             f"the probabilities of {policy!r:.80} are not known for actions that it did not take; "
             "give an agent of FrankWolfe over a bandit of fw.bandits, or probabilities"
         )
-    with agent.held() as state:
-        base, kept = state.plan.base, state.base
-        rule = _readable(base, agent.problem)
-        if state.plan.smoothing.averaged or rule is None:
+    with agent.held() as running:
+        rule = _readable(running.base, agent.problem)
+        if running.smoothing.averaged or rule is None:
             raise InvalidInput(
                 f"{policy!r:.80} does not know the probabilities of its actions; use SquareCB, "
                 "EpsilonGreedy, LinUCB or Uniform with a linear oracle, and no randomised smoothing"
             )
-        rng = np.random.default_rng(0)  # not used: the direction is not drawn
-        needs = base.needs_direction and state.plan.compass is not None
-        n = agent.problem.n_objectives
-        direction = policy.direction(state, rng).copy() if needs else np.zeros(n)
-        oracle = LinearState(*map(np.array, kept.oracle))
-    return _ruled(base, rule, direction, oracle)
+        direction = running.direction()
+        oracle = LinearState(*map(np.array, running.base_state.oracle))
+    return _ruled(running.base, rule, direction, oracle)
 
 
 def _readable(base: LinearBandit, problem: Any) -> LinearRule | None:
@@ -132,7 +127,7 @@ def _target(policy: Any, choices: Choices) -> Target:
         return distribution_of(policy, choices)
     if isinstance(policy, Crossed):
         return policy.rows
-    if isinstance(policy, Distributes):
+    if hasattr(policy, "distribution"):
         return lambda span, part: policy.distribution(part)
     if isinstance(policy, str):
         return _actions(np.full(choices.n, choices.number(policy)))

@@ -4,34 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fairwolfe.core.arrays import Vector
-from fairwolfe.core.protocols import Expects
-from fairwolfe.reduction.state import State, Trail
 from fairwolfe.simulation.delays import as_delay, rounds_of
 from fairwolfe.simulation.lateness import Lateness
 from fairwolfe.simulation.plain import PlainRun
 from fairwolfe.simulation.streams import Streams
 
-__all__ = ["Answer", "LateRun", "Post", "copied", "placed"]
-
-
-def copied(state: Any) -> Any:
-    """A state that shares no array with the first.
-
-    The plan of the reduction never changes and is shared. What lies deeper is copied whatever it
-    is: a regressor keeps its fitted model where other oracles keep nothing that changes.
-    """
-    memo: dict[int, Any] = {}
-    if isinstance(state, State):
-        plan, problem = state.plan, state.plan.kind.problem
-        memo = {id(plan): plan, id(problem): problem}
-    return deepcopy(state, memo)
+__all__ = ["Answer", "LateRun", "Post"]
 
 
 @dataclass
@@ -53,16 +38,8 @@ class Post:
             yield heappop(self.waiting)[2]
 
 
-def placed(state: Any, decision: Any) -> Any:
-    """The decision as one that is the next to be open in a state; others may have made it."""
-    trail = decision.evidence
-    if not isinstance(state, State) or not isinstance(trail, Trail) or trail.place is None:
-        return decision
-    return replace(decision, evidence=trail._replace(place=state.issued))
-
-
 class Answer(NamedTuple):
-    """What comes late: feedback, and its decision as the live state knows it."""
+    """What comes late: feedback, and its decision."""
 
     decision: Any
     feedback: Any
@@ -95,29 +72,28 @@ class LateRun(PlainRun):
         if refresh == 1:
             return self.state
         if (self.t - 1) % refresh == 0:
-            self.snapshot = copied(self.state)
+            self.snapshot = deepcopy(self.state)
         return self.snapshot
 
     def answer(self, decision: Any, feedback: Any, reward: Vector) -> None:
         """Send it on its way, and learn from what has come by now."""
         clicked = bool(reward[self.first_reward :].any())
         late = rounds_of(self.delay, float(self.rng.random()), clicked)
-        self.post.send(self.t + late, self.t, Answer(self._expect(decision), feedback))
+        self._expect(decision)
+        self.post.send(self.t + late, self.t, Answer(decision, feedback))
         for arrived in self.post.come(self.t):
             self.learn(arrived)
 
-    def _expect(self, decision: Any) -> Any:
-        """The live state counts the decision as open, and so does the snapshot that decided; the
-        decision as the live state knows it.
+    def _expect(self, decision: Any) -> None:
+        """The snapshot that decided counts the decision as open, and so does the live state, whose
+        count the decision keeps.
         """
-        if not isinstance(self.policy, Expects):
-            return decision
-        expect = self.policy.expect
+        expect = getattr(self.policy, "expect", None)
+        if expect is None:
+            return
         if self.lateness.refresh > 1:
-            self.snapshot = expect(self.snapshot, placed(self.snapshot, decision))
-        known = placed(self.state, decision)
-        self.state = expect(self.state, known)
-        return known
+            self.snapshot = expect(self.snapshot, decision)
+        self.state = expect(self.state, decision)
 
     def learn(self, answer: Answer) -> None:
         """The live state learns it."""

@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 
 from fairwolfe.core.arrays import Vector
-from fairwolfe.core.kinds import kind_of
-from fairwolfe.core.protocols import Compiled, Directs, Meets, Opaque, Prepares, Reads
-from fairwolfe.kernels.compile import Kernel, ready
-from fairwolfe.reduction.state import Trail
+from fairwolfe.core.kinds import Kind, kind_of
+from fairwolfe.reduction.running import Running
 from fairwolfe.simulation.streams import Streams
 
 __all__ = ["PlainRun"]
@@ -22,28 +20,26 @@ class PlainRun:
     def __init__(
         self, policy: Any, environment: Any, world: Any, streams: Streams, truth: bool
     ) -> None:
-        self.policy = policy.meet(world) if isinstance(policy, Meets) else policy
+        self.policy = policy.meet(world) if hasattr(policy, "meet") else policy
         self.environment = environment
         self.world = world
         self.streams = streams
         problem = environment.problem()
         self.state = self.policy.init(problem)
-        reads = isinstance(self.policy, Reads)
-        self.kind = self.policy.kind(self.state) if reads else kind_of(problem)
-        self.directs = isinstance(self.policy, Directs)
-        ready(self.kernels(self.policy, self.state, environment))
+        self.kind = self._kind()
         self.mean_sum, self.reward_sum = np.zeros((2, problem.n_objectives))
         self.scalar = np.zeros(3)
-        self.opaque = isinstance(environment, Opaque) and environment.opaque
+        self.opaque = getattr(environment, "opaque", False)
         self.truth = truth
         self.t = 0
 
-    @staticmethod
-    def kernels(policy: Any, state: Any, environment: Any) -> list[Kernel[..., Any]]:
-        """What the rounds call, as far as policy and environment name it."""
-        own = policy.kernels(state) if isinstance(policy, Compiled) else ()
-        worlds = environment.kernels() if isinstance(environment, Prepares) else ()
-        return [*own, *worlds]
+    def _kind(self) -> Kind:
+        if isinstance(self.state, Running):
+            return self.state.kind
+        if hasattr(self.policy, "kind"):
+            kind: Kind = self.policy.kind(self.state)
+            return kind
+        return kind_of(self.environment.problem())
 
     def play(self, wanted: int) -> list[Any]:
         """Play at most that many rounds; their actions."""
@@ -80,7 +76,7 @@ class PlainRun:
 
     def _direction(self, state: Any, decision: Any) -> Vector | None:
         """The direction of a decision, where the policy follows one."""
-        if isinstance(decision.evidence, Trail) and decision.evidence.direction is not None:
-            followed: Vector = decision.evidence.direction
+        if decision.direction is not None:
+            followed: Vector = decision.direction
             return followed
-        return self.policy.direction(state, None) if self.directs else None
+        return state.direction() if isinstance(state, Running) else None
