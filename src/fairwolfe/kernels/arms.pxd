@@ -3,6 +3,15 @@ from libc.stdint cimport int64_t
 from fairwolfe.kernels.engine cimport Head
 from fairwolfe.kernels.types cimport Doubles, Size
 
+cdef struct Given:          # contexts to decide for, one after the other
+    Doubles contexts        # (rows, arms or 1, d)
+    Size arms
+    bint per_arm
+    const int64_t *places   # (rows, arms): blocks that may be chosen; NULL: all
+    Doubles draws           # (rows, uniforms)
+    Size uniforms
+    Doubles normals         # (rows, samples, n + 2)
+
 cdef struct Round:          # one simulated round
     Doubles context         # (arms, d)
     Size arms

@@ -7,7 +7,7 @@ from typing import Any
 
 import cython
 import numpy as np
-from cython.cimports.fairwolfe.kernels.arms import Round
+from cython.cimports.fairwolfe.kernels.arms import Given, Round
 from cython.cimports.fairwolfe.kernels.engine import (
     FIRST_WINDOW,
     ISSUED,
@@ -377,6 +377,10 @@ class Arms(Engine):
                 f"{normals.shape[0]}, {normals.shape[1]}, blocks {self.model.blocks}"
             )
         done: Size
+        given = cython.declare(Given)
+        given.contexts, given.arms, given.per_arm = cython.address(contexts[0, 0, 0]), arms, per_arm
+        given.places, given.uniforms = where, draws.shape[1]
+        given.draws, given.normals = cython.address(draws[0, 0]), cython.address(normals[0, 0, 0])
         self.begin(self)
         try:
             self.make_room(arms)
@@ -386,13 +390,7 @@ class Arms(Engine):
                     cython.address(x[0, 0]),
                     cython.address(kept[0, 0]),
                     m,
-                    cython.address(contexts[0, 0, 0]),
-                    arms,
-                    per_arm,
-                    where,
-                    cython.address(draws[0, 0]),
-                    draws.shape[1],
-                    cython.address(normals[0, 0, 0]),
+                    cython.address(given),
                     number,
                     advance,
                     propose,
@@ -412,13 +410,7 @@ class Arms(Engine):
         x: cython.p_double,
         kept: cython.p_double,
         m: Size,
-        contexts: Doubles,
-        arms: Size,
-        per_arm: cython.bint,
-        places: cython.pointer[cython.const[int64_t]],
-        draws: Doubles,
-        uniforms: Size,
-        normals: Doubles,
+        given: cython.pointer[Given],
         number: int64_t,
         advance: cython.bint,
         propose: cython.bint,
@@ -431,7 +423,9 @@ class Arms(Engine):
         n: Size = self.n
         d: Size = self.d
         done: Size = m
-        context: Doubles = contexts
+        arms: Size = given.arms
+        per_arm: cython.bint = given.per_arm
+        context: Doubles = given.contexts
         own: cython.p_double
         theta: cython.p_double
         row: cython.pointer[Head]
@@ -443,10 +437,10 @@ class Arms(Engine):
         for i in range(m):
             row, own = head + i, x + i * d
             where = cython.NULL
-            if places != cython.NULL:
-                where = places + i * arms
+            if given.places != cython.NULL:
+                where = given.places + i * arms
             if i == 0 or ((moves or self.samples > 0) and i % every == 0):
-                if not self.direction(normals + i * self.samples * (n + 2), self.g):
+                if not self.direction(given.normals + i * self.samples * (n + 2), self.g):
                     done = i
                     break
             if not self._choose(
@@ -454,7 +448,7 @@ class Arms(Engine):
                 arms,
                 per_arm,
                 where,
-                draws + i * uniforms,
+                given.draws + i * given.uniforms,
                 row,
                 looks,
             ):
@@ -558,7 +552,7 @@ class Arms(Engine):
         if not (
             rewards.shape[0] == m == kept.shape[0]
             and rewards.shape[1] == self.n
-            and kept.shape[1] == (self.n if self.keeps else 0)
+            and (kept.shape[1] == self.n or (kept.shape[1] == 0 and not self.extended))
             and 0 <= start <= m
         ):
             raise InvalidInput(
@@ -575,7 +569,7 @@ class Arms(Engine):
                     due = self._learn(
                         cython.address(head[i]),
                         cython.address(x[i, 0]),
-                        cython.address(kept[i, 0]),
+                        cython.address(kept[i, 0]) if kept.shape[1] > 0 else cython.NULL,
                         cython.address(rewards[i, 0]),
                         True,
                     )
@@ -617,7 +611,7 @@ class Arms(Engine):
             else:
                 self.answer_features(head.block, x, reward)
         self.average(reward, reward, 0, 0)
-        if self.keeps:
+        if self.keeps and g != cython.NULL:  # another smoothing may have decided
             memcpy(self.running, g, 8 * self.n)
         return self.count_live(head, cython.address(head.best), reward)
 

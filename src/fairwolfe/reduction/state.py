@@ -10,6 +10,7 @@ import numpy as np
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.restoring import require, require_counts
 from fairwolfe.errors import IncompatibleState
+from fairwolfe.oracles import LinearState
 from fairwolfe.reduction.windows import Windows
 
 __all__ = ["Plan", "State"]
@@ -75,8 +76,8 @@ class State(NamedTuple):
 
     def copy(self, base: Any = None) -> Self:
         """The same numbers in other memory; base: a copy of that of a base in Python."""
-        arrays: Any = (array.copy() for array in self[:-1])
-        return type(self)(*arrays, base)
+        arrays: Any = [*(array.copy() for array in self[:-1]), base]
+        return type(self)(*arrays)
 
     def restore(self, other: Self) -> None:
         """Take the numbers of another state of the same shape."""
@@ -90,6 +91,9 @@ class State(NamedTuple):
         passed = (self.clocks >= 0.0) & (self.clocks <= self.t[0])
         require("clocks", self.clocks, passed, "clocks run from 0 to the number of rewards")
         Windows(self.live).restored()
+        if self.theta.size:
+            design = (self.gram[0], self.inverse[0], self.theta, self.moment)
+            LinearState(*design, np.empty(0), self.learnt[0]).restored()
         retired = (self.retired == 0.0) | (self.retired == 1.0)
         require("retired", self.retired, retired, "an item is retired (1) or not (0)")
         require("exposed", self.exposed, self.exposed >= 0.0, "it counts from 0 on")
