@@ -229,11 +229,6 @@ class PlainRunning(Running):
         explain: bool = True,
         **how: Any,
     ) -> PlainRows:
-        if n > 1:
-            stack = Stack(n, given, given.norm, how)
-            each = [self.kind.single(stack, i) for i in range(n)]
-            rows: PlainRows = self._decide_each(each, rng, number, advance, propose, explain)
-            return rows
         g = self.direction(rng) if self.directed else self.state.running
         drawn = rng.generator() if type(rng) is Numbered else rng
         aligned = self.kind.aligned(g, given)
@@ -243,6 +238,10 @@ class PlainRunning(Running):
         if not propose:
             self.open_rows(rows)
         return rows
+
+    def decide_stack(self, stack: Stack, *args: Any, **how: Any) -> Any:
+        each = [self.kind.single(stack, i) for i in range(stack.rows)]
+        return super().decide_stack(stack._replace(given=each), *args, **how)
 
     def _row(
         self, given: Any, choice: Choice, g: Vector, aligned: Vector, number: int
