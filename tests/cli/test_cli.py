@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +10,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-import fairwolfe as fw
 from fairwolfe.cli import commands
 from fairwolfe.core import registry
 from fairwolfe.errors import FairwolfeError, InvalidInput
-from tests.lab.lab_specs import SMALL
 
 MINE = '''
 from dataclasses import dataclass

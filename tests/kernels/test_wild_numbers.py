@@ -10,13 +10,13 @@ import sys
 
 import pytest
 
-LIMIT = 300  # seconds; a kernel that has to be compiled takes a few, a call some microseconds
+LIMIT = 60  # seconds; a call takes some microseconds
 
 GIVEN = """
 import numpy as np
 from fairwolfe.objectives import GiniWelfare, Nash, Welfare
 from fairwolfe.kernels.mixtures import correct, nearest_mixture
-from fairwolfe.kernels.selection import draw, project_on_simplex, top_k
+from fairwolfe.kernels.ranks import largest
 
 rng = np.random.default_rng(0)
 wild = [np.nan, np.inf, -np.inf, 5e-324, -5e-324, 1e308, -1e308, 0.0, -0.0, 1.0]
@@ -56,17 +56,11 @@ for f in (Welfare(0.5), Welfare(0.3), Nash()):
 for z in vectors():
     for k in {1, (z.size + 1) // 2, z.size}:
         best = np.full(k, -1)
-        top_k(z, k, best)
+        largest(z, best)
         assert len(set(best.tolist())) == k and 0 <= best.min() and best.max() < z.size
-""",
-    "draw": """
-for z in vectors():
-    for uniform in (0.0, 0.5, np.nan, np.inf):
-        assert 0 <= draw(z, uniform) < z.size
 """,
     "project_on_simplex": """
 for z in vectors():
-    project_on_simplex(z.copy(), np.empty(z.size))
     nearest_mixture(z.copy())
 """,
     "correct": """
