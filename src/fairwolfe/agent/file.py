@@ -189,7 +189,7 @@ def write(
     path = file_path(path)
     try:
         with whole_file(path) as file:
-            os.fchmod(file.fileno(), 0o600)  # whoever reads the file can sign decisions
+            os.chmod(file.name, 0o600)  # whoever reads the file can sign decisions
             write_to(file, text, arrays)
     except OSError as error:
         raise OSError(

@@ -619,7 +619,7 @@ class Rankings(Engine):
             and parts.shape[1] == 3
             and live.shape[1] == 2
             and live.shape[2] == k
-            and (self.n_rewards < g.shape[1] <= self.n if self.keeps else g.shape[1] == 0)
+            and (g.shape[1] == 0 or self.n_rewards < g.shape[1] <= self.n)
             and x.shape[1] in (0, k)
             and (x.shape[1] == 0 or x.shape[2] == self.q)
         ):
@@ -635,7 +635,7 @@ class Rankings(Engine):
             if parts.shape[2] > 0:
                 row.parts, row.ranks = cython.address(parts[0, 0, 0]), cython.address(ranks[0, 0])
             row.live = cython.address(live[0, 0, 0])
-            if self.keeps:
+            if g.shape[1] > 0:
                 row.g = cython.address(g[0, 0])
             if x.shape[1] > 0:
                 row.features = cython.address(x[0, 0, 0])
@@ -704,7 +704,7 @@ class Rankings(Engine):
                 total += 0.0 * row.exposure[i * self.k + j]
                 if not 0 <= row.items[i * self.k + j] < wanted:
                     raise InvalidInput(f"ranking {i} shows item {row.items[i * self.k + j]}")
-            if self.keeps and row.head[i].size != row.n_g:
+            if row.n_g > 0 and row.head[i].size != row.n_g:
                 raise InvalidInput(f"ranking {i} has a direction of {row.n_g} coordinates")
         for i in range(m * row.n_g):
             total += 0.0 * row.g[i]
@@ -923,7 +923,7 @@ class Rankings(Engine):
                 expected_features(row.exposure, row.user, features, self.k, self.p, self.q, self.x)
                 self.answer_features(0, self.x, self.reward)
         self._average(row, first)
-        if self.keeps:
+        if self.keeps and row.n_g > 0:  # another smoothing may have decided
             memcpy(self.running, row.g, 8 * first)
             memcpy(self.running + self.m, row.g + first, 8 * self.n_rewards)
         if row.head.window < -1:
