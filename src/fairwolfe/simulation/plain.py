@@ -60,7 +60,8 @@ class PlainRun:
         if g is not None:
             best = environment.best_action(world, context, g)
             top = environment.mean_reward(world, context, best)
-            self.scalar += [g @ top, g @ mean, g @ reward]
+            # Not a product by BLAS, whose last bit depends on the processor.
+            self.scalar += (g * np.array([top, mean, reward])).sum(axis=1)
         self.answer(decision, feedback, reward)
         self.mean_sum += mean
         self.reward_sum += reward
