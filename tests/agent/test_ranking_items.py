@@ -121,10 +121,10 @@ def test_a_retired_item_is_out_of_everything() -> None:
     one.expire(shown)
     # The directions of the others are those of f without the item.
     z = np.delete(twin.average, 2)
-    bound = one._running.plan.objective
-    step = one._running.plan.smoothing.step(bound, z.size, 40)
+    bound = one._running.objective
+    step = one._running.smoothing.step(bound, z.size, 40)
     np.testing.assert_allclose(
-        one._policy.direction(one._running, rng), bound.envelope_gradient(z, step), atol=1e-12
+        one._running.direction(rng), bound.envelope_gradient(z, step), atol=1e-12
     )
 
 

@@ -369,5 +369,5 @@ def test_fairlearn_owes_nothing_for_rankings_of_before_an_arrival() -> None:
     new = int(agent.add_items(np.array([[0.0, 0.0]]))[0])
     for decision in late:
         agent.update(decision, exposed=np.asarray(decision.action).tolist(), clicked=[])
-    state = agent._running.base
+    state = agent._running.state
     assert state.shown[new] == pytest.approx(0.05 * state.slots[0, 0])

@@ -109,18 +109,20 @@ def test_a_wild_item_is_refused_and_rankings_go_on() -> None:
     assert agent.t == 50
 
 
-def forged(decision: Decision, evidence: Any) -> Decision:
-    return Decision(decision.id, decision.t, decision.action, decision.probability, evidence)
+def forged(agent: fw.Agent, decision: Decision, x: Any) -> Decision:
+    """What somebody with the key of the agent could write."""
+    rows: Any = decision.batch.rows
+    batch = fw.Batch(rows._replace(x=x[None]), decision.token, agent._key)
+    return Decision.from_bytes(batch.to_bytes())
 
 
-def test_a_wild_row_in_forged_evidence_is_refused() -> None:
+def test_a_wild_row_in_a_forged_decision_is_refused() -> None:
     agent = fw.Agent(fw.FrankWolfe(GiniWelfare(), LinUCB()), PROBLEM)
     decision = agent.act(np.eye(3) / 2)
-    base, *rest = decision.evidence
     before = arrays(agent)
     for x in (np.full(3, 1e200), np.full(3, np.nan), np.full(3, 1e4), np.full(3, -np.inf)):
-        with pytest.raises(InvalidInput, match="at most a norm of 1000"):
-            agent.update(forged(decision, (base._replace(x=x), *rest)), [0.5, 0.5])
+        with pytest.raises(InvalidInput, match=r"at most 1000 can be learnt|not finite"):
+            agent.update(forged(agent, decision, x), [0.5, 0.5])
     assert arrays(agent) == before
     agent.update(decision, [0.5, 0.5])
     assert agent.stats()["refused"] == 4

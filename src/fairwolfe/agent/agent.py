@@ -20,7 +20,7 @@ import numpy as np
 
 from fairwolfe.agent import file as agent_file
 from fairwolfe.agent import forking
-from fairwolfe.agent.ledger import Entry, Ledger
+from fairwolfe.agent.ledger import Entry, Ledger, require_decision
 from fairwolfe.agent.log import DecisionLog
 from fairwolfe.agent.names import ArmNames, Keys, arm_names, changes, has_keys, keyed, named_rows
 from fairwolfe.agent.options import (
@@ -34,7 +34,7 @@ from fairwolfe.agent.options import (
 from fairwolfe.core.arrays import IntVector, Matrix, Vector
 from fairwolfe.core.catalogue import Catalogue, item_features, sizes, whole_ids
 from fairwolfe.core.decision import Batch, Decision
-from fairwolfe.core.feedback import Shown
+from fairwolfe.core.feedback import Shown, one_for_each
 from fairwolfe.core.interrupts import uninterrupted
 from fairwolfe.core.kinds import Answer, Answers, Kind, Stack
 from fairwolfe.core.packing import pack, unpack
@@ -407,11 +407,7 @@ class Agent:
             return [decisions] if len(decisions) else []
         listed = list(many(name, decisions))
         for one in listed:
-            if not isinstance(one, Decision):
-                raise InvalidInput(
-                    f"the decision is {one!r:.80}; give the Decision that act returned (or "
-                    "Decision.from_bytes of its bytes)"
-                )
+            require_decision(one)
         return Batch.merged([one.batch for one in listed])
 
     def _verify(self, batch: Batch) -> None:
@@ -611,6 +607,7 @@ class Agent:
         missing: float | None = None,
     ) -> Answer:
         """What `update` would learn from, checked; nothing changes."""
+        require_decision(decision)
         with self._lock:
             options = feedback_options(exposed, clicked, missing)
             options |= self._shown_names(decision.action)
@@ -666,14 +663,7 @@ class Agent:
         """Batches with what was observed after each, checked; their entries; how many rewards are
         out of range.
         """
-        if not isinstance(rewards, Shown):
-            rewards = many("rewards", rewards)
-        count = np.shape(rewards[0])[:1] if isinstance(rewards, Shown) else (len(rewards),)
-        if not count:
-            raise InvalidInput(f"the rewards are {rewards!r:.80}; give a list of them")
-        n = sum(map(len, batches))
-        if count != (n,):
-            raise InvalidInput(f"{n} decisions have {count[0]} rewards; give one for each")
+        rewards = one_for_each(rewards, sum(map(len, batches)))
         pieces: list[tuple[Batch, Any]] = []
         entries: list[Entry] = []
         outside, start = 0, 0

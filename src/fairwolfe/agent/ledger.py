@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fairwolfe.core.decision import Batch, Decision
 from fairwolfe.errors import IncompatibleState, InvalidInput
 
-__all__ = ["Ledger"]
+__all__ = ["Ledger", "require_decision"]
 
 _FULL = 0xFF
 _MOST = 2**53  # no agent makes more decisions
@@ -101,11 +101,7 @@ class Ledger:
 
     def entry(self, decision: Decision) -> Entry:
         """The entry of a decision of this agent that waits for its feedback; else an error."""
-        if not isinstance(decision, Decision):
-            raise InvalidInput(
-                f"the decision is {decision!r:.80}; give the Decision that act returned (or "
-                "Decision.from_bytes of its bytes)"
-            )
+        require_decision(decision)
         return self._entry(decision.token, decision.number, decision)
 
     def _entry(self, token: str, number: int, decision: Any) -> Entry:
@@ -328,6 +324,15 @@ class Ledger:
                 f"{last}: the file is damaged or forged"
             )
         self.kept = (dropped, bytearray(bits.tobytes()))
+
+
+def require_decision(given: Any) -> None:
+    """Raise InvalidInput for anything but a decision."""
+    if not isinstance(given, Decision):
+        raise InvalidInput(
+            f"the decision is {given!r:.80}; give the Decision that act returned (or "
+            "Decision.from_bytes of its bytes)"
+        )
 
 
 def _whole(name: str, value: Any, most: int = _MOST) -> int:

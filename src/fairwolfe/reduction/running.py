@@ -196,7 +196,8 @@ class Running(ABC):
     @property
     def limit(self) -> float:
         """The largest norm of a row of features that can be learnt from."""
-        return row_limit(self.kind.problem, 0.0)
+        ridge = getattr(getattr(self.base, "regression", None), "ridge", 0.0)
+        return row_limit(self.kind.problem, ridge)
 
     @property
     def base_state(self) -> Any:
@@ -510,10 +511,6 @@ class ArmsRunning(Running):
         design = (state.gram[0], state.inverse[0], state.theta, state.moment)
         oracle = LinearState(*design, self.rule.regression.params, state.learnt[0])
         return BanditState(problem, self.base.rule_params(problem), oracle)
-
-    @property
-    def limit(self) -> float:
-        return math.sqrt(self.rule.limit)
 
     @property
     def callbacks(self) -> int:

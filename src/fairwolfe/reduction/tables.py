@@ -13,6 +13,7 @@ import numpy as np
 from fairwolfe.core.arrays import IntMatrix, IntVector, Matrix
 from fairwolfe.core.brief import short
 from fairwolfe.core.catalogue import sizes
+from fairwolfe.core.feedback import one_for_each
 from fairwolfe.core.kinds import Answers, Kind
 from fairwolfe.core.rows import HEAD, ArmRows, PlainRows, RankingRows
 from fairwolfe.errors import InvalidInput
@@ -42,7 +43,7 @@ def read_table(
     elif not (plain and isinstance(rows, PlainRows)):
         form = {"arms": "ArmRows", "ranking": "RankingRows"}.get(kind.name, "PlainRows")
         raise InvalidInput(f"the decisions are {short(rows, 80)}; give {form}")
-    answers = kind.read_feedback_many(rows.actions, observation)
+    answers = kind.read_feedback_many(rows.actions, one_for_each(observation, len(rows.head)))
     if isinstance(answers, Answers):
         return answers.observation
     return [answer.observation for answer in answers]
