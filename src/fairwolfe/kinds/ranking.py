@@ -25,7 +25,6 @@ from fairwolfe.core.contexts import Bilinear
 from fairwolfe.core.feedback import Shown
 from fairwolfe.core.kinds import Answer, Answers, Kind, Stack
 from fairwolfe.core.problem import Problem, all_finite, is_list, real_array
-from fairwolfe.core.protocols import CountsExposure
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.gates import any_outside, contradiction, largest_square_product
 from fairwolfe.kernels.ranks import count_exposures
@@ -98,9 +97,10 @@ class Ranking(Kind):
 
     def fitted(self, base: Any) -> Self:
         """With the base's rule of what counts as exposed."""
-        if not isinstance(base, CountsExposure) or base.exposure == self.exposure:
+        exposure = getattr(base, "exposure", self.exposure)
+        if exposure == self.exposure:
             return self
-        return type(self)(self.problem, self.catalogue, base.exposure)
+        return type(self)(self.problem, self.catalogue, exposure)
 
     def holding(self, catalogue: Catalogue) -> Self:
         """The same with other items: all that there ever were are in the catalogue."""
@@ -305,6 +305,9 @@ class Ranking(Kind):
         if not (exposed.flags.carray and earned.flags.carray):  # such as those that are read-only
             exposed, earned = exposed.copy(), earned.copy()
         shape = (len(actions), self.n_slots)
+        if isinstance(actions, list):  # of a policy in Python
+            alike = all(np.shape(action) == shape[1:] for action in actions)
+            actions = np.array(actions if alike else [()] * len(actions), dtype=np.int64)
         if actions.shape != shape:
             raise InvalidInput(
                 f"the rankings have the shape {actions.shape}; the problem has {self.n_slots} slots"
