@@ -276,10 +276,10 @@ def test_the_unit_is_hardened_and_does_not_restart_a_refusal() -> None:
         "RestartPreventExitStatus": "2",
         "CapabilityBoundingSet": "",
         "UMask": "0077",
+        "MemoryDenyWriteExecute": "yes",  # see tests/service/sealed.py
     }.items():
         assert settings[name] == value
     assert int(settings["LimitNOFILE"]) > Limits().connections
-    assert "MemoryDenyWriteExecute" not in settings  # kernels are compiled in memory
 
 
 @pytest.mark.needs("systemd-analyze")
@@ -303,7 +303,6 @@ def test_the_image_is_made_from_what_exists() -> None:
     assert copied == ["pyproject.toml", "requirements", "dist/fairwolfe-*.whl"]
     assert all((ROOT / name).exists() for name in copied if "*" not in name)
     assert "--require-hashes" in text
-    assert "fairwolfe warm" in text
     made = subprocess.run(
         [sys.executable, str(ROOT / "requirements" / "sbom.py"), "--lock"],
         capture_output=True,
@@ -311,5 +310,5 @@ def test_the_image_is_made_from_what_exists() -> None:
         check=True,
     ).stdout
     held = {package.name for package in SBOM["packages"](made)}
-    assert {"numba", "httptools", "apsw"} <= held
-    assert not {"pytest", "matplotlib", "ray"} & held
+    assert {"numpy", "httptools", "apsw"} <= held
+    assert not {"pytest", "matplotlib", "ray", "numba"} & held
