@@ -1,4 +1,4 @@
-"""Checks of kinds of decision, and of bandits for kinds that are not built in."""
+"""Checks of kinds of decision."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe.checks.playing import PLAYER_CHECKS, Player, can_be_stored, checks_of, directed, same
-from fairwolfe.checks.promise import Check, is_a_value, is_refused, require
-from fairwolfe.checks.rounds import bad_contexts, bad_rewards, decides
+from fairwolfe.checks.promise import Check, is_refused, require, same
+from fairwolfe.checks.rounds import bad_contexts, bad_rewards
 from fairwolfe.core.kinds import Answer, Kind, kind_of
 from fairwolfe.core.problem import Problem
-from fairwolfe.core.registry import load
-from fairwolfe.core.streams import stream
 
-__all__ = ["ANY_BASE_CHECKS", "KIND_CHECKS"]
+__all__ = ["KIND_CHECKS"]
 
 _ROUNDS = 20
 
@@ -41,10 +38,10 @@ def reads_once(kind: Kind, rng: np.random.Generator) -> None:
         require(0.0 <= norm <= most * (1.0 + 1e-9), f"the norm is {norm}, of at most {most}")
         for action in kind.actions(context, rng)[:5]:
             require(kind.is_action(context, action), f"{action!r} is listed and is not an action")
-            _hears(kind, action, kind.random_feedback(action, rng))
+            _reads_feedback(kind, action, kind.random_feedback(action, rng))
 
 
-def _hears(kind: Kind, action: Any, feedback: Any) -> None:
+def _reads_feedback(kind: Kind, action: Any, feedback: Any) -> None:
     """An answer has a reward vector inside the ranges, however it is given."""
     answer, problem = kind.observe(action, feedback), kind.problem
     require(isinstance(answer, Answer), f"observe gives {answer!r}")
@@ -99,14 +96,3 @@ KIND_CHECKS: list[Check] = [
     refuses_what_is_bad,
     knows_its_extent,
 ]
-
-
-def _player(base: Any) -> Player:
-    """A base of another kind of decision, with a fixed direction."""
-    problem = load("kinds", decides(base)).example()  # type: ignore[attr-defined]
-    direction = stream(0, "checks", "direction").standard_normal(problem.n_objectives)
-    return directed(base, problem, direction)
-
-
-ANY_BASE_CHECKS: list[Check] = [is_a_value, *checks_of(_player, *PLAYER_CHECKS, can_be_stored)]
-"""Of bandits for kinds of decision that are not built in."""
