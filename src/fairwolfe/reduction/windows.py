@@ -18,7 +18,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
 
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.problem import all_finite
@@ -227,6 +226,8 @@ class Windows:
         (1 - p)^n, so that p <= ln(1/delta)/n at the level of the interval (the rule of three). Such
         an event may be worth the whole range of <b, r>.
         """
+        from scipy.special import stdtrit  # 60 ms, which the first decision need not wait for
+
         both = (self.before, self.now)
         numbers = np.array([window.numbers for window in both])
         shares = numbers[:, N] / numbers[:, N].sum()

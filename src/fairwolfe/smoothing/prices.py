@@ -179,7 +179,7 @@ def typical_slope(objective: Concave, kind: Kind) -> float:
     if not objective.constrained:
         return slope
     prices = Prices(objective, Identity(), kind)
-    lengths = sparse.linalg.norm(prices.moving.matrix, axis=1)
+    lengths = np.sqrt(abs(prices.moving.matrix).power(2).sum(axis=1)).ravel()
     return float(slope + np.linalg.norm(prices.delta / prices.spreads * lengths))
 
 
