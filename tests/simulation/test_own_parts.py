@@ -399,9 +399,7 @@ def test_the_probabilities_of_an_own_rule_are_found_for_all_arms() -> None:
         context, reward = rng.random((6, 4)) / 2.0, rng.random(3)
         decision = agents[1].act(context)
         for agent in agents:
-            choice = agent._state.plan.base.act(agent._state.base, context, np.ones(3), rng)
-            choice = choice._replace(action=decision.action, evidence=decision.evidence[0])
-            agent._state = agent.policy.study(agent._state, choice, reward)
+            agent.study(decision.batch.rows, reward[None])
     part = Part(20, 6, rng.random((20, 6, 4)) / 2.0)
     mine, theirs = (frozen(agent)(slice(0, 20), part) for agent in agents)
     np.testing.assert_allclose(mine, theirs, atol=1e-12)
@@ -540,9 +538,8 @@ def test_what_is_raised_stops_the_loop_at_its_round() -> None:
         with pytest.raises(Mine):
             runs[0].play(10)
         runs[1].play(7)
-        assert runs[0].state.t == 7
-        np.testing.assert_array_equal(runs[0].state.totals, runs[1].state.totals)
-        for one, other in zip(runs[0].state.base.oracle, runs[1].state.base.oracle, strict=True):
+        assert runs[0].running.t == 7
+        for one, other in zip(*(run.running.state[:-1] for run in runs), strict=True):
             np.testing.assert_array_equal(one, other)
 
 

@@ -66,13 +66,15 @@ def _check_rankings(rows: RankingRows, kind: Kind, limit: float, kept: Matrix | 
     _check_places("items", rows.items, problem.n_items or 0)
     if (np.diff(np.sort(rows.items, axis=1), axis=1) == 0).any():
         raise InvalidInput("the column items has rankings that show an item twice")
-    if kept is not None and kept.shape[1] and np.shape(rows.x)[1:2] == (0,):
-        largest = np.sqrt((kept * kept).sum(axis=0))[rows.items]
-    else:
-        _check("x", rows.x, np.float64, (*n, k, q))
-        largest = np.sqrt((rows.x * rows.x).sum(axis=2))
-    users = np.sqrt((rows.user * rows.user).sum(axis=1))
-    _check_norm(float((users[:, None] * largest).max(initial=0.0)), limit)
+    with np.errstate(over="ignore"):  # infinity is beyond the limit
+        if kept is not None and kept.shape[1] and np.shape(rows.x)[1:2] == (0,):
+            of_items = np.sqrt((kept * kept).sum(axis=0))[rows.items]
+        else:
+            _check("x", rows.x, np.float64, (*n, k, q))
+            of_items = np.sqrt((rows.x * rows.x).sum(axis=2))
+        of_users = np.sqrt((rows.user * rows.user).sum(axis=1))
+        norm = float((of_users[:, None] * of_items).max(initial=0.0))
+    _check_norm(norm, limit)
 
 
 def _check(name: str, column: Any, dtype: Any, shape: tuple[int, ...]) -> None:
