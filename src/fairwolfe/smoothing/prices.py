@@ -20,7 +20,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from fairwolfe.core.arrays import IntVector, Vector
 from fairwolfe.core.kinds import Kind
