@@ -29,6 +29,7 @@ from fairwolfe.objectives import GiniWelfare, Linear, Minimum
 from fairwolfe.smoothing import Randomized
 
 PROBLEM = Problem.arms(2, {"clicks": (-1, 1), "minutes": (-1, 1)})
+OPENED = ("state.open", "state.weights", "state.sums", "state.phi")
 POLICIES = [
     FrankWolfe(GiniWelfare(), LinUCB()),
     FrankWolfe(Minimum(), SquareCB(gamma0=5.0)),
@@ -86,7 +87,7 @@ class AgentMachine(RuleBasedStateMachine):
 
     def opened(self, *decisions: Decision) -> None:
         self.made += len(decisions)
-        self.open.update({decision.number: decision.evidence[0][1] for decision in decisions})
+        self.open.update({decision.number: decision.batch.rows.x[0] for decision in decisions})
 
     @rule(target=waiting, context=contexts)
     def act(self, context: Any) -> Decision:
@@ -103,7 +104,7 @@ class AgentMachine(RuleBasedStateMachine):
         before = {name: array.copy() for name, array in arrays_of(self.agent._running)}
         decisions = self.agent.act_many(batch, advance)
         for name, array in arrays_of(self.agent._running):
-            assert name == "state.waiting" or np.array_equal(array, before[name])
+            assert name in OPENED or np.array_equal(array, before[name])
         self.opened(*decisions)
         return multiple(*decisions)
 
@@ -128,7 +129,7 @@ class AgentMachine(RuleBasedStateMachine):
 
     def heard(self, decision: Decision, reward: tuple[float, float]) -> None:
         del self.open[decision.number]
-        self.seen.append((decision.evidence[0][1], reward))
+        self.seen.append((decision.batch.rows.x[0], reward))
 
     @rule(
         target=answered,
@@ -204,10 +205,10 @@ class AgentMachine(RuleBasedStateMachine):
             self.open_sums_are_those_of_the_model()
 
     def open_sums_are_those_of_the_model(self) -> None:
-        waiting = self.agent._running.waiting[3 + 4 * 2 :].reshape(3, 3)
+        state = self.agent._running.state
         for rows, kept in (
-            (list(self.open.values()), waiting[0] + waiting[1]),
-            ([x for x, _ in self.seen], waiting[2]),
+            (list(self.open.values()), state.phi[0].sum(axis=0)[0]),
+            ([x for x, _ in self.seen], state.psi[0, 0]),
         ):
             sums = np.append(np.array(rows).reshape(-1, 2).sum(axis=0), len(rows))
             assert kept == pytest.approx(sums, abs=1e-9)

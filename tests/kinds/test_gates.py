@@ -36,12 +36,12 @@ def test_bytes_that_somebody_changed_are_refused() -> None:
     agent.add_items(ITEMS[:1])
     decision = agent.act(USER, candidates=[3, 4])
     data = decision.to_bytes()
-    before = [array.copy() for _, array in arrays_of(agent._state)]
+    before = [array.copy() for _, array in arrays_of(agent._running)]
     for place in range(len(data)):
         forged = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
         with pytest.raises(InvalidInput):
             agent.update(fw.Decision.from_bytes(forged), exposed=[3], clicked=[])
-    after = [array for _, array in arrays_of(agent._state)]
+    after = [array for _, array in arrays_of(agent._running)]
     assert all(map(np.array_equal, before, after))
     agent.update(fw.Decision.from_bytes(data), exposed=[3], clicked=[])
     assert agent.t == 1
@@ -203,10 +203,10 @@ def test_a_batch_is_taken_back_whatever_the_state_is_made_of() -> None:
     with pytest.raises(InvalidInput, match=r"too good"):
         agent.update_many(decisions, [[0.1, 0.1], [0.2, 0.2], [1.0, 0.0]])
     assert agent.t == 0
-    assert agent._state == {"n": 0}
+    assert agent._running.state.policy == {"n": 0}
     assert agent.average.tolist() == [0.0, 0.0]
     agent.update_many(decisions, [[0.1, 0.1]] * 3)
-    assert agent._state == {"n": 3}
+    assert agent._running.state.policy == {"n": 3}
 
 
 def test_a_subclass_with_an_act_of_its_own_is_asked() -> None:

@@ -173,7 +173,9 @@ class Agent:
                 called = Keys(keys)
             running = running.keep_items(items)
         # Who gives a token keeps a log of his own, and needs the same bytes from it again.
-        key = secrets.token_bytes(_KEY) if token is None else blake2b(token.encode()).digest()[:_KEY]
+        key = (
+            secrets.token_bytes(_KEY) if token is None else blake2b(token.encode()).digest()[:_KEY]
+        )
         self._start(running, ledger, key)
         self._called = called
 
@@ -1213,9 +1215,7 @@ class Agent:
             if self._young:
                 waiting = filter(self._ledger.waits, self._young)
                 young = [_one_of(self._young[number], number) for number in waiting]
-                data = tuple(
-                    np.frombuffer(one.to_bytes(), np.uint8) for one in Batch.merged(young)
-                )
+                data = tuple(np.frombuffer(one.to_bytes(), np.uint8) for one in Batch.merged(young))
                 kept["young"] = np.frombuffer(pack(data), dtype=np.uint8)
         return text, arrays | kept
 

@@ -145,9 +145,9 @@ class Ledger:
         numbers: list[int] = batch.numbers.tolist()
         first, stop = numbers[0], numbers[0] + len(numbers)
         own = batch.token == self.token and self.start <= first and stop <= self.issued
-        if own and numbers[-1] == stop - 1 and numbers == list(range(first, stop)):
-            if not self._bits(first, stop):
-                return [(number, None) for number in numbers]
+        in_a_row = own and numbers == list(range(first, stop))
+        if in_a_row and not self._bits(first, stop):
+            return [(number, None) for number in numbers]
         entries = []
         for i, decision in enumerate(batch):
             try:

@@ -96,7 +96,9 @@ class DecisionLog:
 
     # --- decisions -----------------------------------------------------------------------------
 
-    def remember_context(self, number: int, kind: Kind, context: Any, given: Any, names: Any) -> None:
+    def remember_context(
+        self, number: int, kind: Kind, context: Any, given: Any, names: Any
+    ) -> None:
         """A decision is made in a context, which was read as `given`; names: of its arms, where
         they came with it. What is kept are copies: the caller may use its arrays again.
         """

@@ -23,8 +23,8 @@ class Shown(NamedTuple):
 
 
 def one_for_each(rewards: Any, n: int) -> Any:
-    """Rewards of n decisions: an array or a `Shown` of columns as they are, else a list; InvalidInput
-    for anything that has not one for each.
+    """Rewards of n decisions: an array or a `Shown` of columns as they are, else a list.
+    InvalidInput for anything that has not one for each.
     """
     if isinstance(rewards, Shown):
         count = np.shape(rewards[0])[:1]
