@@ -102,9 +102,10 @@ def sides(new: bool) -> dict[str, Callable[[], int]]:
     ranker, ranking, items, users, (seen, clicks) = ranking_case()
     made: dict[str, Callable[[], int]] = {}
     if new:
-        from fairwolfe.core.kinds import kind_of
         from fairwolfe.reduction.engine import CompiledArms
         from fairwolfe.reduction.ranked import CompiledRankings
+
+        from fairwolfe.core.kinds import kind_of
 
         arms = EngineAgent(CompiledArms(policy, problem), kind_of(problem))
         lists = EngineAgent(CompiledRankings(ranker, ranking, items), kind_of(ranking))
