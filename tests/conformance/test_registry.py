@@ -183,11 +183,9 @@ NO_KIND = {
     "Concave",
     "Constraint",
     "Kind",
-    "LinearOracle",
     "LinearState",
     "Live",
     "Ranker",
-    "Regression",
     "RegretBound",
     "Rule",
 }

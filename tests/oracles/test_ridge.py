@@ -10,9 +10,10 @@ import pytest
 from fairwolfe import Problem
 from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.contexts import PerArm, arms
+from fairwolfe.core.protocols import Oracle
 from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput, NumericalFailure
-from fairwolfe.oracles import LinearOracle, LinearState, OnlineGradient, Ridge
+from fairwolfe.oracles import LinearState, OnlineGradient, Ridge
 from fairwolfe.oracles.linear_state import (
     DRIFT,
     LOG_DET,
@@ -250,7 +251,7 @@ def test_a_failed_refresh_leaves_the_arrays() -> None:
     ],
 )
 def test_what_is_no_number_fails_loudly_in_the_same_step(
-    oracle: LinearOracle, x: list[float], reward: list[float]
+    oracle: Oracle, x: list[float], reward: list[float]
 ) -> None:
     state = oracle.init(problem_of(2, 2))
     learn(oracle, state, 0, np.array([0.6, 0.8]), np.array([1.0, -1.0]))

@@ -21,6 +21,7 @@ from fairwolfe.checks import check
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.contexts import PerArm
 from fairwolfe.core.problem import Problem
+from fairwolfe.core.protocols import Oracle
 from fairwolfe.core.streams import Numbered
 from fairwolfe.environments import ArmsWorld, FiniteRanking, Mehrotra
 from fairwolfe.errors import InvalidInput
@@ -28,7 +29,7 @@ from fairwolfe.kernels.rules import SIGNATURE
 from fairwolfe.objectives import Concave, Custom, GiniEquality, Linear, Minimum, TwoSided
 from fairwolfe.offpolicy.decisions import Part
 from fairwolfe.offpolicy.targets import frozen
-from fairwolfe.oracles import OnlineGradient, Regression, Ridge
+from fairwolfe.oracles import OnlineGradient, Ridge
 from fairwolfe.ranking import LinUCBRank
 from fairwolfe.reduction.molincb import MOLinCB
 from fairwolfe.simulation import Lateness, Trace
@@ -105,7 +106,7 @@ class Gradual(Fading):
     """The same over online gradients, which keep no design."""
 
     @cached_property
-    def regression(self) -> Regression:
+    def regression(self) -> Oracle:
         return OnlineGradient()
 
     def choose_arm(
@@ -427,7 +428,7 @@ def test_an_own_rule_over_another_regression_has_the_plain_loop() -> None:
     @dataclass(frozen=True)
     class Learner(Fading):
         @cached_property
-        def regression(self) -> Regression:
+        def regression(self) -> Oracle:
             return SklearnRegressor(SGDRegressor())
 
     trace = fw.simulate(fw.FrankWolfe(Minimum(), Learner()), WORLD, 60)
@@ -645,7 +646,7 @@ def test_ridges_of_an_own_rule() -> None:
         ridge: float = 10.0
 
         @cached_property
-        def regression(self) -> Regression:
+        def regression(self) -> Oracle:
             return Ridge(self.ridge)
 
     both(fw.FrankWolfe(Minimum(), Stiff()), WORLD)

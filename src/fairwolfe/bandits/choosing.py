@@ -20,14 +20,14 @@ from fairwolfe.core.contexts import Arms, arms
 from fairwolfe.core.decision import Choice, Learnt
 from fairwolfe.core.kinds import require_kind
 from fairwolfe.core.problem import Problem
-from fairwolfe.core.protocols import newest
+from fairwolfe.core.protocols import Oracle, newest
 from fairwolfe.core.rules import LinearRule
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels import rules
 from fairwolfe.kernels.gates import largest_square_norm
 from fairwolfe.kernels.limits import row_limit
 from fairwolfe.kernels.ridge import Regression as Model
-from fairwolfe.oracles import LinearState, OnlineGradient, Regression, Ridge
+from fairwolfe.oracles import LinearState, OnlineGradient, Ridge
 from fairwolfe.oracles.linear_state import Estimates, learn, refuse, repair
 
 __all__ = ["BanditState", "Evidence", "LinearBandit", "model_of", "vector_of"]
@@ -72,7 +72,7 @@ class LinearBandit(ABC):
 
     @cached_property
     @abstractmethod
-    def regression(self) -> Regression:
+    def regression(self) -> Oracle:
         """The oracle."""
 
     @abstractmethod

@@ -11,7 +11,8 @@ import numpy as np
 from fairwolfe.bandits.choosing import LinearBandit
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.problem import Problem, number_where
-from fairwolfe.oracles import OnlineGradient, Regression, Ridge
+from fairwolfe.core.protocols import Oracle
+from fairwolfe.oracles import OnlineGradient, Ridge
 
 __all__ = ["EpsilonGreedy"]
 
@@ -31,7 +32,7 @@ class EpsilonGreedy(LinearBandit):
     """
 
     epsilon: float
-    oracle: Regression | None = field(default=None, kw_only=True)
+    oracle: Oracle | None = field(default=None, kw_only=True)
 
     rule_name = "epsilon_greedy"
     uniforms = 1
@@ -40,7 +41,7 @@ class EpsilonGreedy(LinearBandit):
         number_where("epsilon", self.epsilon, lambda x: 0.0 <= x <= 1.0, "a number from 0 to 1")
 
     @cached_property
-    def regression(self) -> Regression:
+    def regression(self) -> Oracle:
         """The oracle, `Ridge()` unless one was given."""
         return Ridge() if self.oracle is None else self.oracle
 

@@ -11,8 +11,9 @@ import numpy as np
 from fairwolfe.bandits.choosing import LinearBandit
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.problem import Problem, whole_number
+from fairwolfe.core.protocols import Oracle
 from fairwolfe.errors import InvalidInput
-from fairwolfe.oracles import LinearOracle, Ridge
+from fairwolfe.oracles import Ridge
 
 __all__ = ["Fixed"]
 
@@ -40,7 +41,7 @@ class Fixed(LinearBandit):
             raise InvalidInput(f"arm is {self.arm}; give the number of an arm, from 0 on")
 
     @cached_property
-    def regression(self) -> LinearOracle:
+    def regression(self) -> Oracle:
         """Ridge with penalty 1."""
         return Ridge()
 

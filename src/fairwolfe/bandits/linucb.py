@@ -13,8 +13,9 @@ from fairwolfe.bandits.choosing import BanditState, LinearBandit
 from fairwolfe.bandits.optimism import Exploration, exploration_number, shared_doubt
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.problem import Problem, level, one_of
+from fairwolfe.core.protocols import Oracle
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
-from fairwolfe.oracles import LinearOracle, Ridge
+from fairwolfe.oracles import Ridge
 from fairwolfe.oracles.linear_state import parameter_norms
 
 __all__ = ["LinUCB"]
@@ -81,7 +82,7 @@ class LinUCB(LinearBandit):
         return self.model == "extended"
 
     @cached_property
-    def regression(self) -> LinearOracle:
+    def regression(self) -> Oracle:
         """Ridge: LinUCB needs its confidence widths."""
         return Ridge(self.ridge)
 

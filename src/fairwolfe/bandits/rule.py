@@ -11,10 +11,11 @@ import numpy as np
 from fairwolfe.bandits.choosing import BanditState, LinearBandit, model_of
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.problem import Problem
+from fairwolfe.core.protocols import Oracle
 from fairwolfe.core.rules import LinearRule
 from fairwolfe.errors import NumericalFailure
 from fairwolfe.kernels import rules
-from fairwolfe.oracles import Regression, Ridge
+from fairwolfe.oracles import Ridge
 from fairwolfe.oracles.linear_state import Estimates
 
 __all__ = ["Rule"]
@@ -67,7 +68,7 @@ class Rule(LinearBandit):
         return arm, float(probabilities[arm])
 
     @cached_property
-    def regression(self) -> Regression:
+    def regression(self) -> Oracle:
         """The oracle."""
         return Ridge()
 

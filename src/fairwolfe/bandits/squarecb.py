@@ -12,8 +12,9 @@ import numpy as np
 from fairwolfe.bandits.choosing import LinearBandit
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.problem import Problem, level, number_where, whole_number
+from fairwolfe.core.protocols import Oracle
 from fairwolfe.errors import OutsideAssumptions
-from fairwolfe.oracles import OnlineGradient, Regression, Ridge
+from fairwolfe.oracles import OnlineGradient, Ridge
 
 __all__ = ["SquareCB"]
 
@@ -45,7 +46,7 @@ class SquareCB(LinearBandit):
     """
 
     gamma0: float | None = None
-    oracle: Regression | None = None
+    oracle: Oracle | None = None
     horizon: int | None = None
     delta: float = 0.05
     lipschitz: float | None = None
@@ -66,7 +67,7 @@ class SquareCB(LinearBandit):
         level("delta", self.delta)
 
     @cached_property
-    def regression(self) -> Regression:
+    def regression(self) -> Oracle:
         """The oracle, `Ridge()` unless one was given."""
         return Ridge() if self.oracle is None else self.oracle
 

@@ -11,7 +11,8 @@ import numpy as np
 from fairwolfe.bandits.choosing import LinearBandit
 from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.problem import Problem, number_where
-from fairwolfe.oracles import LinearOracle, Ridge
+from fairwolfe.core.protocols import Oracle
+from fairwolfe.oracles import Ridge
 from fairwolfe.oracles.linear_state import noise_scales
 
 __all__ = ["Thompson"]
@@ -46,7 +47,7 @@ class Thompson(LinearBandit):
         Ridge(self.ridge)
 
     @cached_property
-    def regression(self) -> LinearOracle:
+    def regression(self) -> Oracle:
         """Ridge: its design gives the uncertainty of the parameters."""
         return Ridge(self.ridge)
 

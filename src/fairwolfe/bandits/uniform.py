@@ -11,7 +11,8 @@ import numpy as np
 from fairwolfe.bandits.choosing import LinearBandit
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.problem import Problem
-from fairwolfe.oracles import LinearOracle, Ridge
+from fairwolfe.core.protocols import Oracle
+from fairwolfe.oracles import Ridge
 
 __all__ = ["Uniform"]
 
@@ -30,7 +31,7 @@ class Uniform(LinearBandit):
     uniforms = 1
 
     @cached_property
-    def regression(self) -> LinearOracle:
+    def regression(self) -> Oracle:
         """Ridge with penalty 1."""
         return Ridge()
 

@@ -46,6 +46,9 @@ class RankingRule(NamedTuple):
     params: Vector
     limit: float
     """The largest |user (x) item|^2 that can be learnt from."""
+    state: Any
+    """The class of its states: problem, params, regression, exposed, shown, slots, features,
+    retired."""
     uniforms: int = 0
     owed: float = 0.0
     """The share of rankings that an item must be shown in."""

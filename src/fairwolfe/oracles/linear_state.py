@@ -10,6 +10,7 @@ import numpy as np
 from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.contexts import Arms
 from fairwolfe.core.problem import Problem
+from fairwolfe.core.protocols import Oracle
 from fairwolfe.core.restoring import require, require_counts
 from fairwolfe.errors import NumericalFailure
 from fairwolfe.kernels.ridge import Regression as Model
@@ -22,9 +23,7 @@ __all__ = [
     "STATUS",
     "UPDATES",
     "Estimates",
-    "LinearOracle",
     "LinearState",
-    "Regression",
     "RegressionState",
     "RegretBound",
     "learn",
@@ -150,27 +149,7 @@ class RegressionState(Protocol):
         """NumericalFailure where the state has become useless."""
 
 
-class Regression(Protocol):
-    """An online regression of D rewards on the features."""
-
-    def learn(self, block: int, x: Vector, reward: Vector, *state: Any) -> None:
-        """Take one observation into the arrays of a state, in place. x (d,), reward (D,)."""
-
-    def init(self, problem: Problem) -> Any:
-        """Validate and allocate; a RegressionState, and a tuple."""
-
-    def regret_bound(self, problem: Problem) -> RegretBound:
-        """R(t) where the problem states enough for it; OutsideAssumptions otherwise."""
-
-
-class LinearOracle(Regression, Protocol):
-    """One whose estimates are linear in the features."""
-
-    def init(self, problem: Problem) -> LinearState:
-        """Validate and allocate."""
-
-
-def learn(oracle: Regression, state: Any, block: int, x: Vector, reward: Vector) -> None:
+def learn(oracle: Oracle, state: Any, block: int, x: Vector, reward: Vector) -> None:
     """One observation, in place; raises if the state has become useless."""
     oracle.learn(block, x, reward, *state)
     state.raise_failure()

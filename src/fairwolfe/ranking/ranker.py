@@ -198,6 +198,7 @@ class Ranker(Settings):
             name=self.compiled,
             params=self._params(problem),
             limit=self.limit(problem),
+            state=RankState,
             uniforms=self._uniforms(problem),
             owed=self.owed,
             position_weights=None if weights is None else np.array(weights),

@@ -11,11 +11,12 @@ import numpy as np
 from fairwolfe.bandits.choosing import BanditState, LinearBandit
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.problem import Problem, real_number, whole_number
+from fairwolfe.core.protocols import Oracle
 from fairwolfe.core.rules import LinearRule
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.mixtures import ascend_arms
 from fairwolfe.objectives import Concave, GeneralizedGini, GiniWelfare
-from fairwolfe.oracles import LinearOracle, Ridge
+from fairwolfe.oracles import Ridge
 from fairwolfe.oracles.linear_state import Estimates
 from fairwolfe.reduction.frank_wolfe import FrankWolfe
 from fairwolfe.smoothing import Identity
@@ -38,7 +39,7 @@ class MixtureAscent(LinearBandit):
     needs_direction = False
 
     @cached_property
-    def regression(self) -> LinearOracle:
+    def regression(self) -> Oracle:
         return Ridge(self.ridge)
 
     def rule_params(self, problem: Problem) -> Vector:

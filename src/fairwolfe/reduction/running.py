@@ -634,13 +634,11 @@ class RankingsRunning(Running):
 
     @property
     def base_state(self) -> Any:
-        from fairwolfe.ranking.ranker import RankState
-
         state, problem = self.state, self.kind.problem
         design = (state.gram[0], state.inverse[0], state.theta, state.moment)
         oracle = LinearState(*design, self.plan.learn_params, state.learnt[0])
         counts = (state.exposed, state.shown, state.slots, state.features, state.retired)
-        return RankState(problem, self.rule.params, oracle, *counts)
+        return self.rule.state(problem, self.rule.params, oracle, *counts)
 
     @property
     def limit(self) -> float:
