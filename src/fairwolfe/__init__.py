@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         smoothing,
     )
     from fairwolfe.agent import Agent
-    from fairwolfe.core import protocols, registry
+    from fairwolfe.core import registry
     from fairwolfe.core.contexts import Bilinear, PerArm
     from fairwolfe.core.decision import Batch, Choice, Decision
     from fairwolfe.core.feedback import Shown
@@ -71,7 +71,6 @@ __all__ = [
     "offpolicy",
     "optimum",
     "oracles",
-    "protocols",
     "ranking",
     "reduction",
     "registry",
@@ -105,7 +104,6 @@ _PLACES = {
 _FOLDERS = {
     "bounds": "fairwolfe.truth.bounds",
     "metrics": "fairwolfe.fairness.metrics",
-    "protocols": "fairwolfe.core.protocols",
     "registry": "fairwolfe.core.registry",
 }
 

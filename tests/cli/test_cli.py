@@ -255,7 +255,10 @@ def test_check_names_the_bad_action_of_an_own_world(here: Path) -> None:
         ("mine:Unshown", "Unshown has no examples()"),
         ("mine:Unready", "cannot be checked: KeyError: 'later'"),
         ("mine:Neither", "Neither keeps none of the contracts"),
-        ("mine:Nearly", "Nearly has no best_action; add it as in fw.protocols.Environment"),
+        (
+            "mine:Nearly",
+            "Nearly has no best_action; add it as in fairwolfe.core.protocols.Environment",
+        ),
         ("broken:Class", "cannot be checked: ZeroDivisionError"),
         ("unparsable:Class", "cannot be checked: SyntaxError"),
         ("[/red]:Class", "'[/red]' cannot be imported"),

@@ -50,7 +50,7 @@ class Extended:
 
     Parameters
     ----------
-    policy: a `ScalarPolicy` (fw.protocols), such as VowpalWabbit(), or your own
+    policy: a `ScalarPolicy` (fairwolfe.core.protocols), such as VowpalWabbit(), or your own
     features: "outer" or "pair"
 
     Reference: Sec. 3.2 of the paper, the extended contexts of the reduction; docs/bandits.md.
@@ -81,7 +81,7 @@ class Extended:
         if not keeps(self.policy, ScalarPolicy):
             raise InvalidInput(
                 f"the policy is {self.policy!r}; give one for one reward, with the methods of "
-                "ScalarPolicy in fw.protocols, such as VowpalWabbit()"
+                "ScalarPolicy in fairwolfe.core.protocols, such as VowpalWabbit()"
             )
         if self.features not in ("outer", "pair"):
             raise InvalidInput(f"features is {self.features!r}; give 'outer' or 'pair'")
