@@ -212,8 +212,8 @@ def test_given_twice_foreign_and_invented_decisions_change_nothing() -> None:
         (raw, "made by another agent, or by a policy itself"),
         (Decision(f"{token}-9", 0, 0, None, mine.evidence), "is unknown"),
         (Decision(f"{token}--1", 0, 0, None, mine.evidence), "made by another agent"),
-        (Decision(f"{token}-x", 0, 0, None, mine.evidence), "is unknown"),
-        (Decision(token, 0, 0, None, mine.evidence), "made by another agent"),
+        (Decision(f"{token}-x", 0, 0, None, mine.evidence), "made by another agent"),
+        (Decision(token, 0, 0, None, mine.evidence), "is unknown"),
         (mine.action, "the decision is [012]; give the Decision that act returned"),
         (mine.to_bytes(), "Decision.from_bytes"),
     ]

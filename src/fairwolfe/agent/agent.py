@@ -253,9 +253,12 @@ class Agent:
         if ledger.answered >= self._check_at:
             self._warn_of_drift()
         decide = running.decide_stack if type(given) is Stack else running.decide
-        self._draws.number = ledger.issued
+        self._draws.number = first = ledger.issued
         try:
-            return decide(given, self._draws, ledger.issued, propose=True, **how)
+            rows = decide(given, self._draws, first, propose=True, **how)
+            if ledger.issued != first:  # a base in Python has asked this agent
+                rows.head["number"] += ledger.issued - first
+            return rows
         except NumericalFailure:
             if not running.can_repair:
                 raise
@@ -316,7 +319,7 @@ class Agent:
         """One by one: for policies in Python, and where decisions expire on the way."""
         for i in range(stack.rows):
             given = self._kind.single(stack, i) if self._reads else stack.given[i]
-            own = called and called[i]
+            own = None if called is None else called[i]
             names = None if own is None else (own.all,)
             batch = Batch(self._decided(given), self._ledger.token, self._key, None, names)
             if self._log is not None:

@@ -28,7 +28,7 @@ from fairwolfe.core.protocols import Policy
 from fairwolfe.core.restoring import need, require, room
 from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput, MissingData
 from fairwolfe.kinds import Ranking
-from fairwolfe.reduction.policy import PolicyRunning
+from fairwolfe.reduction.policy import PolicyRunning, runs_itself
 from fairwolfe.reduction.running import Running
 
 __all__ = [
@@ -121,7 +121,7 @@ def _fresh(policy: Any, problem: Problem, arrays: Mapping[str, Array]) -> Any:
     kind = kind_of(problem)
     names = ("state.", "state.base.")  # of a compiled ranker, and of one in Python
     prefix = next((one for one in names if arrays.get(f"{one}retired", _NONE).size), None)
-    if not hasattr(policy, "running"):
+    if not runs_itself(policy):
         return PolicyRunning(policy, kind)
     if prefix is not None and isinstance(kind, Ranking):
         retired, features = arrays[f"{prefix}retired"], arrays[f"{prefix}features"]
@@ -169,6 +169,8 @@ def _compare(name: str, part: Any, given: Array) -> None:
 
 
 def _tell_restored(state: Any, name: str) -> None:
+    if isinstance(state, Running):
+        _tell_restored(state.base_state, name)  # of a compiled policy: its design
     if isinstance(state, Running | PolicyRunning):
         state = state.state
     if isinstance(state, tuple) and hasattr(state, "_fields"):

@@ -82,7 +82,7 @@ class Decision(Brief):
 
     @property
     def id(self) -> str:
-        """The token of the agent that made it, and its number there; empty where none did."""
+        """The token of the agent that made it, and its number there; else what it was given."""
         return self._batch.id(self._row)
 
     @property
@@ -298,7 +298,7 @@ class Batch(Sequence[Decision]):
     def id(self, row: int) -> str:
         """The id of one of them."""
         number = self.rows.head["number"].item(row)
-        return f"{self.token}-{number}" if self.token or number >= 0 else ""
+        return f"{self.token}-{number}" if number >= 0 else self.token
 
     def names_of(self, row: int) -> Any:
         """What arms or items are called in one of them; None without names."""
@@ -381,7 +381,7 @@ def _explained(rows: RankingRows, i: int) -> list[dict[str, Any]]:
 
 
 def _place(id: str) -> tuple[str, int]:
-    """The token and the number of an id; -1 where it has none."""
+    """The token and the number of an id; all of it and -1 where it has no number."""
     token, _, digits = id.rpartition("-")
     number = int(digits) if digits.isdecimal() and len(digits) <= _DIGITS else -1
-    return token, number
+    return (token, number) if token and str(number) == digits else (id, -1)

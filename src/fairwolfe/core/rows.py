@@ -175,6 +175,7 @@ _KINDS: tuple[Any, ...] = (ArmRows, RankingRows, PlainRows)
 _VERSION = 2
 _PREFIX = struct.Struct("<4sHH")  # magic, version, bytes of the header that follows
 _MAGIC = b"fwr\n"
+_TAG = 16  # bytes of a tag
 _WORD = 8  # columns start at multiples of this many bytes
 
 
@@ -286,16 +287,21 @@ def load(data: Any) -> tuple[Rows, str, bytes]:
         )
     try:
         header = _HEADERS.decode(view[_PREFIX.size : _PREFIX.size + length])
-        kind = _KINDS[header.kind]
-    except (msgspec.MsgspecError, IndexError, ValueError, RecursionError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise InvalidInput(f"the bytes are not those of a decision: {error}") from error
+    if not 0 <= header.kind < len(_KINDS):
+        raise InvalidInput(f"the bytes hold decisions of the unknown kind {header.kind}")
+    kind = _KINDS[header.kind]
     start = _PREFIX.size + length
-    start += -start % _WORD
-    n, tagged = header.n, 16 * header.n if header.tagged else 0
-    dtypes = _DTYPES[kind]
-    sizes = [n * dtype.itemsize * _product(shape) for dtype, shape in _pairs(dtypes, header.shapes)]
+    padding = bytes(view[start : start + -start % _WORD])
+    start += len(padding)
+    n, tagged = header.n, _TAG * header.n if header.tagged else 0
+    pairs = _pairs(kind, header.shapes)
+    sizes = [n * dtype.itemsize * math.prod(shape) for dtype, shape in pairs]
     whole = start + tagged + sum(sizes) + header.extra
-    if n < 0 or header.extra < 0 or min(sizes, default=0) < 0 or whole != len(view):
+    least = min(n, header.extra, *(min(shape, default=0) for shape in header.shapes))
+    unread = kind is not PlainRows and header.extra > 0
+    if least < 0 or whole != len(view) or any(padding) or unread:
         raise InvalidInput(
             f"the bytes of the decision are damaged or cut short: {len(view)} instead of {whole}"
         )
@@ -303,30 +309,26 @@ def load(data: Any) -> tuple[Rows, str, bytes]:
     start += tagged
     memory = np.frombuffer(view[start : start + sum(sizes)], np.uint8).copy()
     columns, at = [], 0
-    for (dtype, shape), size in zip(_pairs(dtypes, header.shapes), sizes, strict=True):
-        columns.append(memory[at : at + size].view(dtype).reshape(n, *shape))
+    for (dtype, shape), size in zip(pairs, sizes, strict=True):
+        try:
+            columns.append(memory[at : at + size].view(dtype).reshape(n, *shape))
+        except (ValueError, OverflowError) as error:  # of columns without numbers
+            raise InvalidInput(f"the bytes hold a column of shape {shape!r:.80}") from error
         at += size
     if kind is PlainRows:
         columns += _objects(bytes(view[start + at :]), n)
     return kind(*columns), header.token, tags
 
 
-def _pairs(dtypes: tuple[Any, ...], shapes: list[list[int]]) -> list[tuple[Any, list[int]]]:
+def _pairs(kind: Any, shapes: list[list[int]]) -> list[tuple[Any, list[int]]]:
     """The numeric columns of a kind, with their shapes."""
-    if len(dtypes) != len(shapes):
+    columns = _COLUMNS[kind]
+    if [len(shape) for shape in shapes] != [axes for _, axes in columns]:
         raise InvalidInput(
-            f"the bytes hold {len(shapes)} columns of decisions that have {len(dtypes)}"
+            f"the bytes hold columns of shapes {shapes!r:.80}; {kind.__name__} have "
+            f"{len(columns)} with {[axes for _, axes in columns]} axes besides the first"
         )
-    return list(zip(dtypes, shapes, strict=True))
-
-
-def _product(shape: list[int]) -> int:
-    size = 1
-    for length in shape:
-        if length < 0:
-            return -1
-        size *= length
-    return size
+    return [(dtype, shape) for (dtype, _), shape in zip(columns, shapes, strict=True)]
 
 
 def _objects(data: bytes, n: int) -> list[Objects]:
@@ -344,8 +346,11 @@ def _numeric(rows: Any) -> list[Any]:
     return [column for column in rows if column.dtype != object]
 
 
-_DTYPES: dict[Any, tuple[Any, ...]] = {
-    ArmRows: (HEAD, _F, _F),
-    RankingRows: (HEAD, _I, _F, _F, _F, _I, _F, _F, _F),
-    PlainRows: (HEAD, _F, _F, _F),
+_COLUMNS: dict[Any, tuple[tuple[Any, int], ...]] = {  # of numbers: dtype, axes after the first
+    ArmRows: ((HEAD, 0), (_F, 1), (_F, 1)),
+    RankingRows: (
+        *((HEAD, 0), (_I, 1), (_F, 1), (_F, 1), (_F, 2)),
+        *((_I, 1), (_F, 2), (_F, 1), (_F, 2)),
+    ),
+    PlainRows: ((HEAD, 0), (_F, 1), (_F, 1), (_F, 2)),
 }

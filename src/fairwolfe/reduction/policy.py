@@ -15,13 +15,21 @@ from fairwolfe.core.feedback import Shown
 from fairwolfe.core.interrupts import uninterrupted
 from fairwolfe.core.kinds import Kind, Stack, kind_of
 from fairwolfe.core.problem import Problem
+from fairwolfe.core.protocols import newest
 from fairwolfe.core.restoring import require, require_counts
 from fairwolfe.core.rows import merge
 from fairwolfe.core.streams import Numbered
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.limits import row_limit
 
-__all__ = ["PolicyRunning", "PolicyState"]
+__all__ = ["PolicyRunning", "PolicyState", "runs_itself"]
+
+
+def runs_itself(policy: Any) -> bool:
+    """Whether `policy.running(kind, state)` does what its `act` and `update` do: not where a
+    subclass has overridden one of these.
+    """
+    return newest(policy, "running", "act") and newest(policy, "running", "update")
 
 
 class PolicyState(NamedTuple):
@@ -62,7 +70,7 @@ class PolicyRunning:
     @staticmethod
     def of(policy: Any, problem: Problem) -> Any:
         """The policy in a problem: it runs itself, or in a `PolicyRunning`."""
-        if hasattr(policy, "running"):
+        if runs_itself(policy):
             return policy.init(problem)
         return PolicyRunning(policy, kind_of(problem))
 
