@@ -152,7 +152,7 @@ def played(lateness: Lateness, rounds: int) -> LateRun:
 
 
 def estimates(run: LateRun) -> Matrix:
-    theta: Matrix = run.state.base.oracle.theta[0]
+    theta: Matrix = run.state.base_state.oracle.theta[0]
     return theta
 
 
@@ -180,7 +180,7 @@ def test_the_order_of_answers_leaves_the_sums_as_they_are() -> None:
         late.learn(answer)
     prompt = played(Lateness(), 500)  # every arm is drawn blindly: the decisions are the same
     assert late.state.t == prompt.state.t == 500
-    assert np.array_equal(late.state.earned, prompt.state.earned)
-    for one, two in zip(late.state.base.oracle, prompt.state.base.oracle, strict=True):
+    assert np.array_equal(late.state.state.earned, prompt.state.state.earned)
+    for one, two in zip(late.state.base_state.oracle, prompt.state.base_state.oracle, strict=True):
         assert np.allclose(one, two, rtol=1e-9, atol=1e-9)
     assert np.abs(estimates(late) - TRUTH).max() < 0.15

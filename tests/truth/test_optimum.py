@@ -480,7 +480,7 @@ def test_the_known_world_by_hand() -> None:
     rng, noise = stream(0, "contexts"), stream(0, "noise")
     for t in range(300):
         context = environment.context(world, t + 1, rng)
-        g = policy.direction(state, rng)
+        g = state.direction()
         decision = policy.act(state, context, rng)
         assert decision.action == environment.best_action(world, context, g)
         assert decision.probability == 1.0
