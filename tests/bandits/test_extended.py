@@ -272,7 +272,9 @@ def test_a_policy_for_one_reward_is_told_from_others() -> None:
     assert not keeps(LinUCB(), ScalarPolicy)
     assert not keeps(MOLinCB(GiniWelfare()), ScalarPolicy)
     for wrong in (LinUCB(), MOLinCB(GiniWelfare()), None, Greedy):
-        with pytest.raises(InvalidInput, match=r"the policy is .*ScalarPolicy in fairwolfe\.core\.prot"):
+        with pytest.raises(
+            InvalidInput, match=r"the policy is .*ScalarPolicy in fairwolfe\.core\.prot"
+        ):
             Extended(wrong)
     with pytest.raises(InvalidInput, match=r"Greedy\(.* takes no direction: .* Extended\(Greedy\("):
         FrankWolfe(GiniWelfare(), Greedy())
