@@ -431,7 +431,11 @@ class Agent:
     def _open(self, batch: Batch, made: list[Batch]) -> None:
         ledger = self._ledger
         self._issuing = batch
-        self._running.open_rows(batch.rows)
+        try:
+            self._running.open_rows(batch.rows)
+        except Exception:  # it raised, and nothing has changed
+            self._issuing = None
+            raise
         if self._expires is not None:
             self._young.update(dict.fromkeys(batch.numbers.tolist(), batch))
         made.append(batch)

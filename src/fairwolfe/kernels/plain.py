@@ -97,10 +97,20 @@ class Plain(Engine):
     def _is_open(self, head: cython.pointer[Head]) -> cython.bint:
         return self.counts_open and self.open[OPEN] > 0.0 and 0 <= head.place < self.open[ISSUED]
 
-    def look_ahead(self) -> None:
-        """Before an answer is learnt: where the prices of hard constraints will move. A function of
-        the user that fails raises here, and nothing has changed.
+    def look_ahead(self, rows: Any, slots: int) -> None:
+        """Before the answer to one decision is learnt: whether its columns have sizes that `settle`
+        takes, and where the prices of hard constraints will move. A function of the user that fails
+        raises here, and nothing has changed. slots: of a ranking, 0 for arms.
         """
+        size = rows.head["size"].item(0)
+        shapes = [column.shape[1:] for column in (rows.estimate, rows.g, rows.live)]
+        wanted = ((0,), (size,)), ((0,), (size,)), ((2, 0), (2, slots))
+        fits = all(shape in some for shape, some in zip(shapes, wanted, strict=True))
+        if not (fits and slots < size <= self.n and (slots > 0 or size == self.n)):
+            raise InvalidInput(
+                f"the decision has {size} coordinates and columns of shapes {shapes}; the policy "
+                f"has {self.n} coordinates and {slots} slots"
+            )
         self.begin(self)
         try:
             self.look_at_prices()

@@ -208,7 +208,7 @@ class PlainRunning(Running):
     def _fresh(self) -> State:
         n, n_seen = self.kind.problem.n_objectives, self.kind.seen.n_objectives
         prices = self.prices.fresh() if self.prices else np.empty(0)
-        base = self.base.init(self.kind.problem)
+        base = self._fresh_base()
         return State.fresh(n, n_seen, 0, 0, prices)._replace(base=base)
 
     def _start(self) -> None:
@@ -307,16 +307,17 @@ class PlainRunning(Running):
 
     def _learn(self, row: PlainRows, observation: Any) -> None:
         kind, state, head = self.kind, self.state, row.head
+        self.engine.look_ahead(row, kind.problem.n_slots or 0)
         action, evidence = row.stored[0]
         observed, reward, _ = kind.observe(action, observation)
         p, joined = head["probability"].item(0), kind.joined(head["size"].item(0))
         followed = kind.caught_up(row.g[0], state.running) if row.g.shape[1] else _NOTHING
         choice = Choice(action, None if np.isnan(p) else p, evidence)
-        self.engine.look_ahead()
-        g = followed if followed.size else state.running
-        base = self.base.update(state.base, choice, g, observed)
         rho = self._rho(reward, row.estimate[0] if row.estimate.shape[1] else None, action)
-        due = self.engine.settle(row, reward, rho, followed, _tally(row, observed), joined)
+        tally = _tally(row, observed)
+        g = followed if followed.size else state.running
+        base = self.base.update(state.base, choice, g, observed)  # the last that may raise
+        due = self.engine.settle(row, reward, rho, followed, tally, joined)
         if base is not state.base:
             self.state = state._replace(base=base)
         if due:

@@ -112,6 +112,13 @@ class Running(ABC):
     def _start(self) -> None:
         """Make the plan and the engine."""
 
+    def _fresh_base(self) -> Any:
+        """The state of the base before the first reward, with the items that the kind has."""
+        items = self.kind.catalogue if isinstance(self.kind, Ranking) else None
+        if items is not None and (items.features.shape[1] or items.ids.size < items.total):
+            return self.base.resume(self.kind.problem, items)
+        return self.base.init(self.kind.problem)
+
     def __reduce__(self) -> Any:
         return self.policy.running, (self.kind, self.state)
 
@@ -586,9 +593,7 @@ class RankingsRunning(Running):
 
     def _fresh(self) -> State:
         kind, problem = self.kind, self.kind.problem
-        base = self.base.init(problem)
-        if kind.catalogue.features.shape[1] or kind.catalogue.ids.size < kind.catalogue.total:
-            base = self.base.resume(problem, kind.catalogue)
+        base = self._fresh_base()
         prices = self.prices.fresh() if self.prices else np.empty(0)
         n, n_seen = problem.n_objectives, kind.seen.n_objectives
         return self._with_base(State.fresh(n, n_seen, 1, problem.dimension, prices), base)
