@@ -190,16 +190,17 @@ BROKEN: dict[str, tuple[Any, str]] = {
     "too short": (lambda rows: rows._replace(x=rows.x[:, :2].copy()), "the column x is"),
     "whole": (lambda rows: rows._replace(x=rows.x.astype(np.int64)), "the column x is"),
     "a view": (lambda rows: rows._replace(x=np.asfortranarray(rows.x)), "not contiguous"),
-    "no number": (lambda rows: put(rows.x, (1, 2), np.nan) or rows, "row 1 of the column x"),
-    "infinite": (lambda rows: put(rows.x, (2, 0), np.inf) or rows, "row 2 of the column x"),
-    "huge": (lambda rows: put(rows.x, (2, 0), 1e200) or rows, "nothing can be learnt"),
-    "no block": (lambda rows: put(rows.head["block"], 1, 1) or rows, "row 1 of the column block"),
-    "below": (lambda rows: put(rows.head["block"], 2, -1) or rows, "row 2 of the column block"),
+    "no number": (lambda rows: put(rows, rows.x, (1, 2), np.nan), "row 1 of the column x"),
+    "infinite": (lambda rows: put(rows, rows.x, (2, 0), np.inf), "row 2 of the column x"),
+    "huge": (lambda rows: put(rows, rows.x, (2, 0), 1e200), "nothing can be learnt"),
+    "no block": (lambda rows: put(rows, rows.head["block"], 1, 1), "row 1 of the column block"),
+    "below": (lambda rows: put(rows, rows.head["block"], 2, -1), "row 2 of the column block"),
 }
 
 
-def put(column: Any, place: Any, value: Any) -> None:
+def put(rows: Any, column: Any, place: Any, value: Any) -> Any:
     column[place] = value
+    return rows
 
 
 @pytest.mark.parametrize("name", BROKEN)

@@ -20,7 +20,7 @@ from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Custom, GiniEquality, GiniWelfare, Linear, Minimum, Nash, TwoSided
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank
 from fairwolfe.simulation import Lateness, compare, delays, simulate
-from fairwolfe.simulation.delivery import Answer, LateRun, Post
+from fairwolfe.simulation.plain import Answer, PlainRun, Post
 from fairwolfe.simulation.streams import Streams
 from fairwolfe.smoothing import Identity, Randomized
 from fairwolfe.truth import known
@@ -51,7 +51,7 @@ class Diary:
         return state
 
 
-class Noted(LateRun):
+class Noted(PlainRun):
     """A run that keeps what every decision knew."""
 
     def answer(self, decision: Any, feedback: Any, reward: Vector) -> None:
@@ -107,7 +107,7 @@ def test_in_a_ranking_exposure_alone_is_no_click() -> None:
     world = FiniteRanking([[[1.0], [1.0]]], (0.0,), (1.0,))  # always looked at, never clicked
     assert simulate(FWLinUCBRank(FAIR), world, 5).average[-1, -1] == 0.0
     lateness = Lateness(delay=delays.ByOutcome(click=0, no_click=10**6))
-    run = LateRun(
+    run = PlainRun(
         FWLinUCBRank(FAIR),
         world,
         world.init(stream(0, "world")),
@@ -321,7 +321,7 @@ def test_every_state_counts_the_decisions_that_it_knows_of(refresh: int) -> None
     policy = fw.FrankWolfe(MUSIC.objective(), LinUCB(), memory=HALF_LIFE)
     lateness = Lateness(delay=DELAY, refresh=refresh)
     drawn = MUSIC.init(stream(0, "world"))
-    run = LateRun(policy, MUSIC, drawn, Streams.of(0), False, lateness, stream(0, "service"))
+    run = PlainRun(policy, MUSIC, drawn, Streams.of(0), False, lateness, stream(0, "service"))
     live: list[int] = []
     old: list[int] = []
     before: set[int] = set()
@@ -336,7 +336,7 @@ def test_every_state_counts_the_decisions_that_it_knows_of(refresh: int) -> None
             check_open(run.snapshot, old, set(old) - before)
 
 
-class Hoarding(LateRun):
+class Hoarding(PlainRun):
     """Estimates are never withdrawn: decisions count as open for ever, although answered."""
 
     def learn(self, answer: Answer) -> None:
@@ -344,7 +344,7 @@ class Hoarding(LateRun):
         super().learn(answer)
 
 
-@pytest.mark.parametrize(("kind", "right"), [(LateRun, True), (Hoarding, False)])
+@pytest.mark.parametrize(("kind", "right"), [(PlainRun, True), (Hoarding, False)])
 def test_an_answer_replaces_the_estimate(kind: Any, right: bool) -> None:
     """Where the gradient is taken, against a sum over decisions; and that this can fail."""
     f = Nash(offset=0.1)  # every z has a gradient of its own

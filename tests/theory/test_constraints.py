@@ -417,7 +417,7 @@ def augmented(seed: int, weight: float, mirrored: bool) -> Vector:
     base = Erratic(means)
     policy = FrankWolfe(f, base, Augmented(weight=weight))
     state = policy.init(environment.problem())
-    beta0 = float(state.smoothing.beta0)  # type: ignore[union-attr, arg-type]
+    beta0 = float(state.smoothing.beta0)
 
     def smoothed(z: Vector, y: Vector, t: int) -> tuple[float, Vector]:
         b = beta0 / math.sqrt(t + 1.0)

@@ -16,7 +16,7 @@ from fairwolfe.environments import FactorModel, Finite, dcg
 from fairwolfe.objectives import GiniEquality, GiniWelfare, Minimum, TwoSided
 from fairwolfe.ranking import FWLinUCBRank
 from fairwolfe.simulation import Lateness, delays, simulate
-from fairwolfe.simulation.delivery import LateRun
+from fairwolfe.simulation.plain import PlainRun
 from fairwolfe.simulation.streams import Streams
 
 ITEMS = FactorModel(12, 15, dcg(5), n_factors=3)
@@ -141,17 +141,17 @@ def test_in_a_long_run_of_arms_open_decisions_count() -> None:
 RARE = Finite([np.eye(2).tolist()], (1.0,), theta=[[0.2, 0.05], [0.05, 0.3]])
 
 
-def played(lateness: Lateness, rounds: int) -> LateRun:
+def played(lateness: Lateness, rounds: int) -> PlainRun:
     policy = fw.FrankWolfe(Minimum(), EpsilonGreedy(1.0))
     rng = stream(0, "service")
     drawn = RARE.init(stream(0, "world"))
-    run = LateRun(policy, RARE, drawn, Streams.of(0), False, lateness, rng)
+    run = PlainRun(policy, RARE, drawn, Streams.of(0), False, lateness, rng)
     while run.t < rounds:
         run.play(rounds - run.t)
     return run
 
 
-def estimates(run: LateRun) -> Matrix:
+def estimates(run: PlainRun) -> Matrix:
     theta: Matrix = run.state.base_state.oracle.theta[0]
     return theta
 

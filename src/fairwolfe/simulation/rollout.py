@@ -20,7 +20,6 @@ from fairwolfe.ranking.policies import as_policy
 from fairwolfe.reduction import FrankWolfe
 from fairwolfe.reduction.running import bind
 from fairwolfe.simulation.compiled import ArmsRun, RankingsRun
-from fairwolfe.simulation.delivery import LateRun
 from fairwolfe.simulation.lateness import Lateness
 from fairwolfe.simulation.plain import PlainRun
 from fairwolfe.simulation.streams import Streams
@@ -103,13 +102,11 @@ def simulate(
         warnings.warn(f"the plain loop is used, because {part} has no compiled form", stacklevel=2)
     world = environment.init(stream(seed, "world"))
     streams = Streams.of(seed)
-    given = (policy, environment, world, streams, scalar_regret)
     answers = stream(seed, "service")  # a name that stays: it decides the numbers drawn
+    given = (policy, environment, world, streams, scalar_regret, lateness, answers)
     run: Any
     if fast:
-        run = LOOPS[environment.problem().kind](*given, lateness, answers, horizon)
-    elif lateness is not None:
-        run = LateRun(*given, lateness, answers)
+        run = LOOPS[environment.problem().kind](*given, horizon)
     else:
         run = PlainRun(*given)
     records: list[tuple[int, Vector, Vector, Vector]] = []
