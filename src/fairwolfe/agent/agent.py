@@ -192,8 +192,7 @@ class Agent:
 
     def _take(self, running: Any) -> None:
         """Play this policy from now on, in this state."""
-        bound = _bound_objective(running.policy, running.kind)
-        self._running, self._bound = running, bound
+        self._running, self._bound = running, _bound_objective(running)
         self._usual_norm = running.kind.problem.feature_norm * _ROUNDING
 
     @property
@@ -1353,8 +1352,9 @@ def _renumbered(text: str, start: int) -> str:
     return f"answer {int(digits) + start}: {rest}" if digits.isdecimal() else text
 
 
-def _bound_objective(policy: Any, kind: Kind) -> Concave | None:
+def _bound_objective(running: Any) -> Concave | None:
     """f with its names resolved; None for policies that have none."""
+    policy = running.policy
     objective = getattr(policy, "objective", None)
     if objective is None:
         return None
@@ -1362,4 +1362,6 @@ def _bound_objective(policy: Any, kind: Kind) -> Concave | None:
         raise InvalidInput(
             f"the objective of {policy!r} is {objective!r}; give one of fw.objectives"
         )
-    return objective.bind(kind.seen)
+    if getattr(policy, "followed", None) is objective and hasattr(running, "objective"):
+        return running.objective  # type: ignore[no-any-return]
+    return objective.bind(running.kind.seen)
