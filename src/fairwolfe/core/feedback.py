@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fairwolfe.core.problem import is_list
 from fairwolfe.errors import InvalidInput
 
-__all__ = ["Shown", "one_for_each", "totals"]
+__all__ = ["Shown", "as_column", "one_for_each", "one_of", "totals"]
 
 Array = NDArray[np.float64]
 
@@ -20,6 +20,20 @@ class Shown(NamedTuple):
 
     exposed: Array  # (k,): 1 where the item in the slot was exposed, else 0
     rewards: Array  # (k, R): what that item earned, 0 where it was not exposed
+
+
+def as_column(observation: Any) -> Any:
+    """What was observed after one decision, by column."""
+    if isinstance(observation, Shown):
+        return Shown(observation.exposed[None], observation.rewards[None])
+    return observation[None] if isinstance(observation, np.ndarray) else [observation]
+
+
+def one_of(observation: Any, i: int) -> Any:
+    """What was observed after one of several decisions, from columns."""
+    if isinstance(observation, Shown):
+        return Shown(observation.exposed[i], observation.rewards[i])
+    return observation[i]
 
 
 def one_for_each(rewards: Any, n: int) -> Any:

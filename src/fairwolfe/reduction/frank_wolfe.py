@@ -21,11 +21,11 @@ import numpy as np
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.brief import short
 from fairwolfe.core.decision import Batch, Choice, Decision
-from fairwolfe.core.feedback import Shown
+from fairwolfe.core.feedback import as_column, one_of
 from fairwolfe.core.kinds import Stack, kind_of
 from fairwolfe.core.problem import Problem, number_where, one_of
 from fairwolfe.core.protocols import Base, Policy, ScalarPolicy, keeps
-from fairwolfe.core.rows import PlainRows, RankingRows
+from fairwolfe.core.rows import PlainRows
 from fairwolfe.core.rules import LinearRule, RankingRule
 from fairwolfe.core.streams import Numbered
 from fairwolfe.errors import InvalidInput
@@ -33,7 +33,7 @@ from fairwolfe.kernels.plain import Plain
 from fairwolfe.objectives import Concave, GiniWelfare, Linear
 from fairwolfe.reduction.running import ArmsRunning, RankingsRunning, Running, bind
 from fairwolfe.reduction.state import State
-from fairwolfe.reduction.tables import read_table
+from fairwolfe.reduction.tables import choices_of, read_table
 from fairwolfe.smoothing import Augmented, Identity, Moreau, Randomized
 
 __all__ = ["FrankWolfe"]
@@ -150,7 +150,7 @@ class FrankWolfe:
         batch = decision.batch
         batch.verify(b"")
         answer = state.kind.observe(decision.action, feedback)
-        state.learn(batch.rows, _as_rows(answer.observation))
+        state.learn(batch.rows, as_column(answer.observation))
         return state
 
     def expect(self, state: Running, decision: Decision) -> Running:
@@ -181,19 +181,6 @@ class FrankWolfe:
             cls(Linear((1.0, 0.5, 0.2)), SquareCB(gamma0=100.0)),
             cls(GiniWelfare(), EpsilonGreedy(0.1), Randomized(n_samples=2), memory=50.0),
         )
-
-
-def _as_rows(observation: Any) -> Any:
-    """What was observed after one decision, by column."""
-    if isinstance(observation, Shown):
-        return Shown(observation.exposed[None], observation.rewards[None])
-    return observation[None] if isinstance(observation, np.ndarray) else [observation]
-
-
-def _one(observation: Any, i: int) -> Any:
-    if isinstance(observation, Shown):
-        return Shown(observation.exposed[i], observation.rewards[i])
-    return observation[i]
 
 
 class PlainRunning(Running):
@@ -262,7 +249,7 @@ class PlainRunning(Running):
         head["probability"] = np.nan if unknown else choice.probability
         head["place"] = self.issued if plan.anticipate else -1
         if self.forecasts:
-            rows.estimate[0] = base.estimate(state, given, choice)
+            rows.estimate[0] = self._vector("estimate", base.estimate(state, given, choice))
         if plan.keeps_direction:
             rows.g[0] = kind.whole(g)
         if looks and slope is not None:
@@ -303,7 +290,7 @@ class PlainRunning(Running):
 
     def learn(self, rows: PlainRows, observation: Any) -> None:
         for i in range(len(rows.head)):
-            self._learn(rows.part(slice(i, i + 1)), _one(observation, i))
+            self._learn(rows.part(slice(i, i + 1)), one_of(observation, i))
 
     def _learn(self, row: PlainRows, observation: Any) -> None:
         kind, state, head = self.kind, self.state, row.head
@@ -333,23 +320,27 @@ class PlainRunning(Running):
             rho[action] = estimate[action] if estimate is not None else rho[action]
             return rho
         given = iterate(rho, None if estimate is None else estimate.copy(), self.t)
+        return self._vector("iterate", given)
+
+    def _vector(self, name: str, given: Any) -> Vector:
+        """What a function of an author returned, as a reward vector."""
+        n = self.kind.problem.n_objectives
         try:
-            rho = np.ascontiguousarray(given, dtype=np.float64)
+            vector: Vector = np.ascontiguousarray(given, dtype=np.float64)
         except (TypeError, ValueError):
-            rho = _NOTHING
-        if rho.shape != reward.shape or not np.isfinite(rho).all():
+            vector = _NOTHING
+        if vector.shape != (n,) or not np.isfinite(vector).all():
             raise InvalidInput(
-                f"iterate returned {short(given, 80)}; return {reward.size} finite numbers, what "
-                "is averaged of the reward"
+                f"{name} returned {short(given, 80)}; return {n} finite numbers, a reward vector"
             )
-        return rho
+        return vector
 
     def study(self, rows: Any, observation: Any) -> None:
         kept = getattr(self.state.base, "features", None)  # of a ranker
         observed = read_table(rows, observation, self.kind, self.limit, kept, plain=True)
         nothing = np.zeros(self.kind.problem.n_objectives)
-        for i, choice in enumerate(_choices(rows)):
-            base = self.base.update(self.state.base, choice, nothing, _one(observed, i))
+        for i, choice in enumerate(choices_of(rows)):
+            base = self.base.update(self.state.base, choice, nothing, one_of(observed, i))
             if base is not self.state.base:
                 self.state = self.state._replace(base=base)
 
@@ -361,16 +352,3 @@ def _tally(row: PlainRows, observed: Any) -> Vector:
         return np.array([best, missed, missed, 0.0])
     names = ("best", "missed", "spare", "untried")
     return np.array([row.head[name].item(0) for name in names])
-
-
-def _choices(rows: Any) -> list[Choice]:
-    """Decisions that others made, as a base in Python learns from them."""
-    if isinstance(rows, PlainRows):
-        return [Choice(action, None, evidence) for action, evidence in rows.stored]
-    if isinstance(rows, RankingRows):
-        pairs = zip(rows.items, rows.user, rows.x, strict=True)
-        return [Choice(items, None, (user, x)) for items, user, x in pairs]
-    arms, blocks = rows.head["arm"].tolist(), rows.head["block"].tolist()
-    return [
-        Choice(arm, None, (block, x)) for arm, block, x in zip(arms, blocks, rows.x, strict=True)
-    ]

@@ -11,7 +11,7 @@ import numpy as np
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.brief import short
 from fairwolfe.core.decision import Batch, Decision, Learnt
-from fairwolfe.core.feedback import Shown
+from fairwolfe.core.feedback import one_of
 from fairwolfe.core.interrupts import uninterrupted
 from fairwolfe.core.kinds import Kind, Stack, kind_of
 from fairwolfe.core.problem import Problem
@@ -248,7 +248,7 @@ class PolicyRunning:
         """Learn what rows earned, in their order."""
         for i in range(len(rows.head)):
             decision = self._decision(rows, i)
-            answer = self.kind.observe(decision.action, _one(observation, i))
+            answer = self.kind.observe(decision.action, one_of(observation, i))
             given = answer if self.reads else answer.observation
             inner = self.policy.update(self.state.policy, decision, given)
             self.state = self.state._replace(policy=inner)
@@ -285,9 +285,3 @@ class PolicyRunning:
     def retire_items(self, policy: Any, ids: Any) -> Self:
         """Raise: the policy has no items."""
         return self.keep_items(ids)
-
-
-def _one(observation: Any, i: int) -> Any:
-    if isinstance(observation, Shown):
-        return Shown(observation.exposed[i], observation.rewards[i])
-    return observation[i]

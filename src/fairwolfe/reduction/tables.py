@@ -13,13 +13,14 @@ import numpy as np
 from fairwolfe.core.arrays import IntMatrix, IntVector, Matrix
 from fairwolfe.core.brief import short
 from fairwolfe.core.catalogue import sizes
+from fairwolfe.core.decision import Choice
 from fairwolfe.core.feedback import one_for_each
 from fairwolfe.core.kinds import Answers, Kind
 from fairwolfe.core.rows import HEAD, ArmRows, PlainRows, RankingRows
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.gates import largest_square_norm
 
-__all__ = ["read_table"]
+__all__ = ["choices_of", "read_table"]
 
 
 def read_table(
@@ -106,3 +107,16 @@ def _check_norm(norm: float, limit: float) -> None:
             f"features have a norm of {norm:.4g}, and from more than {limit:g} nothing can be "
             "learnt: scale the features, or state a larger feature_norm in the problem"
         )
+
+
+def choices_of(rows: Any) -> list[Choice]:
+    """Decisions that others made, as a base in Python learns from them."""
+    if isinstance(rows, PlainRows):
+        return [Choice(action, None, evidence) for action, evidence in rows.stored]
+    if isinstance(rows, RankingRows):
+        pairs = zip(rows.items, rows.user, rows.x, strict=True)
+        return [Choice(items, None, (user, x)) for items, user, x in pairs]
+    arms, blocks = rows.head["arm"].tolist(), rows.head["block"].tolist()
+    return [
+        Choice(arm, None, (block, x)) for arm, block, x in zip(arms, blocks, rows.x, strict=True)
+    ]
