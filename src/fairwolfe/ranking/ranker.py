@@ -172,8 +172,8 @@ class Ranker(Settings):
         Parameters
         ----------
         value (n,): estimates of sum_r g_r theta_r.x_i
-        width (n,), bonus: confidence widths |x_i|_{V^-1}, and what to multiply them by; with
-            exploration="pointwise" the bonuses themselves, and 1
+        width (n,): confidence widths |x_i|_{V^-1}; bonuses with exploration="pointwise"
+        bonus: what to multiply them by; 1 with exploration="pointwise"
         direction (n,): g_i, what the exposure of each candidate is worth
         exposed, shown (n,): how often each was exposed and shown in the t rankings so far
         slots: how many candidates are shown
