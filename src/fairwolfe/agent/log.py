@@ -20,7 +20,7 @@ from fairwolfe.agent.ledger import Ledger
 from fairwolfe.core.catalogue import Candidates
 from fairwolfe.core.contexts import Arms, Bilinear
 from fairwolfe.core.decision import Batch, Decision
-from fairwolfe.core.feedback import Shown, one_of
+from fairwolfe.core.feedback import Shown, row_of
 from fairwolfe.core.folders import file_path
 from fairwolfe.core.interrupts import uninterrupted
 from fairwolfe.core.kinds import Kind, Stack
@@ -134,7 +134,7 @@ class DecisionLog:
     def stage(self, token: str, batch: Batch, observation: Any) -> None:
         """Answers are about to be applied; token: that of the agent's own decisions."""
         for i, decision in enumerate(batch):
-            self._stage(token, decision, one_of(observation, i))
+            self._stage(token, decision, row_of(observation, i))
 
     def _stage(self, token: str, decision: Decision, observation: Any) -> None:
         number = decision.number

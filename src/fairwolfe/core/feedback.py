@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fairwolfe.core.problem import is_list
 from fairwolfe.errors import InvalidInput
 
-__all__ = ["Shown", "as_column", "one_for_each", "one_of", "totals"]
+__all__ = ["Shown", "as_column", "one_for_each", "row_of", "totals"]
 
 Array = NDArray[np.float64]
 
@@ -29,7 +29,7 @@ def as_column(observation: Any) -> Any:
     return observation[None] if isinstance(observation, np.ndarray) else [observation]
 
 
-def one_of(observation: Any, i: int) -> Any:
+def row_of(observation: Any, i: int) -> Any:
     """What was observed after one of several decisions, from columns."""
     if isinstance(observation, Shown):
         return Shown(observation.exposed[i], observation.rewards[i])

@@ -21,7 +21,7 @@ import numpy as np
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.brief import short
 from fairwolfe.core.decision import Batch, Choice, Decision
-from fairwolfe.core.feedback import as_column, one_of
+from fairwolfe.core.feedback import as_column, row_of
 from fairwolfe.core.kinds import Stack, kind_of
 from fairwolfe.core.problem import Problem, number_where, one_of
 from fairwolfe.core.protocols import Base, Policy, ScalarPolicy, keeps
@@ -290,7 +290,7 @@ class PlainRunning(Running):
 
     def learn(self, rows: PlainRows, observation: Any) -> None:
         for i in range(len(rows.head)):
-            self._learn(rows.part(slice(i, i + 1)), one_of(observation, i))
+            self._learn(rows.part(slice(i, i + 1)), row_of(observation, i))
 
     def _learn(self, row: PlainRows, observation: Any) -> None:
         kind, state, head = self.kind, self.state, row.head
@@ -340,7 +340,7 @@ class PlainRunning(Running):
         observed = read_table(rows, observation, self.kind, self.limit, kept, plain=True)
         nothing = np.zeros(self.kind.problem.n_objectives)
         for i, choice in enumerate(choices_of(rows)):
-            base = self.base.update(self.state.base, choice, nothing, one_of(observed, i))
+            base = self.base.update(self.state.base, choice, nothing, row_of(observed, i))
             if base is not self.state.base:
                 self.state = self.state._replace(base=base)
 

@@ -11,7 +11,7 @@ import numpy as np
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.brief import short
 from fairwolfe.core.decision import Batch, Decision, Learnt
-from fairwolfe.core.feedback import one_of
+from fairwolfe.core.feedback import row_of
 from fairwolfe.core.interrupts import uninterrupted
 from fairwolfe.core.kinds import Kind, Stack, kind_of
 from fairwolfe.core.problem import Problem
@@ -248,7 +248,7 @@ class PolicyRunning:
         """Learn what rows earned, in their order."""
         for i in range(len(rows.head)):
             decision = self._decision(rows, i)
-            answer = self.kind.observe(decision.action, one_of(observation, i))
+            answer = self.kind.observe(decision.action, row_of(observation, i))
             given = answer if self.reads else answer.observation
             inner = self.policy.update(self.state.policy, decision, given)
             self.state = self.state._replace(policy=inner)
