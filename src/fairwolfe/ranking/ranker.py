@@ -171,11 +171,11 @@ class Ranker(Settings):
 
         Parameters
         ----------
-        value (n,): estimates of sum_r g_r theta_r.x_i
-        width (n,): confidence widths |x_i|_{V^-1}; bonuses with exploration="pointwise"
+        value: (n,), estimates of sum_r g_r theta_r.x_i
+        width: (n,), confidence widths |x_i|_{V^-1}; bonuses with exploration="pointwise"
         bonus: what to multiply them by; 1 with exploration="pointwise"
-        direction (n,): g_i, what the exposure of each candidate is worth
-        exposed, shown (n,): how often each was exposed and shown in the t rankings so far
+        direction: (n,), g_i, what the exposure of each candidate is worth
+        exposed, shown: (n,), how often each was exposed and shown in the t rankings so far
         slots: how many candidates are shown
         params: `rule_params`
         """
