@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairwolfe import Problem, simulate
+from fairwolfe import Agent, Problem, simulate
 from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.contexts import Bilinear
 from fairwolfe.core.feedback import Shown
@@ -291,3 +291,11 @@ def test_worlds_without_users_are_ranked_too() -> None:
     trace = simulate(FWLinUCBRank(TwoSided(GiniEquality(), beta=3.0)), FiniteRanking.b1(), 2000)
     assert trace.compiled
     assert trace.value[-1] > 0.79334 - 0.05
+
+
+@pytest.mark.parametrize("policy", [UnbiasedLinUCBRank(), FairLearnRank(0.1)], ids=str)
+def test_a_policy_without_an_objective_has_no_live_numbers(policy: Any) -> None:
+    agent = Agent(policy, Problem.ranking(n_items=3, n_slots=2, n_features=1))
+    with pytest.raises(InvalidInput, match="no objective, so it keeps no live numbers"):
+        agent.live()
+    assert eval(repr(policy)) == policy

@@ -194,6 +194,8 @@ class Running(ABC):
 
     def live(self, delta: float = 0.05, trusted: bool = True) -> Live:
         """How far from the best reachable value; see `Live` and docs/live.md."""
+        if self.policy.objective is None:
+            raise InvalidInput(f"{self.policy!r} has no objective, so it keeps no live numbers")
         return self.certificates.report(self.windows, self.average, self.t, delta, trusted)
 
     def constraints(self, delta: float = 0.05, trusted: bool = True) -> tuple[Constraint, ...]:
