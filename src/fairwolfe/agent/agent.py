@@ -2,47 +2,34 @@
 
 from __future__ import annotations
 
-import io
-import json
-import logging
-import os
 import secrets
-import threading
-import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
-from importlib.metadata import version
 from itertools import takewhile
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
-from fairwolfe.agent import file as agent_file
-from fairwolfe.agent import forking
+from fairwolfe.agent.base import KEY, Leaving, Undo, logger, one_of
+from fairwolfe.agent.contexts import Contexts
 from fairwolfe.agent.ledger import Entry, Ledger, require_decision
-from fairwolfe.agent.log import DecisionLog
-from fairwolfe.agent.names import ArmNames, Keys, arm_names, changes, has_keys, keyed, named_rows
+from fairwolfe.agent.names import ArmNames, Keys, arm_names, has_keys, keyed
 from fairwolfe.agent.options import (
     context_options,
     feedback_options,
     many,
     node_number,
-    options_by_row,
-    stack_level,
 )
-from fairwolfe.core.arrays import IntVector, Matrix, Vector
-from fairwolfe.core.catalogue import Catalogue, item_features, sizes, whole_ids
+from fairwolfe.agent.saving import Saving
+from fairwolfe.core.arrays import Vector
+from fairwolfe.core.catalogue import sizes
 from fairwolfe.core.decision import Batch, Decision
-from fairwolfe.core.feedback import Shown, one_for_each
+from fairwolfe.core.feedback import Shown, as_column, one_for_each
 from fairwolfe.core.interrupts import uninterrupted
-from fairwolfe.core.kinds import Answer, Answers, Kind, Stack
-from fairwolfe.core.packing import pack, unpack
+from fairwolfe.core.kinds import Answer, Answers, Stack
 from fairwolfe.core.problem import Problem, whole_number
 from fairwolfe.core.streams import Numbered
-from fairwolfe.data.decisions import Header
-from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput, NumericalFailure
-from fairwolfe.kinds import Ranking
+from fairwolfe.errors import FairwolfeError, InvalidInput, NumericalFailure
 from fairwolfe.kinds.rewards import finite_number
 from fairwolfe.objectives import Concave
 from fairwolfe.ranking.policies import as_policy
@@ -51,40 +38,11 @@ from fairwolfe.reduction.policy import PolicyRunning
 
 __all__ = ["Agent"]
 
-_ROUNDING = 1.0 + 1e-9  # features that were scaled to the norm exceed it by less than this
 _DRIFT = 1e-6  # of the kept inverse between two refreshes; more is worth a warning
 _DRIFT_CHECK = 1024  # answers between two checks of the drift
-_KEY = 32  # bytes of the secret that signs decisions
-
-logger = logging.getLogger("fairwolfe")
-logger.addHandler(logging.NullHandler())  # silent by default
 
 
-class Undo(NamedTuple):
-    """What an interrupted answer needs to be finished or rolled back.
-
-    One answer is applied by one call, which shows in `t`; several have a copy of all they change.
-    """
-
-    entries: list[Entry]
-    t: int
-    answered: int  # how many there are with these
-    outside: int  # of all answers, those with a reward out of range
-    state: Any = None  # before several answers
-    ledger: Ledger | None = None
-    outside_before: int = 0
-
-
-class Leaving(NamedTuple):
-    """A decision that is being taken out of the open ones."""
-
-    entry: Entry
-    batch: Batch
-    open: int  # decisions that the policy counts as open with it
-    expired: int  # that have expired with it
-
-
-class Agent:
+class Agent(Contexts, Saving):
     """A policy with its state and its generator: it acts, and learns from feedback.
 
     Feedback may come late and in any order, once for each decision: an error changes
@@ -123,29 +81,7 @@ class Agent:
     (2, [0.5, 0.5], 0.5)
     """
 
-    _bound: Concave | None
-    _called: ArmNames | Keys | None
-    _check_at: int
-    _draws: Numbered
-    _expires: int | None
-    _forks: int
-    _issuing: Batch | None
-    _key: bytes  # signs the bytes of decisions
-    _leaving: Leaving | None
-    _ledger: Ledger
-    _lock: threading.RLock
-    _log: DecisionLog | None
-    _orphans: list[Batch]  # issued, and kept from their caller by an interrupt
-    _out_of_range: int
-    _over_norm: int
-    _refused: int
-    _running: Any  # the policy with its state
-    _undo: Undo | None
-    _usual_norm: float
-    _warned: set[str]
-    _young: dict[int, Batch]  # open decisions that may expire
-
-    __slots__ = (*__annotations__, "__weakref__")
+    __slots__ = ()
 
     def __init__(
         self,
@@ -173,32 +109,9 @@ class Agent:
                 called = Keys(keys)
             running = running.keep_items(items)
         # Who gives a token keeps a log of his own, and needs the same bytes from it again.
-        key = (
-            secrets.token_bytes(_KEY) if token is None else blake2b(token.encode()).digest()[:_KEY]
-        )
+        key = secrets.token_bytes(KEY) if token is None else blake2b(token.encode()).digest()[:KEY]
         self._start(running, ledger, key)
         self._called = called
-
-    def _start(self, running: Any, ledger: Ledger, key: bytes) -> None:
-        self._lock = threading.RLock()
-        self._ledger, self._key = ledger, key
-        self._out_of_range = self._refused = self._over_norm = self._forks = self._check_at = 0
-        self._warned = set()
-        self._undo = self._issuing = self._leaving = None
-        self._orphans, self._young = [], {}
-        self._called = self._log = None
-        self._take(running)
-        forking.register(self)
-
-    def _take(self, running: Any) -> None:
-        """Play this policy from now on, in this state."""
-        self._running, self._bound = running, _bound_objective(running)
-        self._usual_norm = running.kind.problem.feature_norm * _ROUNDING
-
-    @property
-    def _kind(self) -> Kind:
-        kind: Kind = self._running.kind
-        return kind
 
     # --- decisions ----------------------------------------------------------------------------
 
@@ -414,11 +327,6 @@ class Agent:
             require_decision(one)
         return Batch.merged([one.batch for one in listed])
 
-    def _verify(self, batch: Batch) -> None:
-        """Raise InvalidInput unless this agent has made the decisions."""
-        if batch.key is not self._key:
-            batch.verify(self._key, self._running.limit)
-
     def _issue(self, batch: Batch, made: list[Batch]) -> None:
         """Decisions made together are open from now on, and listed in `made`; whole or not at
         all.
@@ -448,118 +356,6 @@ class Agent:
         if made:  # not here: another interrupt may come before the recovery is done
             with self._lock:
                 self._orphans = [*self._orphans, *made]
-
-    # --- contexts ------------------------------------------------------------------------------
-
-    @property
-    def _reads(self) -> bool:
-        """Whether the policy takes checked contexts, not what the caller gave."""
-        return bool(self._running.reads)
-
-    def _plain(
-        self, context: Any, options: dict[str, Any]
-    ) -> tuple[Any, dict[str, Any], ArmNames | Keys | None]:
-        """A context and what was given besides, with numbers for names where the kind has none, and
-        the names.
-        """
-        called = self._called
-        if isinstance(context, Mapping):
-            if isinstance(called, ArmNames):
-                raise InvalidInput(
-                    "the context is a mapping, and the agent was given the names of its arms once; "
-                    "give the features in that order"
-                )
-            context, called = named_rows(context, self._kind.problem)
-        if called is not None:
-            catalogue = self._kind.catalogue if isinstance(self._kind, Ranking) else None
-            options = called.options(options, catalogue)
-        return context, options, called
-
-    def _given(self, context: Any, options: dict[str, Any]) -> Any:
-        """The context, read and judged; under the lock, since items may change."""
-        if options and not self._reads:
-            self._refuse_options(options)
-        given = self._kind.read(context, **options)
-        if not given.norm <= self._usual_norm:
-            self._judge_norm(given, note=True)
-        return given if self._reads else context
-
-    def _asked(
-        self, contexts: Any, advance: Any, candidates: Any, blocked: Any, pinned: Any
-    ) -> tuple[Any, list[dict[str, Any]]]:
-        """What `act_many` was given: contexts, and what each was given besides."""
-        if isinstance(contexts, Mapping):
-            raise InvalidInput(f"the contexts are {contexts!r:.80}; give a list of contexts")
-        if not (advance is None or isinstance(advance, bool)):
-            raise InvalidInput(f"advance is {advance!r}; give None, True or False")
-        given = many("contexts", contexts)
-        options = {"candidates": candidates, "blocked": blocked, "pinned": pinned}
-        return given, options_by_row(len(given), **options)
-
-    def _stacked(
-        self, contexts: Any, options: list[dict[str, Any]], note: bool
-    ) -> tuple[Stack, list[ArmNames | Keys | None] | None]:
-        """Contexts in a row, read and judged, and their names; under the lock. note: whether large
-        features are counted and warned of.
-        """
-        contexts, options, called = self._plain_many(contexts, options)
-        if not self._reads:
-            for one in options:
-                self._refuse_options(one)
-        stack = self._kind.read_many(contexts, options)
-        if not stack.norm <= self._usual_norm:
-            self._judge_norm(stack, note)
-        return stack if self._reads else stack._replace(given=list(contexts)), called
-
-    def _plain_many(
-        self, contexts: Any, options: list[dict[str, Any]]
-    ) -> tuple[Any, list[dict[str, Any]], list[ArmNames | Keys | None] | None]:
-        """`_plain` for each of them."""
-        called = self._called
-        if isinstance(contexts, np.ndarray) and not options:
-            if called is None:
-                return contexts, options, None
-            if isinstance(called, Keys) or contexts.shape[1:2] == (len(called.all),):
-                return contexts, options, [called] * len(contexts)
-        if called is None and not any(isinstance(one, Mapping) for one in contexts):
-            return contexts, options, None
-        plain, converted, names = [], [], []
-        for i, context in enumerate(contexts):
-            try:
-                one, with_, by = self._plain(context, options[i] if options else {})
-            except InvalidInput as error:
-                raise InvalidInput(f"context {i}: {error}") from error
-            plain.append(one)
-            converted.append(with_)
-            names.append(by)
-        return plain, converted if any(converted) else [], names
-
-    def _refuse_options(self, options: Mapping[str, Any]) -> None:
-        extra = [name for name in options if name != "names"]
-        if extra:
-            raise InvalidInput(
-                f"{self.policy!r} takes contexts as they are, without {' and '.join(extra)}; "
-                "use a policy that has `kind`, such as FrankWolfe"
-            )
-
-    def _judge_norm(self, given: Any, note: bool) -> None:
-        """Raise for features that would make the regression inaccurate; warn once for others."""
-        stated, limit = self._kind.problem.feature_norm, self._running.limit
-        if not given.norm <= limit:
-            raise InvalidInput(
-                f"{given.largest()}; the problem states a norm of at most {stated:g}, and from "
-                f"more than {limit:g} nothing can be learnt: scale the features, or state "
-                "a larger feature_norm in the problem"
-            )
-        if not note:
-            return
-        self._warn_once(
-            "features",
-            f"features of norm {given.norm:.4g} were given; the problem states at most "
-            f"{stated:g}, and confidence widths depend on it: scale the features, or give Problem "
-            "a larger feature_norm (reported once)",
-        )
-        self._over_norm += 1
 
     # --- feedback -----------------------------------------------------------------------------
 
@@ -595,7 +391,7 @@ class Agent:
                 batch = decision.batch
                 self._verify(batch)
                 answer = self._read_feedback(decision.action, reward, options)
-                pieces = [(batch, _as_column(answer.observation))]
+                pieces = [(batch, as_column(answer.observation))]
                 outside = int(answer.outside != "")
                 if self._running.atomic:
                     self._apply([entry], pieces, outside)
@@ -827,7 +623,7 @@ class Agent:
         last = self._ledger.issued - 1 - (self._expires or 0)
         for number in list(takewhile(lambda number: number <= last, self._young)):
             if self._ledger.waits(number):
-                self._leave((number, None), _one_of(self._young[number], number))
+                self._leave((number, None), one_of(self._young[number], number))
             self._young.pop(number, None)
 
     def _leave(self, entry: Entry, batch: Batch) -> None:
@@ -872,183 +668,7 @@ class Agent:
                 "agent.out_of_range counts such rewards (reported once)",
             )
 
-    def _warn_once(self, about: str, text: str) -> None:
-        with self._lock:
-            if about in self._warned:
-                return
-            self._warned.add(about)
-        logger.warning(text)
-        warnings.warn(text, stacklevel=stack_level())  # of the caller of act or update
-
-    # --- the log of decisions ------------------------------------------------------------------
-
-    def log(self, path: str | os.PathLike[str] | None) -> None:
-        """From now on append every decision that is answered, with its context, to this file: what
-        `fw.offpolicy.Log.of(path)` reads, JSON Lines as in `fairwolfe.data.decisions`. None ends
-        it.
-
-        A log of the same problem is continued; another path continues there with all open
-        decisions. The context of an open decision is kept in memory until it is answered or
-        expires. Decisions made before the call have no context here, and are counted in `stats()`
-        as unlogged. A log belongs to the process: a loaded agent and a
-        forked child have none until they are given one.
-        """
-        with self.held():
-            log = None
-            if path is not None:
-                log = DecisionLog(path, self._kind, self._mark(), self._header())
-            if self._log is not None:
-                if log is not None:
-                    log.take_over(self._log)
-                self._log.close()
-            self._log = log
-
-    def _mark(self) -> tuple[Any, ...]:
-        """What the header of the log is made of: the same objects while it holds."""
-        return self._running.policy, self._kind.problem, self._called
-
-    def _header(self) -> Header:
-        """What is true of the rows of the log that follow."""
-        kind = self._kind
-        objective = None if self._bound is None else repr(self.policy.objective)
-        problem, policy = kind.problem, repr(self.policy)
-        if not isinstance(kind, Ranking):
-            return Header(problem, objective, policy, arms=self.arms)
-        kept = kind.catalogue.features
-        features = kept.T.copy() if kept.shape[1] else None
-        return Header(problem, objective, policy, self.names, features)
-
-    def _remember(self, number: int, context: Any, given: Any, called: Any) -> None:
-        """Keep the context of a decision for the log, until it is answered. Under the lock."""
-        if self._log is None:
-            return
-        if isinstance(context, Mapping):
-            context, _ = named_rows(context, self._kind.problem)
-        by_context = isinstance(called, ArmNames) and called is not self._called
-        checked = given if self._reads else self._kind.read(context)
-        names = called.all if by_context else None
-        self._log.remember_context(number, self._kind, context, checked, names)
-
-    def _remember_many(self, stack: Stack, contexts: Any, called: Sequence[Any] | None) -> None:
-        """The same for decisions made together."""
-        first, some = self._ledger.issued, isinstance(stack.given, list)
-        if not some and not isinstance(self._kind, Ranking):
-            some = stack.given.places is not None  # and the others belong to the context too
-        if self._log is not None and isinstance(contexts, np.ndarray) and not some:
-            self._log.remember_contexts(first, self._kind, stack)
-            return
-        for i in range(stack.rows):
-            given = self._kind.single(stack, i) if self._reads else stack.given[i]
-            self._remember(first + i, contexts[i], given, called and called[i])
-
-    # --- items -------------------------------------------------------------------------------
-
-    @property
-    def items(self) -> IntVector:
-        """Ids of the items that can be shown, ascending; exposures in `average` have this order."""
-        with self._lock:
-            return self._catalogue().ids.copy()
-
-    @property
-    def keys(self) -> dict[str, int]:
-        """Key -> id of the items that can be shown; empty where they have no keys."""
-        with self._lock:
-            catalogue, called = self._catalogue(), self._called
-            return called.numbers(catalogue).copy() if isinstance(called, Keys) else {}
-
-    @property
-    def features(self) -> Matrix:
-        """The features of all items that there ever were, by id, (items, features of an item)."""
-        with self._lock:
-            return self._catalogue().features.T.copy()
-
-    @property
-    def names(self) -> tuple[str, ...] | None:
-        """What arms or items are called, by number, those of retired items too; None where they
-        have no names.
-        """
-        return None if self._called is None else self._called.all
-
-    @property
-    def arms(self) -> tuple[str, ...] | None:
-        """The names of the arms, where they were given with the agent."""
-        return self._called.all if isinstance(self._called, ArmNames) else None
-
-    def add_items(self, features: Any, objective: Concave | None = None) -> IntVector:
-        """New items, by their features (new, features of an item); their ids.
-
-        Each is averaged over its own time, so that it is treated as a day-one item was. An
-        objective of a fixed length needs one for the new length: pass it. Features are kept if the
-        agent keeps those of the others (`items=`), else contexts bring a row for each of `items`.
-
-        Where items have keys, give a mapping key -> features, or pairs. A key that can be shown
-        with the same features stays as it is, and its id comes back; with other features the old
-        item is retired and a new one takes its key. The key of a retired item may come again.
-        """
-        with self.held():
-            old = self._catalogue().total
-            if isinstance(self._called, Keys) or has_keys(features):
-                return self._add_keyed(features, objective)
-            rows = item_features(features, self._kind.problem)
-            self._take(self._running.add_items(self._retargeted(objective), rows))
-            return np.arange(old, old + len(rows))
-
-    def _add_keyed(self, given: Any, objective: Concave | None) -> IntVector:
-        """Under the lock."""
-        catalogue, called = self._catalogue(), self._called
-        if not isinstance(called, Keys):
-            raise InvalidInput(
-                "the items of this agent have no keys, so give the features alone; keys are for an "
-                "agent that was made with items={key: features}"
-            )
-        if not has_keys(given):
-            raise InvalidInput("the items of this agent have keys; give {key: features}")
-        keys, rows = keyed(given, sizes(self._kind.problem)[1])
-        ids, new, old_ids = changes(keys, rows, called, catalogue)
-        if new:
-            instead = (np.array(old_ids),) if old_ids else ()
-            running = self._running.add_items(self._retargeted(objective), rows[new], *instead)
-            # Names of items that are not there do no harm, should an interrupt come between.
-            self._called = called.extended(catalogue.total, (keys[row] for row in new))
-            self._take(running)
-        elif objective is not None:
-            self.replace_objective(objective)
-        return ids
-
-    def retire(self, ids: Iterable[int | str], objective: Concave | None = None) -> None:
-        """These items are not shown any more; f is of the others. Feedback may still come."""
-        with self.held():
-            catalogue = self._catalogue()
-            listed: Any = ids
-            if isinstance(self._called, Keys):
-                listed = self._called.ids("ids", ids, catalogue)
-            numbers = whole_ids("ids", listed)
-            self._take(self._running.retire_items(self._retargeted(objective), numbers))
-
-    def _retargeted(self, objective: Concave | None) -> Any:
-        """The policy, for another objective if one is given."""
-        policy = self.policy
-        if objective is None:
-            return policy
-        if not hasattr(policy, "with_objective"):
-            raise InvalidInput(
-                f"the objective of {policy!r} cannot be replaced: it has no with_objective; "
-                "make another agent"
-            )
-        return policy.with_objective(objective)
-
-    def _catalogue(self) -> Catalogue:
-        if not isinstance(self._kind, Ranking):
-            has = "arms" if self._kind.name == "arms" else f"decisions of kind {self._kind.name!r}"
-            raise InvalidInput(f"the problem has {has}; items are for Problem.ranking(...)")
-        return self._kind.catalogue
-
     # --- what is known ------------------------------------------------------------------------
-
-    @property
-    def policy(self) -> Any:
-        """The policy, with the current objective."""
-        return self._running.policy
 
     @property
     def problem(self) -> Problem:
@@ -1061,13 +681,6 @@ class Agent:
         if self._bound is None:
             raise InvalidInput(f"{self.policy!r} has no objective")
         return self.policy.objective  # type: ignore[no-any-return]
-
-    @contextmanager
-    def held(self) -> Iterator[Any]:
-        """The running policy; nobody else acts on or updates the agent meanwhile."""
-        with self._lock:
-            self._recover()
-            yield self._running
 
     @property
     def t(self) -> int:
@@ -1174,138 +787,6 @@ class Agent:
                 "them, or raise the ridge (reported once)",
             )
 
-    # --- changing f, saving, loading ----------------------------------------------------------
-
-    def replace_objective(self, objective: Concave) -> None:
-        """Maximise another f from now on; averages, estimates and open decisions stay."""
-        if not isinstance(objective, Concave):
-            raise InvalidInput(f"the objective is {objective!r:.80}; give one of fw.objectives")
-        with self.held() as running:
-            self._take(running.with_objective(self._retargeted(objective)))
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to a file, whole or not at all; `Agent.load` continues from there.
-
-        The file holds the secret that signs decisions: only its owner can read it.
-        """
-        agent_file.write(path, *self._content())
-
-    def dump(self) -> bytes:
-        """What `save` writes, as bytes for `Agent.restore`."""
-        file = io.BytesIO()
-        agent_file.write_to(file, *self._content())
-        return file.getvalue()
-
-    def _content(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        with self.held() as running:
-            ledger, kept = self._ledger.saved()
-            arrays = {name: array.copy() for name, array in agent_file.arrays_of(running)}
-            text = {
-                "format": agent_file.FORMAT,
-                "version": agent_file.VERSION,
-                "library": version("fairwolfe"),
-                "policy": repr(self.policy),
-                "problem": json.loads(self._kind.problem.to_json()),
-                "ledger": ledger,
-                "key": self._key.hex(),
-                "out_of_range": self._out_of_range,
-                "refused": self._refused,
-                "over_norm": self._over_norm,
-                "warned": sorted(self._warned),
-                "draws": list(self._draws.key),
-                "expires": self._expires,
-                "arms": self.arms,
-            }
-            if isinstance(self._called, Keys):
-                kept["keys"] = self._called.saved()
-            if self._young:
-                waiting = filter(self._ledger.waits, self._young)
-                young = [_one_of(self._young[number], number) for number in waiting]
-                data = tuple(np.frombuffer(one.to_bytes(), np.uint8) for one in Batch.merged(young))
-                kept["young"] = np.frombuffer(pack(data), dtype=np.uint8)
-        return text, arrays | kept
-
-    @classmethod
-    def load(
-        cls, path: str | os.PathLike[str], policy: Any = None, seed: int | None = None
-    ) -> Agent:
-        """The agent that `save` wrote: the same decisions follow as without the pause.
-
-        The policy is rebuilt from its text. One that holds functions, as Custom does, cannot be:
-        pass the same one. Decisions made before the save can be answered (`Decision.from_bytes`
-        brings them over), and so can those that the saved agent made after it, until it ended:
-        each once. Those of other agents cannot, nor those of another process that loaded the file.
-
-        With a `seed` the random draws that follow are its own: two processes that load one file
-        with different seeds do not explore in the same way.
-        """
-        return cls._of(path, agent_file.read(path), policy, seed)
-
-    @classmethod
-    def restore(
-        cls,
-        data: bytes,
-        policy: Any = None,
-        seed: int | None = None,
-        *,
-        token: str | None = None,
-    ) -> Agent:
-        """The agent that `dump` wrote; as `load`.
-
-        With the `token` that it had its ids continue too, as if there had been no pause: what it
-        did since the dump has to be done again (`issue`, `update_many`), and nobody else may
-        continue from the same bytes.
-        """
-        if not isinstance(data, bytes | bytearray | memoryview):
-            raise InvalidInput(f"the data is {data!r:.80}; give the bytes that Agent.dump returned")
-        content = agent_file.read_from(io.BytesIO(data), "the data")
-        return cls._of("the data", content, policy, seed, token)
-
-    @classmethod
-    def _of(
-        cls,
-        path: object,
-        content: tuple[dict[str, Any], dict[str, Any]],
-        policy: Any,
-        seed: int | None,
-        token: str | None = None,
-    ) -> Agent:
-        text, arrays = content
-        if seed is not None:
-            Numbered.of(seed)  # a bad one raises as such, not as a fault of the file
-        with agent_file.refusals(path):
-            problem = Problem.from_json(json.dumps(text["problem"]))
-            rebuilt = agent_file.policy_of(text["policy"], policy, path)
-            kept = {name: arrays.pop(name) for name in ("answered", "recovered")}
-            young, keys = arrays.pop("young", None), arrays.pop("keys", None)
-            running = agent_file.rebuilt(rebuilt, problem, arrays)
-            agent = cls.__new__(cls)
-            ledger = Ledger.loaded(text["ledger"], kept, token)
-            agent._start(running, ledger, agent_file.secret(text["key"], _KEY))
-            if running.t != ledger.answered:
-                raise IncompatibleState(
-                    f"{path} holds a state of {running.t} answers and a ledger of {ledger.answered}"
-                )
-            for name in ("out_of_range", "refused", "over_norm"):
-                setattr(agent, f"_{name}", whole_number(name, text[name], 0))
-            agent._warned = agent_file.words("warned", text["warned"])
-            agent._draws = Numbered(agent_file.key("draws", text["draws"]))
-            if seed is not None:
-                agent._draws = agent._draws.apart(seed, "load")
-            expires = text["expires"]
-            agent._expires = None if expires is None else whole_number("expires", expires)
-            if text["arms"] is not None:
-                agent._called = arm_names(text["arms"], problem)
-            if keys is not None:
-                agent._called = Keys.loaded(keys, agent._catalogue())
-            for data in () if young is None else unpack(young.tobytes()):
-                batch = Batch.from_bytes(data.tobytes())
-                agent._verify(batch)
-                ledger.entries(batch)
-                agent._young.update(dict.fromkeys(batch.numbers.tolist(), batch))
-            agent._young = dict(sorted(agent._young.items()))
-        return agent
-
     def __reduce__(self) -> NoReturn:
         raise InvalidInput(
             "an Agent cannot be pickled or copied, since its decisions would then have two owners; "
@@ -1315,13 +796,6 @@ class Agent:
 
 def _names(called: Sequence[Any] | None) -> list[Any] | None:
     return None if called is None else [one and one.all for one in called]
-
-
-def _as_column(observation: Any) -> Any:
-    """What was observed after one decision, by column."""
-    if isinstance(observation, Shown):
-        return Shown(observation.exposed[None], observation.rewards[None])
-    return observation[None] if isinstance(observation, np.ndarray) else [observation]
 
 
 def _part(rewards: Any, start: int, stop: int) -> Any:
@@ -1340,28 +814,8 @@ def _countable(batch: Batch, entries: list[Entry], start: int) -> Any:
     return rows
 
 
-def _one_of(batch: Batch, number: int) -> Batch:
-    row = int(np.flatnonzero(batch.numbers == number)[0])
-    return batch[row : row + 1]
-
-
 def _renumbered(text: str, start: int) -> str:
     """An error of an answer with its number among all."""
     head, _, rest = text.partition(": ")
     digits = head.removeprefix("answer ")
     return f"answer {int(digits) + start}: {rest}" if digits.isdecimal() else text
-
-
-def _bound_objective(running: Any) -> Concave | None:
-    """f with its names resolved; None for policies that have none."""
-    policy = running.policy
-    objective = getattr(policy, "objective", None)
-    if objective is None:
-        return None
-    if not isinstance(objective, Concave):
-        raise InvalidInput(
-            f"the objective of {policy!r} is {objective!r}; give one of fw.objectives"
-        )
-    if getattr(policy, "followed", None) is objective and hasattr(running, "objective"):
-        return running.objective  # type: ignore[no-any-return]
-    return objective.bind(running.kind.seen)
