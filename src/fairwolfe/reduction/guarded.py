@@ -22,6 +22,7 @@ from fairwolfe.core.kinds import Kind, kind_of, require_kind
 from fairwolfe.core.problem import Problem, all_finite, level, number_where
 from fairwolfe.core.protocols import Base, Policy, keeps
 from fairwolfe.core.restoring import need, require, require_counts
+from fairwolfe.core.rows import HEAD, ArmRows, PlainRows
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
 from fairwolfe.kernels.limits import row_limit
 from fairwolfe.objectives import Concave, GiniWelfare, Minimum
@@ -179,12 +180,9 @@ class Guarded:
     def expect(self, state: State, decision: Decision) -> State:
         """Count a decision as made, and as open."""
         trail = self._trail(state, decision)
-        for running, stored in _inner(state, trail):
-            inner = _read(stored)
-            rows = inner.batch.rows
+        for running, rows in _inner(state, trail):
             rows.head["place"] = running.issued
             running.open_rows(rows)
-            stored[:] = _stored(inner)  # with its place
         decision.batch.rows.head["place"] = int(state.books[_MADE])
         state.write(state.plan.entry(trail))
         return state
@@ -192,8 +190,8 @@ class Guarded:
     def withdraw(self, state: State, decision: Decision) -> State:
         """A decision gets no answer any more; it was made, and still counts."""
         trail = self._trail(state, decision)
-        for running, stored in _inner(state, trail):
-            running.withdraw(_read(stored).batch.rows)
+        for running, rows in _inner(state, trail):
+            running.withdraw(rows)
         if state.awaits(decision):
             state.books[_OPEN] -= 1.0
         return state
@@ -261,18 +259,19 @@ class Guarded:
             fits = fits and x.dtype == _FLOAT and x.shape == (d,) and x.flags.carray
             if not (fits and all_finite(x) and math.sqrt(x @ x) <= plan.limit):
                 raise _foreign(decision)
-        if type(trail.held) is not bool or (trail.held and trail.baseline is None):
+        stored = (trail.policy, trail.baseline) if trail.held is True else (trail.policy,)
+        if type(trail.held) is not bool or not all(map(_is_stored, stored)):
             raise _foreign(decision)
         return trail
 
 
 class Trail(NamedTuple):
     """What `update` needs of a decision: that of the policy, which may have been left one arm only,
-    and of the baseline where it has played, as bytes; the features that count.
+    and of the baseline where it has played; the features that count.
     """
 
     held: bool  # whether the baseline has played
-    policy: Any  # (bytes,) uint8
+    policy: Any  # columns of its rows
     baseline: Any
     block: int
     x: Any  # (d,): of the arm that was played
@@ -439,21 +438,37 @@ def _decided(running: Any, given: Arms, rng: np.random.Generator) -> Decision:
     return Decision.of(Batch(running.decide(given, rng, propose=True)), 0)
 
 
-def _stored(decision: Decision) -> Any:
-    """A decision inside of another, (bytes,) uint8."""
-    return np.frombuffer(decision.to_bytes(), np.uint8).copy()
+def _stored(decision: Decision) -> tuple[Any, ...]:
+    """A decision for an arm inside of another: its columns, which share its memory."""
+    rows = decision.batch.rows
+    if isinstance(rows, PlainRows):
+        return rows.head.view(np.uint8), rows.estimate, rows.g, rows.live, rows.stored[0]
+    return rows.head.view(np.uint8), *rows[1:]
 
 
-def _read(stored: Any) -> Decision:
-    decision = Decision.from_bytes(stored.tobytes())
-    decision.batch.verify(b"")
-    return decision
+def _is_stored(stored: Any) -> bool:
+    """Whether it can be read; what the numbers are is for the policy to judge."""
+    head = stored[0] if isinstance(stored, tuple) and len(stored) in (3, 5) else None
+    return isinstance(head, np.ndarray) and head.dtype == np.uint8 and head.nbytes == HEAD.itemsize
+
+
+def _read(stored: tuple[Any, ...]) -> Any:
+    """The rows that `_stored` took apart."""
+    head, *rest = stored
+    head = head.view(HEAD)
+    if len(rest) < len(PlainRows._fields) - 2:
+        return ArmRows(head, *rest)
+    rows = PlainRows.empty(1, 0, 0, 0)._replace(
+        head=head, estimate=rest[0], g=rest[1], live=rest[2]
+    )
+    rows.stored[0] = rest[3]
+    return rows
 
 
 def _inner(state: State, trail: Trail) -> list[tuple[Any, Any]]:
-    """The players of a decision, with what each decided."""
-    players = [(state.policy, trail.policy)]
-    return [*players, (state.baseline, trail.baseline)] if trail.held else players
+    """The players of a decision, with the rows of what each decided."""
+    players = [(state.policy, _read(trail.policy))]
+    return [*players, (state.baseline, _read(trail.baseline))] if trail.held else players
 
 
 def _counted(decision: Decision) -> bool:
@@ -462,8 +477,9 @@ def _counted(decision: Decision) -> bool:
 
 
 def _learn(running: Any, stored: Any, answer: Any, counted: bool) -> None:
-    rows = _read(stored).batch.rows
+    rows = _read(stored)
     if not counted:
+        rows = rows._replace(head=rows.head.copy())
         rows.head["place"] = -1
     running.learn(rows, answer.observation[None])
 
