@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import queue
 import sys
 import threading
@@ -578,3 +579,23 @@ def test_printed() -> None:
     assert repr(one) == (
         "<Agent MOLinCB(objective=Minimum(), ridge=0.1, steps=10, rate=1.0), t = 0, 1 open>"
     )
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3])
+def test_a_ledger_has_a_bit_for_each_stage_of_a_decision(stages: int) -> None:
+    """Against a set; bit m stages + s is stage s of decision m, and full bytes are dropped."""
+    ledger, rng = Ledger("a", stages), np.random.default_rng(stages)
+    ledger.issued, answered = 90, set[int]()
+    for count, number in enumerate(rng.permutation(90).tolist(), 1):
+        assert ledger.waits(number)
+        ledger.mark([(number, None)], count)
+        answered.add(number)
+        dropped, bits = ledger.kept
+        marks = np.unpackbits(np.frombuffer(bytes(bits), np.uint8), bitorder="little")
+        expected = {8 * dropped + i for i in np.flatnonzero(marks)} | set(range(8 * dropped))
+        assert expected == {number * stages + s for number in answered for s in range(stages)}
+        oldest = min(set(range(90)) - answered, default=90)
+        assert ledger.oldest_open == (90 - oldest if oldest < 90 else None)
+    numbers, arrays = ledger.saved()
+    again = Ledger.loaded(json.loads(json.dumps(numbers)), arrays, "a")
+    assert (again.stages, again.kept[0]) == (stages, ledger.kept[0])

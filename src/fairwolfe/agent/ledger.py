@@ -18,6 +18,7 @@ _FULL = 0xFF
 _MOST = 2**53  # no agent makes more decisions
 _MOST_OPEN = 2**33  # decisions, which take a gigabyte of bits
 _LONGEST = 64  # characters of a token
+_MOST_STAGES = 64
 
 
 class Numbers(NamedTuple):
@@ -39,8 +40,9 @@ Entry: TypeAlias = tuple[int, str | None]
 class Ledger:
     """Numbers the decisions of one agent and remembers which were answered.
 
-    An answer costs one bit, and none below the watermark: leading bytes whose eight decisions are
-    all answered are dropped, so that memory does not grow while feedback comes.
+    An answer costs one bit for each stage of rewards (those that arrive together), and none below
+    the watermark: leading bytes that are full are dropped, so that memory does not grow while
+    feedback comes.
 
     The token in an id identifies the agent. A loaded ledger continues with its own token, so
     that its decisions are not mistaken for those of another process that read the same file; under
@@ -53,17 +55,21 @@ class Ledger:
     (1, 0)
     """
 
-    __slots__ = ("answered", "beyond", "earlier", "expired", "issued", "kept", "start", "token")
+    __slots__ = (
+        *("answered", "beyond", "earlier", "expired", "issued", "kept", "stages", "start"),
+        "token",
+    )
 
-    def __init__(self, token: str | None = None) -> None:
+    def __init__(self, token: str | None = None, stages: int = 1) -> None:
+        self.stages = stages
         self.token = secrets.token_hex(8) if token is None else _text("token", token)
         self.start = 0  # the first number under this token
         self.earlier: dict[str, Numbers] = {}  # by token
         self.issued = 0
         self.answered = 0
         self.expired = 0  # that get no feedback any more
-        # How many bytes were dropped, and the others: bit n % 8 of byte n // 8 is decision n's.
-        # One attribute, so that no interrupt comes between the two.
+        # How many bytes were dropped, and the others: bit n % 8 of byte n // 8, where stage s of
+        # decision m has n = m stages + s. One attribute, so that no interrupt comes between the two.
         self.kept = (0, bytearray())
         self.beyond: dict[str, set[int]] = {}  # token -> answered numbers from its end on
 
@@ -87,6 +93,7 @@ class Ledger:
                 break
         else:
             number = 8 * (dropped + len(bits))
+        number //= self.stages
         return self.issued - number if number < self.issued else None
 
     def next_id(self) -> str:
@@ -106,11 +113,8 @@ class Ledger:
 
     def _entry(self, token: str, number: int, decision: Any) -> Entry:
         if token == self.token:
-            if self.start <= number < self.issued:
-                dropped, bits = self.kept
-                place = (number >> 3) - dropped
-                if place >= len(bits) or (place >= 0 and not bits[place] >> (number & 7) & 1):
-                    return number, None
+            if self.start <= number < self.issued and not self._bits(number, number + 1):
+                return number, None
             numbers = Numbers(self.start, self.issued, False)
         elif token in self.earlier:
             numbers = self.earlier[token]
@@ -125,9 +129,7 @@ class Ledger:
             answered = number in self.beyond.get(token, ())
             entry: Entry = (number, token)
         else:
-            dropped, bits = self.kept
-            place = (number >> 3) - dropped
-            answered = place < 0 or (place < len(bits) and bits[place] >> (number & 7) & 1 == 1)
+            answered = self._bits(number, number + 1) != 0
             entry = (number, None)
         if answered:
             raise InvalidInput(
@@ -159,6 +161,7 @@ class Ledger:
     def _bits(self, first: int, stop: int) -> int:
         """The marks of these decisions, as the bits of a number."""
         dropped, bits = self.kept
+        first, stop = first * self.stages, stop * self.stages
         start = (first >> 3) - dropped
         if start < 0:
             return 1  # what was dropped is marked
@@ -170,19 +173,19 @@ class Ledger:
         """Decisions are answered, the last the `answered`-th. Twice does no harm."""
         first, stop = entries[0][0], entries[-1][0] + 1
         if len(entries) > 1 and entries == [(number, None) for number in range(first, stop)]:
-            self._set_all(first, stop)
+            self._set(first, stop)
         else:
             for number, token in entries:
                 if token is not None:
                     self.beyond.setdefault(token, set()).add(number)
                 else:
-                    self._set(number)
+                    self._set(number, number + 1)
         self.answered = answered
 
-    def _set_all(self, first: int, stop: int) -> None:
+    def _set(self, first: int, stop: int) -> None:
         """Mark decisions in a row."""
         dropped, bits = self.kept
-        first = max(first, 8 * dropped)
+        first, stop = max(first * self.stages, 8 * dropped), stop * self.stages
         start, end = (first >> 3) - dropped, ((stop + 7) >> 3) - dropped
         if first >= stop:
             return
@@ -201,19 +204,8 @@ class Ledger:
         """The decision of this entry gets no feedback any more, the `expired`-th of these. Twice
         does no harm.
         """
-        self._set(entry[0])
+        self._set(entry[0], entry[0] + 1)
         self.expired = expired
-
-    def _set(self, number: int) -> None:
-        dropped, bits = self.kept
-        place = (number >> 3) - dropped
-        if place < 0:
-            return
-        if place >= len(bits):
-            bits.extend(bytes(place + 1 - len(bits)))
-        bits[place] |= 1 << (number & 7)
-        if place == 0:
-            self._drop()
 
     def _drop(self) -> None:
         """Drop the leading bytes that are full."""
@@ -252,6 +244,7 @@ class Ledger:
             "issued": self.issued,
             "answered": self.answered,
             "expired": self.expired,
+            "stages": self.stages,
             "dropped": self.kept[0],
             "earlier": self.earlier,
             "beyond": {token: len(numbers) for token, numbers in self.beyond.items()},
@@ -269,7 +262,7 @@ class Ledger:
         """
         if not isinstance(numbers, dict):
             raise IncompatibleState(f"the ledger is {numbers!r:.60}; it must be a table")
-        ledger = cls()
+        ledger = cls(stages=max(_whole("stages", numbers["stages"], _MOST_STAGES), 1))
         ledger.issued = _whole("issued", numbers["issued"])
         ledger.answered = _whole("answered", numbers["answered"])
         ledger.expired = _whole("expired", numbers["expired"], ledger.issued)
@@ -289,7 +282,7 @@ class Ledger:
                 "give that, or none"
             )
         ledger._take_beyond(_table("beyond", numbers["beyond"]), arrays["recovered"])
-        dropped = _whole("dropped", numbers["dropped"], ledger.issued // 8)
+        dropped = _whole("dropped", numbers["dropped"], ledger.stages * ledger.issued // 8)
         ledger._take_bits(dropped, arrays["answered"])
         return ledger
 
@@ -315,12 +308,12 @@ class Ledger:
         if bits.ndim != 1 or bits.dtype != np.uint8:
             raise IncompatibleState(f"answered is {bits.dtype} of shape {bits.shape}, not bytes")
         marked = np.flatnonzero(np.unpackbits(bits, bitorder="little"))
-        counted = 8 * dropped + marked.size + self.recovered
-        last = 8 * dropped + int(marked[-1]) if marked.size else -1
+        counted = (8 * dropped + marked.size) / self.stages + self.recovered
+        last = (8 * dropped + int(marked[-1])) // self.stages if marked.size else -1
         if counted != self.answered + self.expired or last >= self.issued or self.open > _MOST_OPEN:
             raise IncompatibleState(
                 f"in the ledger {self.answered} of {self.issued} decisions were answered "
-                f"and {self.expired} have expired, and marks {counted}, the last of them number "
+                f"and {self.expired} have expired, and marks {counted:g}, the last of them number "
                 f"{last}: the file is damaged or forged"
             )
         self.kept = (dropped, bytearray(bits.tobytes()))
