@@ -12,6 +12,14 @@ cdef struct Given:          # contexts to decide for, one after the other
     Size uniforms
     Doubles normals         # (rows, samples, n + 2)
 
+cdef struct ArmRow:         # the first of some rows: places in the columns of core/rows.py
+    Head *head
+    double *x               # (d,)
+    double *g               # (n_g,): where directions are kept, else n_g is 0
+    Size rows
+    Size d
+    Size n_g
+
 cdef struct Round:          # one simulated round
     Doubles context         # (arms, d)
     Size arms

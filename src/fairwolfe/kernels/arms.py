@@ -7,7 +7,7 @@ from typing import Any
 
 import cython
 import numpy as np
-from cython.cimports.fairwolfe.kernels.arms import Given, Round
+from cython.cimports.fairwolfe.kernels.arms import ArmRow, Given, Round
 from cython.cimports.fairwolfe.kernels.engine import (
     FIRST_WINDOW,
     ISSUED,
@@ -15,9 +15,11 @@ from cython.cimports.fairwolfe.kernels.engine import (
     PLANNED,
     SERIAL,
     Before,
+    Column,
     Engine,
     Head,
     aligned,
+    column,
     pointer,
     within,
 )
@@ -45,8 +47,10 @@ from cython.cimports.libc.stdint import int64_t
 from cython.cimports.libc.stdlib import calloc, free
 from cython.cimports.libc.string import memcpy
 
-from fairwolfe.core.rows import ArmRows
+from fairwolfe.core.rows import HEAD, ArmRows
 from fairwolfe.errors import InvalidInput
+
+FLOAT = np.dtype(np.float64)
 
 
 @cython.cclass
@@ -340,9 +344,7 @@ class Arms(Engine):
         each decision counts as open for the next; propose: none is open afterwards; every: how
         many decisions share a direction.
         """
-        head: Head[::1] = rows.head
-        x: cython.double[:, ::1] = rows.x
-        kept: cython.double[:, ::1] = rows.g
+        row: ArmRow = self._row(rows)
         m: Size = contexts.shape[0]
         per_arm: cython.bint = n_arms > 0
         arms: Size = n_arms if per_arm else contexts.shape[1]
@@ -357,9 +359,9 @@ class Arms(Engine):
                 raise ValueError(f"place {np.max(places)} of {self.model.blocks} blocks")
             where = cython.address(blocks[0, 0])
         if not (
-            head.shape[0] == m == x.shape[0] == kept.shape[0] == draws.shape[0] == normals.shape[0]
-            and x.shape[1] == contexts.shape[2] == self.d
-            and kept.shape[1] == (self.n if self.keeps else 0)
+            row.rows == m == draws.shape[0] == normals.shape[0]
+            and row.d == contexts.shape[2] == self.d
+            and row.n_g == (self.n if self.keeps else 0)
             and normals.shape[1] == self.samples
             and draws.shape[1] == self.plan.uniforms
             and (self.samples == 0 or normals.shape[2] == self.n + 2)
@@ -372,7 +374,7 @@ class Arms(Engine):
             and every > 0
         ):
             raise ValueError(
-                f"rows {head.shape[0]}, {x.shape[1]}, contexts {m}, {contexts.shape[1]}, "
+                f"rows {row.rows}, {row.d}, contexts {m}, {contexts.shape[1]}, "
                 f"{contexts.shape[2]}, draws {draws.shape[0]}, {draws.shape[1]}, normals "
                 f"{normals.shape[0]}, {normals.shape[1]}, blocks {self.model.blocks}"
             )
@@ -386,9 +388,9 @@ class Arms(Engine):
             self.make_room(arms)
             with cython.nogil:
                 done = self._decide(
-                    cython.address(head[0]),
-                    cython.address(x[0, 0]),
-                    cython.address(kept[0, 0]),
+                    row.head,
+                    row.x,
+                    row.g,
                     m,
                     cython.address(given),
                     number,
@@ -484,29 +486,25 @@ class Arms(Engine):
         """Count proposed decisions as open, in their order; force: whether or not open
         decisions count.
         """
-        head: Head[::1] = rows.head
-        x: cython.double[:, ::1] = rows.x
+        row: ArmRow = self._given(rows)
         i: Size
-        self._check(head, x)
         self.begin(self)
         if self.counts_open or force:
-            for i in range(head.shape[0]):
+            for i in range(row.rows):
                 self.open_one()
-                self.open_features(head[i].block, cython.address(x[i, 0]), 1.0, 1.0)
+                self.open_features(row.head[i].block, row.x + i * self.d, 1.0, 1.0)
         self.end(self)
 
     def withdraw(self, rows: Any) -> None:
         """Decisions that get no answer are not open any more."""
-        head: Head[::1] = rows.head
-        x: cython.double[:, ::1] = rows.x
+        row: ArmRow = self._given(rows)
         i: Size
         weight: Real
-        self._check(head, x)
         self.begin(self)
-        for i in range(head.shape[0]):
-            if self._is_open(cython.address(head[i])):
-                weight = self.age_weight(head[i].place)
-                self.open_features(head[i].block, cython.address(x[i, 0]), -1.0, weight)
+        for i in range(row.rows):
+            if self._is_open(row.head + i):
+                weight = self.age_weight(row.head[i].place)
+                self.open_features(row.head[i].block, row.x + i * self.d, -1.0, weight)
                 self.close_one(0, 0, weight)
         self.end(self)
 
@@ -517,18 +515,35 @@ class Arms(Engine):
         return self.counts_open and self.open[OPEN] > 0.0 and 0 <= head.place < self.open[ISSUED]
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _check(self, head: Head[::1], x: cython.double[:, ::1]) -> cython.int:
-        """Sizes and blocks of rows that may come from outside."""
+    def _row(self, rows: Any) -> ArmRow:
+        """The first of rows."""
+        row = cython.declare(ArmRow)
+        head = cython.declare(Column)
+        x = cython.declare(Column)
+        g = cython.declare(Column)
+        column(rows.head, HEAD, 1, cython.address(head))
+        column(rows.x, FLOAT, 2, cython.address(x))
+        column(rows.g, FLOAT, 2, cython.address(g))
+        if not head.n == x.n == g.n:
+            raise InvalidInput(f"columns of {head.n}, {x.n} and {g.n} decisions")
+        row.head = cython.cast(cython.pointer[Head], head.data)
+        row.x, row.g = cython.cast(cython.p_double, x.data), cython.cast(cython.p_double, g.data)
+        row.rows, row.d, row.n_g = head.n, x.a, g.a
+        return row
+
+    @cython.cfunc
+    def _given(self, rows: Any) -> ArmRow:
+        """The first of rows that may come from outside: sizes and blocks."""
         i: Size
-        if x.shape[0] != head.shape[0] or x.shape[1] != self.d:
-            raise InvalidInput(
-                f"{head.shape[0]} decisions with features ({x.shape[0]}, {x.shape[1]})"
-            )
-        for i in range(head.shape[0]):
-            if not 0 <= head[i].block < self.model.blocks:
-                raise InvalidInput(f"decision {i} is of block {head[i].block} of {self.model.blocks}")
-        return 0
+        row: ArmRow = self._row(rows)
+        if row.d != self.d:
+            raise InvalidInput(f"{row.rows} decisions with features ({row.rows}, {row.d})")
+        for i in range(row.rows):
+            if not 0 <= row.head[i].block < self.model.blocks:
+                raise InvalidInput(
+                    f"decision {i} is of block {row.head[i].block} of {self.model.blocks}"
+                )
+        return row
 
     # --- learn --------------------------------------------------------------------------------
 
@@ -544,19 +559,16 @@ class Arms(Engine):
         -1 - i where the regression rejects row i, of which nothing is learnt. Nor is anything of a
         row and of those after it where a function of the user raises.
         """
-        head: Head[::1] = rows.head
-        x: cython.double[:, ::1] = rows.x
-        kept: cython.double[:, ::1] = rows.g
-        m: Size = head.shape[0]
-        self._check(head, x)
+        row: ArmRow = self._given(rows)
+        m: Size = row.rows
         if not (
-            rewards.shape[0] == m == kept.shape[0]
+            rewards.shape[0] == m
             and rewards.shape[1] == self.n
-            and (kept.shape[1] == self.n or (kept.shape[1] == 0 and not self.extended))
+            and (row.n_g == self.n or (row.n_g == 0 and not self.extended))
             and 0 <= start <= m
         ):
             raise InvalidInput(
-                f"{m} decisions with directions of {kept.shape[1]} coordinates and rewards "
+                f"{m} decisions with directions of {row.n_g} coordinates and rewards "
                 f"({rewards.shape[0]}, {rewards.shape[1]})"
             )
         code: Size = 2 * m
@@ -567,9 +579,9 @@ class Arms(Engine):
             with cython.nogil:
                 for i in range(start, m):
                     due = self._learn(
-                        cython.address(head[i]),
-                        cython.address(x[i, 0]),
-                        cython.address(kept[i, 0]) if kept.shape[1] > 0 else cython.NULL,
+                        row.head + i,
+                        row.x + i * self.d,
+                        row.g + i * self.n if row.n_g > 0 else cython.NULL,
                         cython.address(rewards[i, 0]),
                         True,
                     )
@@ -640,20 +652,18 @@ class Arms(Engine):
         """The regression alone learns from rewards (rows, n) of decisions that others made; how
         many rows it learnt, fewer where it rejects the next.
         """
-        head: Head[::1] = rows.head
-        x: cython.double[:, ::1] = rows.x
+        row: ArmRow = self._given(rows)
         i: Size
-        done: Size = head.shape[0]
+        done: Size = row.rows
         nothing: cython.p_double = self.spare
-        self._check(head, x)
-        if rewards.shape[0] != head.shape[0] or rewards.shape[1] != self.n:
+        if rewards.shape[0] != row.rows or rewards.shape[1] != self.n:
             raise InvalidInput(f"rewards ({rewards.shape[0]}, {rewards.shape[1]})")
         self.begin(self)
         for i in range(self.n):
             nothing[i] = 0.0
-        for i in range(head.shape[0]):
+        for i in range(row.rows):
             if not self._regress(
-                head[i].block, cython.address(x[i, 0]), nothing, cython.address(rewards[i, 0])
+                row.head[i].block, row.x + i * self.d, nothing, cython.address(rewards[i, 0])
             ):
                 done = i
                 break

@@ -52,7 +52,14 @@ cdef struct Field:      # an array of the state
     double *data
     Size size
 
+cdef struct Column:     # of rows: its memory and its axes
+    void *data
+    Size n
+    Size a
+    Size b
+
 cdef double *pointer(object array, object shape) except NULL
+cdef int column(object array, object dtype, int axes, Column *out) except -1
 cdef bint within(object numbers, Size most) except -1
 cdef double *aligned(double *at) noexcept nogil
 

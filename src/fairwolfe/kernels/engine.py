@@ -42,16 +42,25 @@ from cython.cimports.fairwolfe.kernels.engine import (
     TOP,
     UNTRIED,
     WINDOW,
+    Column,
     Head,
 )
 from cython.cimports.fairwolfe.kernels.gradients import PricedTree, all_finite, sampled
 from cython.cimports.fairwolfe.kernels.mailbox import Mailbox
 from cython.cimports.fairwolfe.kernels.types import Doubles, Real, Size
+from cython.cimports.cpython.buffer import (
+    Py_buffer,
+    PyBUF_C_CONTIGUOUS,
+    PyBUF_WRITABLE,
+    PyBuffer_Release,
+    PyObject_GetBuffer,
+)
 from cython.cimports.libc.math import floor, fmod, pow, sqrt
 from cython.cimports.libc.stdint import int64_t, uintptr_t
 from cython.cimports.libc.stdlib import calloc, free
 from cython.cimports.libc.string import memcpy, memset
 
+from fairwolfe.core.rows import HEAD
 from fairwolfe.errors import InvalidInput
 
 
@@ -63,6 +72,35 @@ def pointer(array: object, shape: object) -> cython.p_double:
         raise ValueError(f"an array of the state has shape {array.shape}, not {shape}")
     where: uintptr_t = array.ctypes.data if array.size else 64
     return cython.cast(cython.p_double, cython.cast(cython.p_void, where))
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def column(
+    array: object, dtype: object, axes: cython.int, out: cython.pointer[Column]
+) -> cython.int:
+    """The memory and the axes of a column of rows, which the caller holds.
+
+    The buffer is asked for without its format: NumPy would write out that of a head field by field,
+    which takes longer than to decide.
+    """
+    buffer = cython.declare(Py_buffer)
+    own = array.dtype
+    if own is not dtype and own != dtype:
+        raise InvalidInput(f"a column of rows holds {own}, not {dtype}")
+    PyObject_GetBuffer(array, cython.address(buffer), PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
+    fits: cython.bint = buffer.ndim == axes
+    fits = fits and buffer.itemsize == (cython.sizeof(Head) if dtype is HEAD else 8)
+    if fits:
+        out.data, out.n, out.a, out.b = buffer.buf, buffer.shape[0], 1, 1
+        if axes > 1:
+            out.a = buffer.shape[1]
+        if axes > 2:
+            out.b = buffer.shape[2]
+    PyBuffer_Release(cython.address(buffer))
+    if not fits:
+        raise InvalidInput(f"a column of rows has shape {array.shape}, not {axes} axes")
+    return 0
 
 
 @cython.cfunc

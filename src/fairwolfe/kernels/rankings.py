@@ -18,9 +18,11 @@ from cython.cimports.fairwolfe.kernels.engine import (
     PLANNED,
     SERIAL,
     Before,
+    Column,
     Engine,
     Head,
     aligned,
+    column,
     pointer,
     within,
 )
@@ -64,6 +66,7 @@ from cython.cimports.libc.string import memcpy, memset
 from fairwolfe.core.rows import HEAD
 from fairwolfe.errors import InvalidInput
 
+FLOAT, INT = np.dtype(np.float64), np.dtype(np.int64)
 _EXPOSURES = ("observed", "shown", "until_last_click")
 
 
@@ -418,9 +421,7 @@ class Rankings(Engine):
         m: Size = users.shape[0]
         out: RankingRow = self._row(rows, m)
         given = cython.declare(Candidates)
-        head: Head[::1] = rows.head
-        user: cython.double[:, ::1] = rows.user
-        x: cython.double[:, :, ::1] = rows.x
+        head: cython.pointer[Head] = out.head
         table: Doubles = self.left_items
         stride: Size = 0
         i: Size
@@ -442,7 +443,7 @@ class Rankings(Engine):
             )
         if self.keeps and out.n_g != self.n:
             raise ValueError(f"room for directions of {out.n_g} coordinates, not {self.n}")
-        if (items is None) != (x.shape[1] == 0):
+        if (items is None) != (out.features == cython.NULL):
             raise ValueError("rows hold features where contexts bring them, and only there")
         if items is not None:
             tables: cython.const[cython.double][:, :, ::1] = items  # type: ignore[valid-type]
@@ -469,7 +470,7 @@ class Rankings(Engine):
             pins = cython.address(slots[0, 0])
         if m == 0:
             return 0
-        memcpy(cython.address(user[0, 0]), cython.address(users[0, 0]), 8 * m * self.p)
+        memcpy(out.user, cython.address(users[0, 0]), 8 * m * self.p)
         for i in range(m):
             head[i].arm, head[i].block, head[i].number = -1, 0, number + i
             head[i].t, head[i].size = cython.cast(int64_t, self.t[0]), self.n
@@ -599,46 +600,56 @@ class Rankings(Engine):
     def _row(self, rows: Any, m: Size) -> RankingRow:
         """The first of m rows, whose sizes are checked here."""
         row = cython.declare(RankingRow)
-        head: Head[::1] = rows.head
-        items: int64_t[:, ::1] = rows.items
-        user: cython.double[:, ::1] = rows.user
-        exposure: cython.double[:, ::1] = rows.exposure
-        parts: cython.double[:, :, ::1] = rows.parts
-        ranks: int64_t[:, ::1] = rows.ranks
-        live: cython.double[:, :, ::1] = rows.live
-        g: cython.double[:, ::1] = rows.g
-        x: cython.double[:, :, ::1] = rows.x
+        head = cython.declare(Column)
+        items = cython.declare(Column)
+        user = cython.declare(Column)
+        exposure = cython.declare(Column)
+        parts = cython.declare(Column)
+        ranks = cython.declare(Column)
+        live = cython.declare(Column)
+        g = cython.declare(Column)
+        x = cython.declare(Column)
         k: Size = self.k
+        column(rows.head, HEAD, 1, cython.address(head))
+        column(rows.items, INT, 2, cython.address(items))
+        column(rows.user, FLOAT, 2, cython.address(user))
+        column(rows.exposure, FLOAT, 2, cython.address(exposure))
+        column(rows.parts, FLOAT, 3, cython.address(parts))
+        column(rows.ranks, INT, 2, cython.address(ranks))
+        column(rows.live, FLOAT, 3, cython.address(live))
+        column(rows.g, FLOAT, 2, cython.address(g))
+        column(rows.x, FLOAT, 3, cython.address(x))
         if not (
-            head.shape[0] == items.shape[0] == user.shape[0] == exposure.shape[0] == m
-            and parts.shape[0] == ranks.shape[0] == live.shape[0] == g.shape[0] == x.shape[0] == m
-            and items.shape[1] == exposure.shape[1] == k
-            and parts.shape[2] == ranks.shape[1]
-            and (ranks.shape[1] == 0 or ranks.shape[1] == k)
-            and user.shape[1] == self.p
-            and parts.shape[1] == 3
-            and live.shape[1] == 2
-            and live.shape[2] == k
-            and (g.shape[1] == 0 or self.n_rewards < g.shape[1] <= self.n)
-            and x.shape[1] in (0, k)
-            and (x.shape[1] == 0 or x.shape[2] == self.q)
+            head.n == items.n == user.n == exposure.n == m
+            and parts.n == ranks.n == live.n == g.n == x.n == m
+            and items.a == exposure.a == k
+            and parts.b == ranks.a
+            and (ranks.a == 0 or ranks.a == k)
+            and user.a == self.p
+            and parts.a == 3
+            and live.a == 2
+            and live.b == k
+            and (g.a == 0 or self.n_rewards < g.a <= self.n)
+            and (x.a == 0 or (x.a == k and x.b == self.q))
         ):
             raise InvalidInput(
-                f"columns of rankings {[column.shape for column in rows]}: {m} rows of {k} slots "
+                f"columns of rankings {[one.shape for one in rows]}: {m} rows of {k} slots "
                 f"and {self.p} x {self.q} features are asked for"
             )
+        row.head = cython.cast(cython.pointer[Head], head.data)
+        row.items = cython.cast(cython.pointer[int64_t], items.data)
+        row.user = cython.cast(cython.p_double, user.data)
+        row.exposure = cython.cast(cython.p_double, exposure.data)
+        row.live = cython.cast(cython.p_double, live.data)
         row.features, row.parts, row.ranks = cython.NULL, cython.NULL, cython.NULL
-        row.g, row.n_g = self.spare, g.shape[1]
-        if m > 0:
-            row.head, row.items = cython.address(head[0]), cython.address(items[0, 0])
-            row.user, row.exposure = cython.address(user[0, 0]), cython.address(exposure[0, 0])
-            if parts.shape[2] > 0:
-                row.parts, row.ranks = cython.address(parts[0, 0, 0]), cython.address(ranks[0, 0])
-            row.live = cython.address(live[0, 0, 0])
-            if g.shape[1] > 0:
-                row.g = cython.address(g[0, 0])
-            if x.shape[1] > 0:
-                row.features = cython.address(x[0, 0, 0])
+        row.g, row.n_g = self.spare, g.a
+        if parts.b > 0:
+            row.parts = cython.cast(cython.p_double, parts.data)
+            row.ranks = cython.cast(cython.pointer[int64_t], ranks.data)
+        if g.a > 0:
+            row.g = cython.cast(cython.p_double, g.data)
+        if x.a > 0:
+            row.features = cython.cast(cython.p_double, x.data)
         return row
 
     @cython.cfunc
