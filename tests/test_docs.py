@@ -298,7 +298,7 @@ def test_optional_methods_are_those_of_the_contracts() -> None:
 
 def test_the_head_of_a_row_is_the_documented_one() -> None:
     types = {"<i8": "int64", "<f8": "float64"}
-    fields = [[name, types[dtype]] for name, dtype in HEAD.descr]
+    fields = [[name, types[HEAD[name].str]] for name in HEAD.names or ()]
     table = [[row[0].strip("`"), row[1]] for row in rows_of("rows.md")]
     assert table[-len(fields) :] == fields
     columns = [row[0].strip("`") for row in rows_of("rows.md")[: -len(fields)]]

@@ -146,11 +146,11 @@ CALLS: dict[str, Call] = {
     "study reward": lambda agent, d, b: agent.study(d.batch.rows, b),
     "study rewards": lambda agent, d, b: agent.study(d.batch.rows, [b]),
     "study features": lambda agent, d, b: agent.study(
-        d.batch.rows._replace(x=np.asarray(b)),  # type: ignore[union-attr, call-arg]
+        d.batch.rows._replace(x=np.asarray(b)),
         [[0.5, 0.5]],
     ),
     "study head": lambda agent, d, b: agent.study(
-        d.batch.rows._replace(head=np.asarray(b)),  # type: ignore[union-attr, call-arg, arg-type]
+        d.batch.rows._replace(head=np.asarray(b)),
         [[0.5, 0.5]],
     ),
     "live": lambda agent, d, b: agent.live(b),

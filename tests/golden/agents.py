@@ -239,7 +239,7 @@ def batched(script: Script) -> Callable[[Path], Trajectory]:
             if turn % 3 < 2:
                 batch = agent.act_many(given, None if turn % 3 else False, **options)
             else:
-                proposed = agent.propose(given, **options)
+                proposed: Any = agent.propose(given, **options)
                 batch = fw.Batch.from_bytes(proposed.to_bytes())
                 agent.issue(batch)
             pairs = zip(contexts, batch, strict=True)

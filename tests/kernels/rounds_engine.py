@@ -1,4 +1,4 @@
-"""Rounds of the engine for tests/build/asan_rounds.py: every kind of policy, for arms and rankings."""
+"""Rounds of the engine for tests/build/asan_rounds.py: every kind of policy."""
 
 from __future__ import annotations
 
@@ -44,7 +44,6 @@ from tests.kernels.games import (
     decide_rankings,
     ranking_problem,
 )
-
 
 GINI = TwoSided(GiniEquality(), beta=0.5)
 

@@ -1,4 +1,4 @@
-"""The compiled path of arms against the same policy in Python: equal bits; z with open decisions."""
+"""The compiled path of arms against the same policy in Python; z with open decisions."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_z_counts_open_decisions_by_the_current_model(
     for t in range(250):
         x = rng.random((1 if n_arms else 4, 3)) / 2
         decision = agent.act(fw.PerArm(x[0]) if n_arms else x)
-        rows = decision.batch.rows
+        rows: Any = decision.batch.rows
         model.decided(Made(rows.head["block"].item(0), rows.x[0].copy(), np.empty(0)))
         waiting[decision.number] = decision
         while len(waiting) > 12 * (t % 60 > 20):  # now and then all are answered

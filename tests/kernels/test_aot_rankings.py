@@ -218,7 +218,7 @@ def test_z_counts_open_rankings(memory: float | None) -> None:
     waiting: dict[int, Any] = {}
     for t in range(200):
         decision = agent.act(rng.random(p))
-        rows = decision.batch.rows
+        rows: Any = decision.batch.rows
         looks, ranked = rows.exposure[0].copy(), decision.action
         expected = np.zeros(m)
         expected[ranked] = looks

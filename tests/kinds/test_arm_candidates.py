@@ -98,7 +98,9 @@ def test_arms_with_parameters_of_their_own_learn_in_their_own_blocks(name: str) 
         assert decision.action in few
         before = agent._running.base_state.oracle.theta.copy()
         agent.update(decision, rng.random(2))
-        changed = np.flatnonzero((agent._running.base_state.oracle.theta != before).any(axis=(1, 2)))
+        changed = np.flatnonzero(
+            (agent._running.base_state.oracle.theta != before).any(axis=(1, 2))
+        )
         assert changed.tolist() in ([decision.action], [])
 
 

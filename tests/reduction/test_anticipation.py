@@ -340,7 +340,7 @@ def shortfall(policy: Any, off: tuple[float, float] | None, delay: int, seed: in
         which = int(rng.integers(4))
         decision = policy.act(state, tables[which], rng)
         if off is not None:
-            estimate = decision.batch.rows.estimate  # type: ignore[union-attr]
+            estimate = decision.batch.rows.estimate
             estimate[:] = np.clip(estimate + off, 0.0, 1.0)
         state = policy.expect(state, decision)
         mean = means[which, decision.action]

@@ -328,7 +328,8 @@ def test_randomized_smoothing_follows_its_running_direction() -> None:
         running = (1.0 - weight) * running + weight * fresh
         apart += float(np.linalg.norm(running - fresh))
         decision = policy.act(state, world.contexts[t], rng)
-        np.testing.assert_allclose(decision.direction, running, rtol=0.0, atol=1e-13)
+        followed = np.array(decision.direction)
+        np.testing.assert_allclose(followed, running, rtol=0.0, atol=1e-13)
         twin.random()  # the arm's draw; after it both generators go on alike
         assert twin.random() == deepcopy(rng).random()
         state = policy.update(state, decision, world.rewards[t, decision.action])

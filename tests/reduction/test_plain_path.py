@@ -167,7 +167,9 @@ def test_start_sets_the_direction_until_the_first_answer(iterate: Any) -> None:
     np.testing.assert_allclose(running.direction(), bound.gradient(z), rtol=1e-12)
     for decision in decisions:
         agent.update(decision, [0.25, 1.0])
-    np.testing.assert_allclose(running.direction(), bound.gradient([0.25, 1.0]), rtol=1e-12)
+    np.testing.assert_allclose(
+        running.direction(), bound.gradient(np.array([0.25, 1.0])), rtol=1e-12
+    )
     assert agent.average.tolist() == [0.25, 1.0]
     again = fw.Agent.restore(agent.dump(), policy=policy)
     assert again.policy == policy

@@ -331,7 +331,7 @@ class Agent(Contexts, Saving):
         """Decisions made together are open from now on, and listed in `made`; whole or not at
         all.
         """
-        self._running.opening(lambda: self._open(batch, made))
+        self._running.opening(self._open, batch, made)
         if self._expires is not None:
             self._expire_old()
 
@@ -346,7 +346,7 @@ class Agent(Contexts, Saving):
         if self._expires is not None:
             self._young.update(dict.fromkeys(batch.numbers.tolist(), batch))
         made.append(batch)
-        ledger.issued += len(batch)
+        ledger.issued += len(batch.rows.head)
         self._issuing = None
 
     def _abandon(self, made: list[Batch]) -> None:
@@ -534,10 +534,11 @@ class Agent(Contexts, Saving):
         else:
             self._undo = undo = self._copied(entries, outside)
         try:
-            start = 0
+            beyond = [i for i, (_, token) in enumerate(entries) if token is not None]
+            if beyond:
+                pieces = _counted(pieces, beyond)
             for batch, observation in pieces:
-                running.learn(_countable(batch, entries, start), observation)
-                start += len(batch)
+                running.learn(batch.rows, observation)
             self._finish(undo)
             if log is not None:
                 log.settle(ledger, self._mark(), self._header)
@@ -632,7 +633,7 @@ class Agent(Contexts, Saving):
             entry, batch, self._running.open, self._ledger.expired + 1
         )
         try:
-            self._running.opening(lambda: self._finish_leaving(leaving))
+            self._running.opening(self._finish_leaving, leaving)
         except Exception:  # it raised, and nothing has changed
             self._leaving = None
             raise
@@ -804,14 +805,17 @@ def _part(rewards: Any, start: int, stop: int) -> Any:
     return rewards[start:stop]
 
 
-def _countable(batch: Batch, entries: list[Entry], start: int) -> Any:
-    """The rows of a batch; those made after the file was written are not open in this state."""
-    beyond = [i for i in range(len(batch)) if entries[start + i][1] is not None]
-    if not beyond:
-        return batch.rows
-    rows = batch.rows._replace(head=batch.rows.head.copy())
-    rows.head["place"][beyond] = -1
-    return rows
+def _counted(pieces: list[tuple[Batch, Any]], beyond: list[int]) -> list[tuple[Batch, Any]]:
+    """The same answers, where those to decisions made after the file was written, which are not
+    open in this state, do not count as open.
+    """
+    counted, start = [], 0
+    for batch, observation in pieces:
+        rows = batch.rows._replace(head=batch.rows.head.copy())
+        rows.head["place"][[i - start for i in beyond if 0 <= i - start < len(batch)]] = -1
+        counted.append((Batch(rows, batch.token), observation))
+        start += len(batch)
+    return counted
 
 
 def _renumbered(text: str, start: int) -> str:

@@ -54,12 +54,13 @@ class Contexts(Items):
 
     def _given(self, context: Any, options: dict[str, Any]) -> Any:
         """The context, read and judged; under the lock, since items may change."""
-        if options and not self._reads:
+        running = self._running
+        if options and not running.reads:
             self._refuse_options(options)
-        given = self._kind.read(context, **options)
+        given = running.kind.read(context, **options)
         if not given.norm <= self._usual_norm:
             self._judge_norm(given, note=True)
-        return given if self._reads else context
+        return given if running.reads else context
 
     def _asked(
         self, contexts: Any, advance: Any, candidates: Any, blocked: Any, pinned: Any

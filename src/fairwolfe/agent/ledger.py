@@ -69,7 +69,7 @@ class Ledger:
         self.answered = 0
         self.expired = 0  # that get no feedback any more
         # How many bytes were dropped, and the others: bit n % 8 of byte n // 8, where stage s of
-        # decision m has n = m stages + s. One attribute, so that no interrupt comes between the two.
+        # decision m has n = m stages + s. One attribute: no interrupt comes between the two.
         self.kept = (0, bytearray())
         self.beyond: dict[str, set[int]] = {}  # token -> answered numbers from its end on
 
@@ -165,9 +165,11 @@ class Ledger:
         start = (first >> 3) - dropped
         if start < 0:
             return 1  # what was dropped is marked
+        if start >= len(bits):
+            return 0
         end = ((stop + 7) >> 3) - dropped
-        whole = int.from_bytes(bits[start:end], "little") >> (first & 7)
-        return whole & ((1 << (stop - first)) - 1)
+        whole = bits[start] if end == start + 1 else int.from_bytes(bits[start:end], "little")
+        return whole >> (first & 7) & ((1 << (stop - first)) - 1)
 
     def mark(self, entries: list[Entry], answered: int) -> None:
         """Decisions are answered, the last the `answered`-th. Twice does no harm."""
@@ -192,9 +194,13 @@ class Ledger:
         if len(bits) < end:
             bits.extend(bytes(end - len(bits)))
         marks = ((1 << (stop - first)) - 1) << (first & 7)
-        whole = int.from_bytes(bits[start:end], "little") | marks
-        bits[start:end] = whole.to_bytes(end - start, "little")
-        self._drop()
+        if end == start + 1:
+            bits[start] |= marks
+        else:
+            whole = int.from_bytes(bits[start:end], "little") | marks
+            bits[start:end] = whole.to_bytes(end - start, "little")
+        if start == 0:
+            self._drop()
 
     def waits(self, number: int) -> bool:
         """Whether the decision of this number waits for its feedback."""

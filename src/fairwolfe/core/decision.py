@@ -232,7 +232,8 @@ class Batch(Sequence[Decision]):
         tags: bytes | None = None,
         names: Sequence[Any] | None = None,
     ) -> None:
-        self.rows, self.token, self.key, self.tags, self.names = rows, token, key, tags, names
+        self.rows: Any = rows  # of any kind
+        self.token, self.key, self.tags, self.names = token, key, tags, names
 
     def __len__(self) -> int:
         return len(self.rows.head)
@@ -293,7 +294,8 @@ class Batch(Sequence[Decision]):
     @property
     def probabilities(self) -> Vector:
         """The propensities, (n,); NaN where they are unknown."""
-        return self.rows.head["probability"]
+        propensities: Vector = self.rows.head["probability"]
+        return propensities
 
     def id(self, row: int) -> str:
         """The id of one of them."""

@@ -44,6 +44,11 @@ Heads = np.ndarray[tuple[int], np.dtype[np.void]]
 Objects = NDArray[np.object_]
 
 
+def _heads(n: int) -> Heads:
+    """Zeros, in a third of the time that `np.zeros` takes for a record."""
+    return np.ndarray((n,), HEAD, bytearray(HEAD.itemsize * n))
+
+
 class ArmRows(NamedTuple):
     """Decisions for an arm each.
 
@@ -58,7 +63,7 @@ class ArmRows(NamedTuple):
     @classmethod
     def empty(cls, n: int, d: int, n_directions: int) -> Self:
         """Room for n decisions."""
-        return cls(np.empty(n, HEAD), np.empty((n, d)), np.empty((n, n_directions)))
+        return cls(_heads(n), np.empty((n, d)), np.empty((n, n_directions)))
 
     @property
     def actions(self) -> Any:
@@ -104,7 +109,7 @@ class RankingRows(NamedTuple):
         """Room for n rankings. features: (k, q) where contexts bring them."""
         why = k if explained else 0
         return cls(
-            np.zeros(n, HEAD),
+            _heads(n),
             np.empty((n, k), np.int64),
             np.empty((n, p)),
             np.empty((n, k)),
@@ -145,7 +150,7 @@ class PlainRows(NamedTuple):
     @classmethod
     def empty(cls, n: int, n_estimates: int, n_directions: int, k: int) -> Self:
         """Room for n decisions."""
-        head = np.zeros(n, HEAD)
+        head = _heads(n)
         head["arm"] = head["block"] = head["place"] = head["window"] = -1
         return cls(
             head,
