@@ -121,7 +121,7 @@ def a_batch(request: pytest.FixtureRequest) -> Batch:
 def nested(value: Any) -> Any:
     """As a decoder of MessagePack gives it."""
     if isinstance(value, np.ndarray):
-        return value.tolist()
+        return value.tolist() if value.size else []
     return [nested(one) for one in value] if isinstance(value, tuple) else value
 
 

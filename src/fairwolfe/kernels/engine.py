@@ -19,6 +19,13 @@ from typing import Any
 
 import cython
 import numpy as np
+from cython.cimports.cpython.buffer import (
+    Py_buffer,
+    PyBUF_C_CONTIGUOUS,
+    PyBUF_WRITABLE,
+    PyBuffer_Release,
+    PyObject_GetBuffer,
+)
 from cython.cimports.fairwolfe.kernels.engine import (
     ANSWERED,
     BATCH,
@@ -48,13 +55,6 @@ from cython.cimports.fairwolfe.kernels.engine import (
 from cython.cimports.fairwolfe.kernels.gradients import PricedTree, all_finite, sampled
 from cython.cimports.fairwolfe.kernels.mailbox import Mailbox
 from cython.cimports.fairwolfe.kernels.types import Doubles, Real, Size
-from cython.cimports.cpython.buffer import (
-    Py_buffer,
-    PyBUF_C_CONTIGUOUS,
-    PyBUF_WRITABLE,
-    PyBuffer_Release,
-    PyObject_GetBuffer,
-)
 from cython.cimports.libc.math import floor, fmod, pow, sqrt
 from cython.cimports.libc.stdint import int64_t, uintptr_t
 from cython.cimports.libc.stdlib import calloc, free

@@ -86,9 +86,9 @@ class PolicyRunning:
         """Become a copy of the state."""
         self.state = state
 
-    def opening(self, work: Callable[[], None]) -> None:
+    def opening(self, work: Callable[..., None], *given: Any) -> None:
         """Do work that opens or withdraws decisions, whole or not at all."""
-        uninterrupted(work)
+        uninterrupted(lambda: work(*given))
 
     def survey(self) -> None:
         """Nothing is needed: there are no live numbers."""

@@ -136,9 +136,9 @@ class Running(ABC):
         if state.base is not None:
             self.state = self.state._replace(base=state.base)
 
-    def opening(self, work: Callable[[], None]) -> None:
+    def opening(self, work: Callable[..., None], *given: Any) -> None:
         """Do work that opens or withdraws decisions, whole or not at all: it is one call here."""
-        work()
+        work(*given)
 
     # --- what is known ------------------------------------------------------------------------
 
