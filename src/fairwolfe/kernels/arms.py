@@ -102,6 +102,7 @@ class Arms(Engine):
     doubt: cython.p_double
     n_doubt: Size
     limit: Real
+    uniforms: Size
     extended: cython.bint
     keeps: cython.bint
     certifies: cython.bint
@@ -125,7 +126,7 @@ class Arms(Engine):
         model.blocks, model.rewards, model.d = state.theta.shape
         self.extended, self.keeps = plan.extended, plan.keeps_direction
         self._check_model()
-        self.certifies, self.limit = plan.certifies, plan.limit
+        self.certifies, self.limit, self.uniforms = plan.certifies, plan.limit, plan.uniforms
         self.attach("gram", cython.address(model.gram), state.gram.shape)
         self.attach("inverse", cython.address(model.inverse), state.inverse.shape)
         self.attach("theta", cython.address(model.theta), state.theta.shape)
@@ -325,9 +326,9 @@ class Arms(Engine):
     def decide(
         self,
         rows: Any,
-        contexts: cython.const[cython.double][:, :, ::1],  # type: ignore[valid-type]
-        draws: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
-        normals: cython.const[cython.double][:, :, ::1],  # type: ignore[valid-type]
+        contexts: Any,
+        draws: Any,
+        normals: Any,
         number: int64_t,
         n_arms: Size = 0,
         places: Any = None,
@@ -345,9 +346,15 @@ class Arms(Engine):
         many decisions share a direction.
         """
         row: ArmRow = self._row(rows)
-        m: Size = contexts.shape[0]
+        features = cython.declare(Column)
+        drawn = cython.declare(Column)
+        noise = cython.declare(Column)
+        column(contexts, FLOAT, 3, False, cython.address(features))
+        column(draws, FLOAT, 2, False, cython.address(drawn))
+        column(normals, FLOAT, 3, False, cython.address(noise))
+        m: Size = features.n
         per_arm: cython.bint = n_arms > 0
-        arms: Size = n_arms if per_arm else contexts.shape[1]
+        arms: Size = n_arms if per_arm else features.a
         where: cython.pointer[cython.const[int64_t]] = cython.NULL
         if places is not None:
             blocks: cython.const[int64_t][:, ::1] = places  # type: ignore[valid-type]
@@ -359,30 +366,30 @@ class Arms(Engine):
                 raise ValueError(f"place {np.max(places)} of {self.model.blocks} blocks")
             where = cython.address(blocks[0, 0])
         if not (
-            row.rows == m == draws.shape[0] == normals.shape[0]
-            and row.d == contexts.shape[2] == self.d
+            row.rows == m == drawn.n == noise.n
+            and row.d == features.b == self.d
             and row.n_g == (self.n if self.keeps else 0)
-            and normals.shape[1] == self.samples
-            and draws.shape[1] == self.plan.uniforms
-            and (self.samples == 0 or normals.shape[2] == self.n + 2)
+            and noise.a == self.samples
+            and drawn.a == self.uniforms
+            and (self.samples == 0 or noise.b == self.n + 2)
             and (
                 not per_arm
-                or (contexts.shape[1] == 1 and (places is not None or arms == self.model.blocks))
+                or (features.a == 1 and (places is not None or arms == self.model.blocks))
             )
             and (per_arm or self.model.blocks == 1)
             and arms > 0
             and every > 0
         ):
             raise ValueError(
-                f"rows {row.rows}, {row.d}, contexts {m}, {contexts.shape[1]}, "
-                f"{contexts.shape[2]}, draws {draws.shape[0]}, {draws.shape[1]}, normals "
-                f"{normals.shape[0]}, {normals.shape[1]}, blocks {self.model.blocks}"
+                f"rows {row.rows}, {row.d}, contexts {contexts.shape}, draws {draws.shape}, "
+                f"normals {normals.shape}, blocks {self.model.blocks}"
             )
         done: Size
         given = cython.declare(Given)
-        given.contexts, given.arms, given.per_arm = cython.address(contexts[0, 0, 0]), arms, per_arm
-        given.places, given.uniforms = where, draws.shape[1]
-        given.draws, given.normals = cython.address(draws[0, 0]), cython.address(normals[0, 0, 0])
+        given.contexts, given.arms = cython.cast(Doubles, features.data), arms
+        given.per_arm, given.places, given.uniforms = per_arm, where, self.uniforms
+        given.draws = cython.cast(Doubles, drawn.data)
+        given.normals = cython.cast(Doubles, noise.data)
         self.begin(self)
         try:
             self.make_room(arms)
@@ -521,9 +528,9 @@ class Arms(Engine):
         head = cython.declare(Column)
         x = cython.declare(Column)
         g = cython.declare(Column)
-        column(rows.head, HEAD, 1, cython.address(head))
-        column(rows.x, FLOAT, 2, cython.address(x))
-        column(rows.g, FLOAT, 2, cython.address(g))
+        column(rows.head, HEAD, 1, True, cython.address(head))
+        column(rows.x, FLOAT, 2, True, cython.address(x))
+        column(rows.g, FLOAT, 2, True, cython.address(g))
         if not head.n == x.n == g.n:
             raise InvalidInput(f"columns of {head.n}, {x.n} and {g.n} decisions")
         row.head = cython.cast(cython.pointer[Head], head.data)
@@ -550,7 +557,7 @@ class Arms(Engine):
     def learn(
         self,
         rows: Any,
-        rewards: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+        rewards: Any,
         start: Size = 0,
     ) -> Size:
         """Learn the rewards (rows, n) of decisions from `start` on, in their order.
@@ -560,16 +567,19 @@ class Arms(Engine):
         row and of those after it where a function of the user raises.
         """
         row: ArmRow = self._given(rows)
+        earned = cython.declare(Column)
+        column(rewards, FLOAT, 2, False, cython.address(earned))
+        reward: Doubles = cython.cast(Doubles, earned.data)
         m: Size = row.rows
         if not (
-            rewards.shape[0] == m
-            and rewards.shape[1] == self.n
+            earned.n == m
+            and earned.a == self.n
             and (row.n_g == self.n or (row.n_g == 0 and not self.extended))
             and 0 <= start <= m
         ):
             raise InvalidInput(
                 f"{m} decisions with directions of {row.n_g} coordinates and rewards "
-                f"({rewards.shape[0]}, {rewards.shape[1]})"
+                f"({earned.n}, {earned.a})"
             )
         code: Size = 2 * m
         due: Size
@@ -582,7 +592,7 @@ class Arms(Engine):
                         row.head + i,
                         row.x + i * self.d,
                         row.g + i * self.n if row.n_g > 0 else cython.NULL,
-                        cython.address(rewards[i, 0]),
+                        reward + i * self.n,
                         True,
                     )
                     if due != 0:

@@ -59,7 +59,7 @@ cdef struct Column:     # of rows: its memory and its axes
     Size b
 
 cdef double *pointer(object array, object shape) except NULL
-cdef int column(object array, object dtype, int axes, Column *out) except -1
+cdef int column(object array, object dtype, int axes, bint written, Column *out) except -1
 cdef bint within(object numbers, Size most) except -1
 cdef double *aligned(double *at) noexcept nogil
 

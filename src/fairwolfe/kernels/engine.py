@@ -77,9 +77,13 @@ def pointer(array: object, shape: object) -> cython.p_double:
 @cython.cfunc
 @cython.exceptval(-1, check=False)
 def column(
-    array: object, dtype: object, axes: cython.int, out: cython.pointer[Column]
+    array: object,
+    dtype: object,
+    axes: cython.int,
+    written: cython.bint,
+    out: cython.pointer[Column],
 ) -> cython.int:
-    """The memory and the axes of a column of rows, which the caller holds.
+    """The memory and the axes of a column, which the caller holds; written: it must be writable.
 
     The buffer is asked for without its format: NumPy would write out that of a head field by field,
     which takes longer than to decide.
@@ -88,7 +92,10 @@ def column(
     own = array.dtype
     if own is not dtype and own != dtype:
         raise InvalidInput(f"a column of rows holds {own}, not {dtype}")
-    PyObject_GetBuffer(array, cython.address(buffer), PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
+    flags: cython.int = PyBUF_C_CONTIGUOUS
+    if written:
+        flags |= PyBUF_WRITABLE
+    PyObject_GetBuffer(array, cython.address(buffer), flags)
     fits: cython.bint = buffer.ndim == axes
     fits = fits and buffer.itemsize == (cython.sizeof(Head) if dtype is HEAD else 8)
     if fits:

@@ -395,9 +395,9 @@ class Rankings(Engine):
     def decide(
         self,
         rows: Any,
-        users: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
-        draws: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
-        normals: cython.const[cython.double][:, :, ::1],  # type: ignore[valid-type]
+        users: Any,
+        draws: Any,
+        normals: Any,
         number: int64_t,
         items: Any = None,
         picks: Any = None,
@@ -418,7 +418,13 @@ class Rankings(Engine):
         as open for the next; propose: none is open afterwards; every: how many rankings share a
         direction. Rankings are explained where the rows have room for it.
         """
-        m: Size = users.shape[0]
+        asked = cython.declare(Column)
+        drawn = cython.declare(Column)
+        noise = cython.declare(Column)
+        column(users, FLOAT, 2, False, cython.address(asked))
+        column(draws, FLOAT, 2, False, cython.address(drawn))
+        column(normals, FLOAT, 3, False, cython.address(noise))
+        m: Size = asked.n
         out: RankingRow = self._row(rows, m)
         given = cython.declare(Candidates)
         head: cython.pointer[Head] = out.head
@@ -430,17 +436,14 @@ class Rankings(Engine):
         begins: cython.pointer[cython.const[int64_t]] = cython.NULL
         pins: cython.pointer[cython.const[int64_t]] = cython.NULL
         if not (
-            users.shape[1] == self.p
-            and draws.shape[0] == normals.shape[0] == m
-            and draws.shape[1] == self.uniforms
-            and normals.shape[1] == self.samples
-            and (self.samples == 0 or normals.shape[2] == self.n_seen + 2)
+            asked.a == self.p
+            and drawn.n == noise.n == m
+            and drawn.a == self.uniforms
+            and noise.a == self.samples
+            and (self.samples == 0 or noise.b == self.n_seen + 2)
             and every > 0
         ):
-            raise ValueError(
-                f"users ({m}, {users.shape[1]}), draws ({draws.shape[0]}, {draws.shape[1]}), "
-                f"normals ({normals.shape[0]}, {normals.shape[1]}, {normals.shape[2]})"
-            )
+            raise ValueError(f"users {users.shape}, draws {draws.shape}, normals {normals.shape}")
         if self.keeps and out.n_g != self.n:
             raise ValueError(f"room for directions of {out.n_g} coordinates, not {self.n}")
         if (items is None) != (out.features == cython.NULL):
@@ -470,13 +473,13 @@ class Rankings(Engine):
             pins = cython.address(slots[0, 0])
         if m == 0:
             return 0
-        memcpy(out.user, cython.address(users[0, 0]), 8 * m * self.p)
+        memcpy(out.user, asked.data, 8 * m * self.p)
         for i in range(m):
             head[i].arm, head[i].block, head[i].number = -1, 0, number + i
             head[i].t, head[i].size = cython.cast(int64_t, self.t[0]), self.n
             head[i].window, head[i].value, head[i].score = -1, 0.0, 0.0
             head[i].best, head[i].missed, head[i].spare, head[i].untried = 0.0, 0.0, 0.0, 0.0
-        given.draws, given.pinned = cython.address(draws[0, 0]), pins
+        given.draws, given.pinned = cython.cast(Doubles, drawn.data), pins
         self.begin(self)
         try:
             with cython.nogil:
@@ -488,7 +491,7 @@ class Rankings(Engine):
                     stride,
                     chosen,
                     begins,
-                    cython.address(normals[0, 0, 0]),
+                    cython.cast(Doubles, noise.data),
                     advance,
                     propose,
                     every,
@@ -610,15 +613,15 @@ class Rankings(Engine):
         g = cython.declare(Column)
         x = cython.declare(Column)
         k: Size = self.k
-        column(rows.head, HEAD, 1, cython.address(head))
-        column(rows.items, INT, 2, cython.address(items))
-        column(rows.user, FLOAT, 2, cython.address(user))
-        column(rows.exposure, FLOAT, 2, cython.address(exposure))
-        column(rows.parts, FLOAT, 3, cython.address(parts))
-        column(rows.ranks, INT, 2, cython.address(ranks))
-        column(rows.live, FLOAT, 3, cython.address(live))
-        column(rows.g, FLOAT, 2, cython.address(g))
-        column(rows.x, FLOAT, 3, cython.address(x))
+        column(rows.head, HEAD, 1, True, cython.address(head))
+        column(rows.items, INT, 2, True, cython.address(items))
+        column(rows.user, FLOAT, 2, True, cython.address(user))
+        column(rows.exposure, FLOAT, 2, True, cython.address(exposure))
+        column(rows.parts, FLOAT, 3, True, cython.address(parts))
+        column(rows.ranks, INT, 2, True, cython.address(ranks))
+        column(rows.live, FLOAT, 3, True, cython.address(live))
+        column(rows.g, FLOAT, 2, True, cython.address(g))
+        column(rows.x, FLOAT, 3, True, cython.address(x))
         if not (
             head.n == items.n == user.n == exposure.n == m
             and parts.n == ranks.n == live.n == g.n == x.n == m
@@ -764,8 +767,8 @@ class Rankings(Engine):
     def learn(
         self,
         rows: Any,
-        seen: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
-        rewards: cython.const[cython.double][:, :, ::1],  # type: ignore[valid-type]
+        seen: Any,
+        rewards: Any,
         start: Size = 0,
     ) -> Size:
         """Learn the feedback to rankings from `start` on, in their order: which slots were seen,
@@ -783,16 +786,19 @@ class Rankings(Engine):
         i: Size
         _i: Size
         k: Size = self.k
+        exposed = cython.declare(Column)
+        earned = cython.declare(Column)
+        column(seen, FLOAT, 2, False, cython.address(exposed))
+        column(rewards, FLOAT, 3, False, cython.address(earned))
+        coins: Doubles = cython.cast(Doubles, exposed.data)
+        slots: Doubles = cython.cast(Doubles, earned.data)
         if not (
-            seen.shape[0] == rewards.shape[0] == m
-            and seen.shape[1] == rewards.shape[1] == k
-            and rewards.shape[2] == self.n_rewards
+            exposed.n == earned.n == m
+            and exposed.a == earned.a == k
+            and earned.b == self.n_rewards
             and 0 <= start <= m
         ):
-            raise InvalidInput(
-                f"{m} rankings, seen ({seen.shape[0]}, {seen.shape[1]}), rewards "
-                f"({rewards.shape[0]}, {rewards.shape[1]}, {rewards.shape[2]})"
-            )
+            raise InvalidInput(f"{m} rankings, seen {seen.shape}, rewards {rewards.shape}")
         for _i in range(start):
             self._next(cython.address(row))
         self.begin(self)
@@ -803,8 +809,8 @@ class Rankings(Engine):
                 for i in range(start, m):
                     due = self._learn(
                         cython.address(row),
-                        cython.address(seen[i, 0]),
-                        cython.address(rewards[i, 0, 0]),
+                        coins + i * k,
+                        slots + i * k * self.n_rewards,
                         True,
                     )
                     if due != 0:
