@@ -387,13 +387,18 @@ class Agent(Contexts, Saving):
             try:
                 if self._unfinished():
                     self._recover()
-                entry = self._ledger.entry(decision)
-                batch = decision.batch
-                self._verify(batch)
-                answer = self._read_feedback(decision.action, reward, options)
+                entry, running = self._ledger.entry(decision), self._running
+                batch, action = decision.batch, decision.action
+                if batch.key is not self._key:
+                    self._verify(batch)
+                if self._called is not None:
+                    options |= self._shown_names(action)
+                answer = running.kind.read_feedback(action, reward, **options)
+                if answer.outside:  # before anything is written: a warning may have become an error
+                    self._warn_outside(answer.outside)
                 pieces = [(batch, as_column(answer.observation))]
                 outside = int(answer.outside != "")
-                if self._running.atomic:
+                if running.atomic:
                     self._apply([entry], pieces, outside)
                     return
             except FairwolfeError:
@@ -646,17 +651,6 @@ class Agent(Contexts, Saving):
         if self._log is not None:
             self._log.forget(leaving.entry[0])
         self._leaving = None
-
-    def _read_feedback(self, action: Any, reward: Any, options: dict[str, Any]) -> Answer:
-        """What the policy learns from; warned of before anything is written, since a warning may
-        have been made an error.
-        """
-        if self._called is not None:
-            options = {**options, **self._shown_names(action)}
-        answer = self._kind.read_feedback(action, reward, **options)
-        if answer.outside:
-            self._warn_outside(answer.outside)
-        return answer
 
     def _shown_names(self, action: Any) -> dict[str, Any]:
         return {} if self._called is None else self._called.feedback_options(action)

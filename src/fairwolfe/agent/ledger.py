@@ -173,9 +173,9 @@ class Ledger:
 
     def mark(self, entries: list[Entry], answered: int) -> None:
         """Decisions are answered, the last the `answered`-th. Twice does no harm."""
-        first, stop = entries[0][0], entries[-1][0] + 1
-        if len(entries) > 1 and entries == [(number, None) for number in range(first, stop)]:
-            self._set(first, stop)
+        first, last = entries[0][0], entries[-1][0]
+        if first < last and entries == [(number, None) for number in range(first, last + 1)]:
+            self._set(first, last + 1)
         else:
             for number, token in entries:
                 if token is not None:

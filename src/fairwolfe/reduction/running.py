@@ -360,8 +360,17 @@ class Running(ABC):
             **own,
         )
 
+    @cached_property
+    def _no_draws(self) -> tuple[Matrix, Cube] | None:
+        """What a decision of a rule that draws nothing draws."""
+        if self.plan.samples or self.plan.uniforms:
+            return None
+        return np.empty((1, 0)), np.empty((1, 0, self.kind.seen.n_objectives + 2))
+
     def draws(self, rng: Any, n: int) -> tuple[Matrix, Cube]:
         """What n decisions draw: for the rule, and for directions."""
+        if n == 1 and self._no_draws is not None:
+            return self._no_draws
         problem, base = self.kind.problem, self.base
         normals = np.empty((n, self.plan.samples, self.kind.seen.n_objectives + 2))
         if type(rng) is Numbered:
@@ -511,8 +520,6 @@ class ArmsRunning(Running):
         )
         self.engine = ArmsEngine(self.plan, self.state)
         self._shape = problem.dimension, problem.n_objectives if self.plan.keeps_direction else 0
-        self._draws_nothing = self.plan.samples == 0 and rule.uniforms == 0
-        self._nothing = np.empty((1, 0)), np.empty((1, 0, problem.n_objectives + 2))
 
     @property
     def base_state(self) -> BanditState:
@@ -550,8 +557,7 @@ class ArmsRunning(Running):
             features = features[None]
             places = None if places is None else places[None]
         rows = ArmRows.empty(n, *self._shape)
-        nothing = self._draws_nothing and n == 1
-        draws, normals = self._nothing if nothing else self.draws(rng, n)
+        draws, normals = self.draws(rng, n)
         done = self.engine.decide(
             rows,
             features,
