@@ -362,7 +362,7 @@ CHANGES: dict[str, tuple[Any, type[FairwolfeError], str]] = {
         IncompatibleState,
         "does not hold what an agent needs: draws is",
     ),
-    "no ledger": (lambda t, m: t.update(ledger={}), IncompatibleState, "'issued'"),
+    "no ledger": (lambda t, m: t.update(ledger={}), IncompatibleState, "'stages'"),
     "an array too few": (
         lambda t, m: m.pop("state.totals.npy"),
         IncompatibleState,
