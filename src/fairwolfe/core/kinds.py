@@ -178,10 +178,6 @@ class Kind(ABC):
         """Checked contexts in a row."""
         return Stack(len(given), given, max((one.norm for one in given), default=0.0))
 
-    def unexplained(self, stack: Stack) -> Stack:
-        """The same, where no reasons will be read: these may be left out."""
-        return stack
-
     def single(self, stack: Stack, i: int) -> Any:
         """One of them."""
         return stack.given[i]

@@ -258,9 +258,6 @@ class Ranking(Kind):
                 return Stack(len(users), given, norm)
         return super().read_many(contexts, options)
 
-    def unexplained(self, stack: Stack) -> Stack:
-        return stack._replace(how={**stack.how, "reasons": False})
-
     def stacked(self, given: list[Any]) -> Stack:
         stack = super().stacked(given)
         if not given or not all(one.kept for one in given):
