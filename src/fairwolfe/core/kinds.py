@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -252,20 +253,26 @@ class Kind(ABC):
         """What people call the coordinates that f sees."""
         return tuple(self.problem.rewards)
 
+    @cached_property
+    def _ends(self) -> tuple[Vector, Vector]:
+        """The smallest and the largest value of each coordinate that f sees."""
+        return self.seen.low, self.seen.high
+
     def extent(self, slope: Vector) -> tuple[float, float]:
         """The largest <slope, z> of a reward vector z, and the range of the best of a context."""
-        low, high = self.seen.low, self.seen.high
+        low, high = self._ends
         top = np.maximum(slope * low, slope * high).sum()
         return float(top), float(np.abs(slope) @ (high - low))
 
     def corner(self, slope: Vector, z: Vector) -> Vector:
         """A reward vector of largest <slope, z>; where the slope is 0, as it is in z."""
-        low, high = self.seen.low, self.seen.high
+        low, high = self._ends
         return np.where(slope > 0.0, high, np.where(slope < 0.0, low, z))
 
     def middle(self) -> Vector:
         """A reward vector inside the ranges."""
-        return 0.5 * (self.seen.low + self.seen.high)
+        low, high = self._ends
+        return 0.5 * (low + high)
 
     # --- the rest -----------------------------------------------------------------------------
 
