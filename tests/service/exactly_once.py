@@ -239,8 +239,8 @@ class Play:
             if missing and not undone:
                 yield f"{missing} of decision {id} was acknowledged as {outcome} and is lost"
         elif outcome == "late":
-            up = self._up(decided[id].began, event.ended)
-            if up < WINDOW - SLACK:
+            up, lives = self._up(decided[id].began, event.ended)
+            if up < WINDOW - SLACK * lives:
                 yield f"{id} was late after {up:.2f} s in which it could have been reported"
         elif outcome == "unknown":
             if event.ended < self.lost.get(id, math.inf):
@@ -248,9 +248,13 @@ class Play:
         else:
             yield f"{id} was a {outcome}"
 
-    def _up(self, start: float, stop: float) -> float:
-        """For how long feedback could be received and stored between two moments."""
-        return sum(max(0.0, min(stop, b) - max(start, a)) for a, b in self.up)
+    def _up(self, start: float, stop: float) -> tuple[float, int]:
+        """For how long feedback could be received and stored between two moments, and in how many
+        lives of the service.
+        """
+        parts = [min(stop, b) - max(start, a) for a, b in self.up]
+        there = [part for part in parts if part > 0.0]
+        return sum(there), max(len(there), 1)
 
 
 def cells_of(said: dict[str, Any]) -> list[Any]:

@@ -74,8 +74,6 @@ def pointer(array: object, shape: object) -> cython.p_double:
     return cython.cast(cython.p_double, cython.cast(cython.p_void, where))
 
 
-@cython.cfunc
-@cython.exceptval(-1, check=False)
 def column(
     array: object,
     dtype: object,
@@ -110,8 +108,6 @@ def column(
     return 0
 
 
-@cython.cfunc
-@cython.exceptval(-1, check=False)
 def within(numbers: Any, most: Size) -> cython.bint:
     """Whether all of an array are from 0 to below `most`.
 
@@ -121,9 +117,6 @@ def within(numbers: Any, most: Size) -> cython.bint:
     return np.min(numbers, initial=0) >= 0 and np.max(numbers, initial=-1) < most
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def aligned(at: cython.p_double) -> cython.p_double:
     """The next address that starts a cache line."""
     up: uintptr_t = (cython.cast(uintptr_t, at) + 63) & ~cython.cast(uintptr_t, 63)
@@ -210,8 +203,6 @@ class Engine:
     def __dealloc__(self) -> None:
         free(self.memory)
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def attach(
         self, name: object, place: cython.pointer[cython.p_double], shape: object
     ) -> cython.int:
@@ -227,8 +218,6 @@ class Engine:
 
     # --- calls from Python --------------------------------------------------------------------
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def begin(self, by: Engine) -> cython.int:
         """Start a call that uses the memory of this engine and of `by`, which may be the same one;
         until `end`, another is refused. Both are called with the lock of the interpreter.
@@ -253,7 +242,6 @@ class Engine:
             by.called.busy = True
         return 0
 
-    @cython.cfunc
     def end(self, by: Engine) -> cython.void:
         """The call is over."""
         self.busy = False
@@ -293,23 +281,14 @@ class Engine:
             self.end(self)
         return finite
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def age(self, t: Real) -> Real:
         """t for the schedules: with memory, how many rewards the average still holds."""
         return t if self.forget == 0.0 else min(t, floor(1.0 / self.forget))
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def step(self, t: Real) -> Real:
         """The width of the smoothing after t rewards."""
         return self.width if self.fixed else self.width / sqrt(t + 1.0)
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def with_open(self, at: cython.p_double, over: cython.p_double) -> cython.void:
         """Sums and clocks with the open decisions in them. at, over (n,)."""
         i: Size
@@ -359,9 +338,6 @@ class Engine:
                 at[i] += min(max(total, weight * self.low[i]), weight * self.high[i])
                 over[i] += weight
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def direction(self, normals: Doubles, g: cython.p_double) -> cython.bint:
         """g = grad f_t(z), (n_seen,), and whether it is made of finite numbers.
 
@@ -396,9 +372,6 @@ class Engine:
             self.z[i] = min(max(self.z[i], self.low[j]), self.high[j])
         return self._gradient(t, normals, g)
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _gradient(self, t: Real, normals: Doubles, g: cython.p_double) -> cython.bint:
         """The gradient at `z`; for randomised smoothing, its running average."""
         i: Size
@@ -429,9 +402,6 @@ class Engine:
 
     # --- open decisions -----------------------------------------------------------------------
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def open_one(self) -> cython.void:
         """Count one more open decision; with memory those before it fade, as rewards do."""
         i: Size
@@ -447,9 +417,6 @@ class Engine:
         self.open[OPEN] += 1.0
         self.open[ISSUED] += 1.0
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def open_features(self, block: Size, x: Doubles, sign: Real, weight: Real) -> cython.void:
         """phi += sign weight x for one block, whose last column counts decisions. x (d,)."""
         j: Size
@@ -459,23 +426,14 @@ class Engine:
             _add(high + j, high + half + j, sign * weight * x[j])
         _add(high + self.d, high + half + self.d, sign * weight)
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def open_value(self, i: Size, value: Real) -> cython.void:
         """Add to the sum of the recorded estimates of reward i."""
         _add(self.sums + i, self.sums + self.n + i, value)
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def age_weight(self, place: int64_t) -> Real:
         """What the open decision that was the place-th to be made still weighs."""
         return pow(self.keep, self.open[ISSUED] - 1.0 - place) if self.keep < 1.0 else 1.0
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def close_one(self, first: Size, stop: Size, weight: Real) -> cython.void:
         """A decision of this weight is not open any more; its estimate has left the sums already.
         Coordinates from `first` to below `stop` joined after it.
@@ -492,9 +450,6 @@ class Engine:
             if i < first or i >= stop:
                 self.weights[i] = max(self.weights[i] - weight, 0.0)
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def correct(self, reward: Doubles, estimate: Doubles) -> cython.void:
         """Move the mean error of recorded estimates towards reward - estimate, (n,) each: a mean
         over all answers at first, over about the last 500 later.
@@ -505,9 +460,6 @@ class Engine:
         for i in range(self.n):
             self.answered[i] += rate * (reward[i] - estimate[i] - self.answered[i])
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def answer_features(self, block: Size, x: Doubles, reward: Doubles) -> cython.void:
         """psi += x for one block, and its reward to the answered ones. x (d,), reward (n,)."""
         i: Size
@@ -523,9 +475,6 @@ class Engine:
             psi[i] += x[i]
         psi[self.d] += 1.0
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def save_open(self) -> cython.void:
         """Keep what `restore_open` brings back."""
         m: Size = 2 * self.blocks * (self.d + 1)
@@ -534,9 +483,6 @@ class Engine:
         memcpy(self.saved + 3 + self.n, self.sums, 16 * self.n)
         memcpy(self.saved + 3 + 3 * self.n, self.phi, 8 * m)
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def restore_open(self) -> cython.void:
         """Open decisions as they were at `save_open`."""
         m: Size = 2 * self.blocks * (self.d + 1)
@@ -547,9 +493,6 @@ class Engine:
 
     # --- an answer ----------------------------------------------------------------------------
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def look_at_prices(self) -> cython.bint:
         """Before an answer is learnt: where the prices will move; False where a Python leaf failed,
         and nothing may be learnt.
@@ -563,9 +506,6 @@ class Engine:
             return self.priced.look(self.z, self.age(self.t[0]))
         return True
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def average(
         self,
         reward: Doubles,
@@ -589,9 +529,6 @@ class Engine:
                 self.clocks[i] = self.keep * self.clocks[i] + 1.0
         self.t[0] += 1.0
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def count_live(
         self,
         head: cython.pointer[Head],
@@ -647,9 +584,6 @@ class Engine:
 
     # --- the whole state ----------------------------------------------------------------------
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def fits(self, other: Engine) -> cython.bint:
         """Whether the states of two engines have the same sizes."""
         i: Size
@@ -660,9 +594,6 @@ class Engine:
                 return False
         return True
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def n_numbers(self) -> Size:
         """In all arrays of the state."""
         i: Size
@@ -671,9 +602,6 @@ class Engine:
             total += self.fields[i].size
         return total
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def save(self, to: cython.p_double) -> cython.void:
         """Copy the state. to: `n_numbers` doubles."""
         i: Size
@@ -681,9 +609,6 @@ class Engine:
             memcpy(to, self.fields[i].data, 8 * self.fields[i].size)
             to += self.fields[i].size
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def restore(self, saved: cython.p_double) -> cython.void:
         """The state as it was at `save`."""
         i: Size
@@ -691,9 +616,6 @@ class Engine:
             memcpy(self.fields[i].data, saved, 8 * self.fields[i].size)
             saved += self.fields[i].size
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def copy_from(self, other: Engine) -> cython.void:
         """Make the state equal to that of another engine of the same plan."""
         i: Size
@@ -733,9 +655,6 @@ class Before:
         places: int64_t[::1] = slots
         self.numbers, self.slots = cython.address(view[0]), cython.address(places[0])
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def save(self) -> cython.void:
         """Before a round."""
         i: Size
@@ -752,9 +671,6 @@ class Before:
         if self.mailbox is not None:
             self.mailbox.save(self.slots)
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def restore(self) -> cython.void:
         """After a round that failed."""
         i: Size

@@ -164,9 +164,6 @@ def _top_of_few(scores: In, n: Size, k: Size, out: Ints) -> cython.void:
         start += BLOCK
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def top_k(scores: In, n: Size, k: Size, out: Ints) -> cython.void:
     """The places of the k largest scores, largest first, equals in their order; 0 < k <= n. A score
     that is not a number stays where it is met, if it is among the first k.
@@ -267,7 +264,6 @@ def _deprived_first(
             out[i] = value[i] + bonus * width[i]
 
 
-@cython.cfunc
 def score_by_name(name: str) -> Score:
     """The rule of a ranker: "optimistic", "discounted" or "deprived_first"."""
     if name == "optimistic":
@@ -523,9 +519,6 @@ def _arrange(
     return _swapped(self.params[RANDOMIZE], draws, pinned, ranking, self.slots)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def rank(
     self: cython.pointer[Ranker],
     user: cython.pointer[cython.const[cython.double]],
@@ -576,9 +569,6 @@ def _count_above(bar: Real, values: In, n: Size) -> int64_t:
     return above
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def explain(
     self: cython.pointer[Ranker],
     n: Size,
@@ -612,9 +602,6 @@ def explain(
             plain_rank[slot] = _count_above(plain, self.spare, n) + 1
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def look_along(
     self: cython.pointer[Ranker],
     user: cython.pointer[cython.const[cython.double]],
@@ -663,9 +650,6 @@ def look_along(
 # --- exposures --------------------------------------------------------------------------------
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def look_rates(slots: In, weights: In, looks: Out, k: Size) -> cython.void:
     """How likely each slot is exposed: its weight, where these are given; else as often as it was,
     1 before it was shown. slots (2, k): rankings, exposures; weights (k,) or NULL, looks (k,).
@@ -678,9 +662,6 @@ def look_rates(slots: In, weights: In, looks: Out, k: Size) -> cython.void:
             looks[j] = slots[k + j] / slots[j] if slots[j] > 0.0 else 1.0
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def features_of(items: In, n: Size, ranking: InInts, k: Size, q: Size, rows: Out) -> cython.void:
     """The features of the items of a ranking. items (q, n), ranking (k,), rows (k, q)."""
     j: Size
@@ -690,9 +671,6 @@ def features_of(items: In, n: Size, ranking: InInts, k: Size, q: Size, rows: Out
             rows[j * q + e] = items[e * n + ranking[j]]
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def expected_features(
     looks: In, user: In, rows: In, k: Size, p: Size, q: Size, x: Out
 ) -> cython.void:
@@ -712,9 +690,6 @@ def expected_features(
             x[a * q + e] = user[a] * combined
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def count_exposed(
     exposure: int64_t,
     items: InInts,
@@ -766,9 +741,6 @@ def count_exposed(
     return 0
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def exposed_rows(
     rows: In,
     exposures: In,
@@ -796,9 +768,6 @@ def exposed_rows(
     return r
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def tally_slots(outlook: In, exposures: In, k: Size, out: Out) -> cython.void:
     """Of <slope, r>: the largest optimistic value, and what the ranking missed by the estimates,
     twice; then 0. outlook (2, k), exposures (k,), out (4,).
@@ -815,9 +784,6 @@ def tally_slots(outlook: In, exposures: In, k: Size, out: Out) -> cython.void:
     out[3] = 0.0
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def count_ranking(
     items: InInts,
     exposures: In,
@@ -860,9 +826,6 @@ def _item_mean(turned: In, item: In, q: Size, low: Real, high: Real) -> Real:
     return min(max(total, low), high)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def slot_means(
     self: cython.pointer[cython.const[RankingArrays]], action: InInts, user: Size, out: Out
 ) -> cython.void:
@@ -882,9 +845,6 @@ def slot_means(
             )
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def observe(
     self: cython.pointer[cython.const[RankingArrays]],
     user: Size,
@@ -917,9 +877,6 @@ def observe(
             rewards[j * n + r] = 0.0 if exposed[j] == 0.0 else (high if hit else low)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def mean_of_ranking(
     self: cython.pointer[cython.const[RankingArrays]],
     action: InInts,
@@ -992,9 +949,6 @@ def _add_clipped(g: Real, means: In, low: Real, high: Real, scores: Out, m: Size
         scores[i] = fma(g, min(max(means[i], low), high), scores[i])
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def best_ranking(
     self: cython.pointer[cython.const[RankingArrays]],
     direction: cython.pointer[cython.const[cython.double]],
@@ -1018,9 +972,6 @@ def best_ranking(
     top_k(scores, m, self.slots, out)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def support_of_rankings(
     self: cython.pointer[cython.const[RankingArrays]],
     direction: cython.pointer[cython.const[cython.double]],
@@ -1069,18 +1020,12 @@ def support_of_rankings(
 # --- scratch ----------------------------------------------------------------------------------
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def ranker_room(self: cython.pointer[cython.const[Ranker]]) -> Size:
     """How many numbers `ranker_scratch` needs; those of its products among them."""
     own: Size = 5 * self.most + self.products.q + self.slots + 8 * 8
     return own + products_room(cython.address(self.products))
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def ranker_scratch(self: cython.pointer[Ranker], room: cython.p_double) -> cython.void:
     """Divide room among the scratch arrays, each from the start of a cache line on."""
     self.value = aligned(room)
