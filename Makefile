@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # A PYTHONPATH or a virtual environment from outside must not leak into this one.
 unexport PYTHONPATH VIRTUAL_ENV
 
-.PHONY: help demo test test-all lint build kernels docs bench wheel asan lock sbom setup clean
+.PHONY: help demo test test-all lint build docs bench wheel asan lock sbom setup clean
 .DEFAULT_GOAL := help
 
 help:
@@ -50,10 +50,10 @@ test test-all bench: export OMP_NUM_THREADS = 1
 test test-all bench: export OPENBLAS_NUM_THREADS = 1
 test test-all bench: export MKL_NUM_THREADS = 1
 
-test: lint kernels
+test: lint
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
 
-test-all: lint kernels
+test-all: lint
 	$(BIN)/python -m pytest -n $(WORKERS)
 
 lint: setup
@@ -61,10 +61,6 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-
-# Once, before the parallel run: otherwise each test process compiles the same kernels.
-kernels: setup
-	$(BIN)/fairwolfe warm
 
 # Built with clang, for glibc 2.28 and x86-64-v3, whatever this machine has; build/wheel is its own.
 wheel: .venv/demo.stamp

@@ -375,7 +375,8 @@ def _build(out: Path, force: bool, sanitize: bool) -> list[Path]:
         except compile_errors() as error:  # the compiler has said where
             raise BuildError(f"The kernels do not compile: {error}") from error
     then = recorded(out)
-    done = {key: value for key, value in then.items() if key in names} | todo
+    # In one order, whichever modules were compiled together: equal builds have equal manifests.
+    done = {name: todo.get(name) or then[name] for name in names}
     lines = wanted | {"compiler": found.name if found else then["compiler"]}
     if needed := needs(arch):
         lines["needs"] = " ".join(sorted(needed))

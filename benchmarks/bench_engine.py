@@ -1,10 +1,9 @@
-"""The compiled engine against another source tree, in alternating turns.
+"""Agents and loops against another source tree, in alternating turns.
 
     python benchmarks/bench_engine.py --against ../older/src [--turns 9]
 
 One process for each tree; times are of the processor, and ratios are of neighbouring turns. `act +
-update` goes through an agent in both trees: here, one that checks its input, holds a lock and
-remembers which decisions are open, around the engine; there, `fw.Agent`. Loops are `fw.simulate`.
+update` and batches go through `fw.Agent`, loops are `fw.simulate`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import os
 import statistics
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from time import process_time
@@ -44,34 +42,6 @@ CASES = (
 )
 
 
-class EngineAgent:
-    """What an agent does around the engine: gates, a lock, and the ledger of open decisions."""
-
-    def __init__(self, run: Any, kind: Any) -> None:
-        self.run, self.kind = run, kind
-        self.lock, self.issued, self.open = threading.RLock(), 0, set[int]()
-        n = run.state.totals.size
-        self.normals = [np.empty((m, 0, n + 2)) for m in (1, _BATCH)]
-        self.draws = [np.empty((m, 0)) for m in (1, _BATCH)]
-
-    def decide(self, contexts: Any) -> Any:
-        with self.lock:
-            which = len(contexts) > 1
-            rows = self.run.decide(contexts, self.draws[which], self.normals[which], self.issued)
-            stop = self.issued + len(contexts)
-            self.open.update(range(self.issued, stop))
-            self.issued = stop
-            return rows
-
-    def learn(self, rows: Any, *feedback: Any) -> None:
-        with self.lock:
-            numbers = rows.head["number"].tolist()
-            if not self.open.issuperset(numbers):
-                raise ValueError("not open")
-            self.run.learn(rows, *feedback)
-            self.open.difference_update(numbers)
-
-
 def arms_case() -> tuple[Any, Any, Any, Any]:
     rewards: Any = {"clicks": (0, 1), "minutes": (0, 120), "cost": (0, 0.05)}
     problem = fw.Problem.arms(12, rewards)
@@ -96,74 +66,33 @@ def ranking_case(n_items: int = 50) -> tuple[Any, Any, Any, Any, Any]:
     return policy, world.problem(), drawn.items.copy(), users, (seen, clicks)
 
 
-def sides(new: bool) -> dict[str, Callable[[], int]]:
+def sides() -> dict[str, Callable[[], int]]:
     """What is timed by name: a call plays some decisions, and gives their number."""
     policy, problem, contexts, rewards = arms_case()
     ranker, ranking, items, users, (seen, clicks) = ranking_case()
     made: dict[str, Callable[[], int]] = {}
-    if new:
-        from fairwolfe.core.kinds import kind_of
-        from fairwolfe.reduction.engine import CompiledArms
-        from fairwolfe.reduction.ranked import CompiledRankings
+    agent, ranked = fw.Agent(policy, problem), fw.Agent(ranker, ranking, items=items)
 
-        arms = EngineAgent(CompiledArms(policy, problem), kind_of(problem))
-        lists = EngineAgent(CompiledRankings(ranker, ranking, items), kind_of(ranking))
-        lists.kind = lists.run.kind
+    def single_arms() -> int:
+        for i in range(_SINGLES):
+            agent.update(agent.act(contexts[i % _BATCH]), rewards[i % _BATCH])
+        return _SINGLES
 
-        def single_arms() -> int:
-            for i in range(_SINGLES):
-                given = arms.kind.read(contexts[i % _BATCH])
-                rows = arms.decide(given.features[None])
-                answer = arms.kind.hear(rows.head["arm"].item(0), rewards[i % _BATCH])
-                arms.learn(rows, answer.reward[None])
-            return _SINGLES
+    def many_arms() -> int:
+        for _ in range(_BATCHES):
+            agent.update_many(agent.act_many(contexts), rewards)
+        return _BATCHES * _BATCH
 
-        def many_arms() -> int:
-            for _ in range(_BATCHES):
-                stack = arms.kind.read_many(contexts)
-                rows = arms.decide(stack.given.features)
-                arms.learn(rows, arms.kind.hear_many(rows.head["arm"], rewards).observation)
-            return _BATCHES * _BATCH
+    def single_lists() -> int:
+        for i in range(_SINGLES):
+            j = i % _BATCH
+            ranked.update(ranked.act(users[j]), Shown(seen[j], clicks[j]))
+        return _SINGLES
 
-        def single_lists() -> int:
-            for i in range(_SINGLES):
-                j = i % _BATCH
-                given = lists.kind.read(users[j])
-                rows = lists.decide(given.user[None])
-                shown = Shown(seen[j], clicks[j])
-                answer = lists.kind.hear(rows.items[0], shown)
-                lists.learn(rows, answer.observation[0][None], answer.observation[1][None])
-            return _SINGLES
-
-        def many_lists() -> int:
-            for _ in range(_BATCHES):
-                rows = lists.decide(users)
-                lists.learn(rows, seen, clicks)
-            return _BATCHES * _BATCH
-
-    else:
-        agent, ranked = fw.Agent(policy, problem), fw.Agent(ranker, ranking, items=items)
-
-        def single_arms() -> int:
-            for i in range(_SINGLES):
-                agent.update(agent.act(contexts[i % _BATCH]), rewards[i % _BATCH])
-            return _SINGLES
-
-        def many_arms() -> int:
-            for _ in range(_BATCHES):
-                agent.update_many(agent.act_many(contexts), rewards)
-            return _BATCHES * _BATCH
-
-        def single_lists() -> int:
-            for i in range(_SINGLES):
-                j = i % _BATCH
-                ranked.update(ranked.act(users[j]), Shown(seen[j], clicks[j]))
-            return _SINGLES
-
-        def many_lists() -> int:
-            for _ in range(_BATCHES):
-                ranked.update_many(ranked.act_many(users), Shown(seen, clicks))
-            return _BATCHES * _BATCH
+    def many_lists() -> int:
+        for _ in range(_BATCHES):
+            ranked.update_many(ranked.act_many(users), Shown(seen, clicks))
+        return _BATCHES * _BATCH
 
     made |= dict(zip(CASES[:4], (single_arms, single_lists, many_arms, many_lists), strict=True))
     world = Mehrotra(n_arms=50, n_objectives=5, n_features=10)
@@ -184,9 +113,9 @@ def sides(new: bool) -> dict[str, Callable[[], int]]:
     return made
 
 
-def work(new: bool) -> None:
+def work() -> None:
     """Answer each line, the name of a case, with processor microseconds a decision."""
-    made = sides(new)
+    made = sides()
     for line in sys.stdin:
         began = process_time()
         n = made[line.strip()]()
@@ -197,17 +126,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--against", type=Path, help="the src folder of another source tree")
     parser.add_argument("--turns", type=int, default=9)
-    parser.add_argument("--worker", choices=("new", "old"), help=argparse.SUPPRESS)
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.worker:
-        work(given.worker == "new")
+        work()
         return
     here = Path(__file__).parents[1] / "src"
     trees = {"new": here} | ({"old": given.against.resolve()} if given.against else {})
     workers = {}
     for name, source in trees.items():
         environment = os.environ | {"PYTHONPATH": str(source), "FAIRWOLFE_QUIET": "1"}
-        command = [sys.executable, __file__, "--worker", name]
+        command = [sys.executable, __file__, "--worker"]
         pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         workers[name] = subprocess.Popen(command, env=environment, **pipes)
     try:

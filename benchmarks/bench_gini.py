@@ -63,11 +63,10 @@ def compared(case: str, n: int) -> dict[str, Any]:
     objective = GiniWelfare()
     step = Moreau.best(objective, n, np.sqrt(2.0 * RAISED)) / np.sqrt(AGE)
     weights = objective.weights_for(n)
-    program = objective.program(n)
-    work = program.work()
+    tree = objective.tree(n)
     vectors = CASES[case](n, rng)
     for z in islice(vectors, 3):
-        ours, theirs = program.gradient(z, step, work), smoothed_gini(z, step, weights)
+        ours, theirs = tree.gradient(z, step), smoothed_gini(z, step, weights)
         # Theirs subtracts nearly equal numbers and divides by the step.
         np.testing.assert_allclose(ours, theirs, atol=1e-13 / step, rtol=0.0)
     rounds = []
@@ -75,7 +74,7 @@ def compared(case: str, n: int) -> dict[str, Any]:
         here, there, sorting = 0.0, 0.0, 0.0
         for z in islice(vectors, CALLS[n]):
             start = perf_counter()
-            program.gradient(z, step, work)
+            tree.gradient(z, step)
             middle = perf_counter()
             smoothed_gini(z, step, weights)
             end = perf_counter()

@@ -1,6 +1,6 @@
-"""What one gradient of an objective costs inside compiled code, ahead of time against numba.
+"""What one gradient of an objective costs inside compiled code.
 
-Both are called in compiled loops, in turn, in one process; processor time, medians of 9 turns.
+Called in a compiled loop; processor time, medians of 9 turns.
 
     python benchmarks/bench_gradients.py
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from time import process_time
@@ -21,7 +20,6 @@ from scipy import LowLevelCallable
 
 from fairwolfe.core.arrays import Vector
 from fairwolfe.kernels import gradients
-from fairwolfe.kernels.compile import kernel
 from fairwolfe.objectives import (
     Concave,
     Custom,
@@ -34,55 +32,27 @@ from fairwolfe.objectives import (
     Welfare,
 )
 from fairwolfe.objectives.combine import Scaled, Sum
-from fairwolfe.objectives.concave import call_gradient
 
 N = 51
 TURNS = 9
 SECONDS = 0.02  # about, for each turn
 
 
-@kernel(
-    signature="void(int64, float64[::1], float64, float64[::1], float64[::1], float64[::1], int64)"
-)
-def repeat(
-    address: int, z: Vector, step: float, params: Vector, work: Vector, out: Vector, times: int
-) -> None:
-    """The numba gradient at an address, several times."""
-    for _ in range(times):
-        call_gradient(address, z, step, params, work, out)
-
-
-def by_numba(f: Concave, z: Vector, step: float) -> Callable[[int], object]:
-    program = f.program(z.size)
-    work, out = program.work(), np.empty(z.size)
-    repeat(program.address, z, step, program.params, work, out, 1)  # compiled before it is timed
-    return lambda times: repeat(program.address, z, step, program.params, work, out, times)
-
-
-def ahead(tree: gradients.Tree, z: Vector, step: float) -> Callable[[int], object]:
-    return lambda times: tree.repeat(z, step, times)
-
-
-def nanoseconds(turns: dict[str, Callable[[int], object]]) -> dict[str, float]:
-    """The cost of one call of each, measured in turn."""
-    counts = {}
-    for name, run in turns.items():
-        times = 1
-        while True:
-            start = process_time()
-            run(times)
-            spent = process_time() - start
-            if spent > SECONDS / 4:
-                break
-            times *= 4
-        counts[name] = max(1, int(times * SECONDS / spent))
-    spent_by: dict[str, list[float]] = {name: [] for name in turns}
+def nanoseconds(tree: gradients.Tree, z: Vector, step: float) -> float:
+    """The cost of one call."""
+    times, spent = 1, 0.0
+    while spent <= SECONDS / 4:
+        times *= 4
+        start = process_time()
+        tree.repeat(z, step, times)
+        spent = process_time() - start
+    times = max(1, int(times * SECONDS / spent))
+    turns = []
     for _ in range(TURNS):
-        for name, run in turns.items():
-            start = process_time()
-            run(counts[name])
-            spent_by[name].append((process_time() - start) / counts[name] * 1e9)
-    return {name: median(spent) for name, spent in spent_by.items()}
+        start = process_time()
+        tree.repeat(z, step, times)
+        turns.append((process_time() - start) / times * 1e9)
+    return median(turns)
 
 
 def tower(levels: int) -> Concave:
@@ -115,19 +85,6 @@ def c_function(folder: str) -> Any:
     return slope
 
 
-def cfunc() -> Any:
-    import numba
-
-    real = numba.types.CPointer(numba.float64)
-
-    @numba.cfunc(numba.types.void(real, numba.types.intp, real, numba.types.voidptr))
-    def slope(z: Any, n: Any, out: Any, data: Any) -> None:
-        for i in range(n):
-            out[i] = 1.0 - z[i]
-
-    return slope
-
-
 def bowl(z: Vector) -> float:
     return float(z.sum() - 0.5 * (z @ z))
 
@@ -138,7 +95,7 @@ def main() -> None:
     weights = tuple(rng.random(N).tolist())
     rows = rng.random((5, N))
     python = Custom(bowl, lambda z: 1.0 - z, smooth=True)
-    both: dict[str, Concave] = {
+    objectives: dict[str, Concave] = {
         "linear leaf": Linear(weights),
         "Gini welfare": GiniWelfare(),
         "equal exposure": EqualExposure(),
@@ -151,42 +108,28 @@ def main() -> None:
         "map 5 x 51 of a linear leaf": Mapped(Linear((1.0,) * 5), rows.tolist()),
         "Python leaf (Custom, checked)": python,
     }
-    cases = {
-        name: {"numba": by_numba(f, z, step), "ahead": ahead(f.tree(N), z, step)}
-        for name, f in both.items()
-    }
     with tempfile.TemporaryDirectory() as folder:
-        slope, compiled = c_function(folder), cfunc()
-        alone = {
-            "10 nested sums, 20 leaves": tower_tree(10),
-            "1,000 nested sums, 2,000 leaves": tower_tree(1000),
-            "C function by ctypes": gradients.outside(N, slope),
-            "C function by LowLevelCallable": gradients.outside(N, LowLevelCallable(slope)),
-            "numba cfunc by LowLevelCallable": gradients.outside(
-                N, LowLevelCallable(compiled.ctypes)
+        slope = c_function(folder)
+        cases = {name: (f.tree(N), z, step) for name, f in objectives.items()} | {
+            "10 nested sums, 20 leaves": (tower_tree(10), z, step),
+            "1,000 nested sums, 2,000 leaves": (tower_tree(1000), z, step),
+            "C function by ctypes": (gradients.outside(N, slope), z, step),
+            "C function by LowLevelCallable": (
+                gradients.outside(N, LowLevelCallable(slope)),
+                z,
+                step,
             ),
-            "numba cfunc by its address": gradients.outside(N, compiled.address),
-            "Python leaf (bare function)": gradients.python(N, lambda z: 1.0 - z),
+            "Python leaf (bare function)": (gradients.python(N, lambda z: 1.0 - z), z, step),
         }
-        cases |= {name: {"ahead": ahead(tree, z, step)} for name, tree in alone.items()}
-        print(f"ns a call inside a compiled loop, n = {N}, step {step}\n")
-        print(f"| {'gradient':38} | {'numba':>9} | {'ahead':>9} | ratio |")
-        print(f"|{'-' * 40}|{'-' * 11}|{'-' * 11}|{'-' * 7}|")
-        for name, turns in cases.items():
-            cost = nanoseconds(turns)
-            old = f"{cost['numba']:9.1f}" if "numba" in cost else f"{'-':>9}"
-            ratio = f"{cost['ahead'] / cost['numba']:5.2f}" if "numba" in cost else "    -"
-            print(f"| {name:38} | {old} | {cost['ahead']:9.1f} | {ratio} |")
         for n in (50, 2500):
-            z = rng.random(n)
-            f = GiniWelfare()
             for width in (1e-4, 0.01, 1.0):
-                cost = nanoseconds(
-                    {"numba": by_numba(f, z, width), "ahead": ahead(f.tree(n), z, width)}
-                )
                 name = f"Gini welfare, n = {n}, step {width:g}"
-                ratio = cost["ahead"] / cost["numba"]
-                print(f"| {name:38} | {cost['numba']:9.1f} | {cost['ahead']:9.1f} | {ratio:5.2f} |")
+                cases[name] = (GiniWelfare().tree(n), rng.random(n), width)
+        print(f"ns a call inside a compiled loop; n = {N} and step {step} unless stated\n")
+        print(f"| {'gradient':38} | {'ns':>9} |")
+        print(f"|{'-' * 40}|{'-' * 11}|")
+        for name, (tree, at, width) in cases.items():
+            print(f"| {name:38} | {nanoseconds(tree, at, width):9.1f} |")
 
 
 if __name__ == "__main__":

@@ -176,9 +176,7 @@ def agent_of(case: Case) -> fw.Agent:
 
     made = setup(parse(case.config("10 min")), "m")
     items = case.catalogue or None
-    agent = fw.Agent(made.make_policy(), made.make_problem(case.items or 1), items=items)
-    agent.warm()
-    return agent
+    return fw.Agent(made.make_policy(), made.make_problem(case.items or 1), items=items)
 
 
 def fastapi(case: Case) -> Any:

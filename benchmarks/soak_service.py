@@ -38,7 +38,6 @@ from fairwolfe.client import Client
 from fairwolfe.core.streams import stream
 from fairwolfe.service.config import parse, setup
 from fairwolfe.service.events import Decided, ItemsAdded, Told, decode
-from fairwolfe.service.join import made_from
 from fairwolfe.service.log_file import LogFile, place_of
 from fairwolfe.service.verify import verify
 from tests.service.checker import read_log, violations
@@ -226,8 +225,7 @@ def wrong_rankings(told: list[Ranked], state: Path, final: dict[str, Any]) -> li
                 case ItemsAdded(keys=keys):
                     names += keys
                 case Decided(model=1, made=made):
-                    for decision in made_from(made):
-                        actions[len(actions)] = np.asarray(decision.action).tolist()
+                    actions |= enumerate(made.actions.tolist(), len(actions))
                 case Told(model=1, numbers=numbers):
                     for entry, slot in event.exposed.tolist():
                         exposed[int(numbers[entry])].add(slot)

@@ -46,15 +46,6 @@ def _data(folder: str) -> Callable[[], bool]:
     return found
 
 
-def _fma() -> bool:
-    # On 64-bit ARM a fused multiply-add is part of the base instruction set.
-    if platform.machine().lower() in {"aarch64", "arm64"}:
-        return True
-    from llvmlite import binding
-
-    return bool(binding.get_host_cpu_features().get("fma", False))
-
-
 def browser() -> str | None:
     """The command of a Chromium, which can draw a page without a screen."""
     return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
@@ -139,7 +130,6 @@ CAPABILITIES = {
     "c compiler": Capability(_command("cc"), "Install a C compiler (apt install gcc libc6-dev)."),
     "curl": Capability(_command("curl"), "Install curl (apt install curl)."),
     "cvxpy": Capability(_module("cvxpy"), "Install cvxpy (make setup)."),
-    "fma-cpu": Capability(_fma, "Run on a processor with fused multiply-add (FMA3 or ARMv8)."),
     "gcc": Capability(_command("gcc"), "Install gcc (apt install gcc libc6-dev)."),
     "go": Capability(_command("go"), "Install Go (apt install golang-go).", optional=True),
     "gymnasium": Capability(_module("gymnasium"), "Install gymnasium (make setup)."),

@@ -7,7 +7,7 @@ from hypothesis import settings
 
 pytest_plugins = ["tests.capabilities", "pytester"]
 
-# What a test prints must not depend on whether something had to be compiled.
+# What a test prints must not depend on whether an optimum had to be computed first.
 os.environ.setdefault("FAIRWOLFE_QUIET", "1")
 
 # Derandomised: the same examples on every machine, so a red run can be repeated.

@@ -28,7 +28,7 @@ from fairwolfe.bandits import LinUCB
 from fairwolfe.cli import commands
 from fairwolfe.core import protocols, registry
 from fairwolfe.core.registry import KINDS
-from fairwolfe.kernels.compile import Kernel
+from fairwolfe.core.rows import HEAD, ArmRows, PlainRows, RankingRows
 from fairwolfe.objectives import GiniEquality, Minimum, TwoSided
 from fairwolfe.ranking import FWLinUCBRank
 
@@ -95,7 +95,7 @@ def test_the_code_of_a_page_runs_and_prints_what_it_says(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = page.read_text()
-    # A module, so that classes of the page can be pickled and its kernels cached.
+    # A module, so that classes of the page can be pickled.
     module = ModuleType("page_" + re.sub(r"\W", "_", name_of(page)))
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.chdir(tmp_path)
@@ -271,14 +271,9 @@ def _found(address: str) -> bool:
     return True
 
 
-# --- contracts and powers --------------------------------------------------------------------
+# --- optional methods ------------------------------------------------------------------------
 
 SOURCES = ROOT / "src" / "fairwolfe"
-POWERS = {
-    name: found
-    for name, found in vars(protocols).items()
-    if isinstance(found, type) and found.__module__ == protocols.__name__
-}
 
 
 def rows_of(page: str) -> list[list[str]]:
@@ -292,24 +287,22 @@ def rows_of(page: str) -> list[list[str]]:
     return [row for place, row in enumerate(cells) if place not in heads | set(rules)]
 
 
-def test_the_table_of_powers_has_every_contract_and_power() -> None:
-    named = [row[0].strip("`") for row in rows_of("powers.md")]
-    assert sorted(named) == sorted(POWERS)
-    assert set(POWERS) == set(protocols.__all__) - {"keeps", "newest"}
+def test_optional_methods_are_those_of_the_contracts() -> None:
+    listed = [re.findall(r"`(\w+)[^`]*`", row[0]) for row in rows_of("own-bandit.md")]
+    names = {name for row in listed for name in row}
+    assert len(names) > 20
+    told = " ".join(str(one.__doc__) for one in (protocols.Base, protocols.Policy))
+    told += str(protocols.Environment.__doc__)
+    assert {name for name in names if name not in told} == set()
 
 
-@pytest.mark.parametrize("row", rows_of("powers.md"), ids=lambda row: row[0].strip("`"))
-def test_the_table_of_powers_says_what_they_are(row: list[str]) -> None:
-    quoted, _, adds, asks = row
-    name = quoted.strip("`")
-    power = POWERS[name]
-    members = {m for m in {*vars(power), *power.__annotations__} if not m.startswith("_")}
-    listed = set(re.findall(r"`(\w+)`", adds))
-    assert members - listed == set()
-    files = re.findall(r"`([\w/]+[.]py)`", asks)
-    assert files, "nobody asks for it"
-    silent = [f for f in files if not re.search(rf"\b{name}\b", (SOURCES / f).read_text())]
-    assert silent == []
+def test_the_head_of_a_row_is_the_documented_one() -> None:
+    types = {"<i8": "int64", "<f8": "float64"}
+    fields = [[name, types[HEAD[name].str]] for name in HEAD.names or ()]
+    table = [[row[0].strip("`"), row[1]] for row in rows_of("rows.md")]
+    assert table[-len(fields) :] == fields
+    columns = [row[0].strip("`") for row in rows_of("rows.md")[: -len(fields)]]
+    assert columns == [*ArmRows._fields, *RankingRows._fields, *PlainRows._fields]
 
 
 # --- how a decision flows --------------------------------------------------------------------
@@ -344,7 +337,6 @@ def calls_of(agent: Agent, context: Any, **feedback: Any) -> list[Called]:
             module = str(file.relative_to(SOURCES).with_suffix(""))
             calls.append(Called(module, frame.f_code.co_qualname))
 
-    agent.warm()
     before = sys.getprofile()
     sys.setprofile(note)
     try:
@@ -355,11 +347,8 @@ def calls_of(agent: Agent, context: Any, **feedback: Any) -> list[Called]:
 
 
 def test_a_decision_flows_as_the_page_says() -> None:
-    named = [
-        place for place in places("how-a-decision-flows.md") if place.module[:11] != "simulation/"
-    ]
-    functions = [p for p in named if not isinstance(p.found(), (Kernel, type))]
-    assert len(functions) >= 20
+    functions = places("how-a-decision-flows.md")
+    assert len(functions) >= 15
     arms = Agent(FrankWolfe(Minimum(), LinUCB()), Problem.arms(2, {"a": (0, 1), "b": (0, 1)}))
     fair = FWLinUCBRank(TwoSided(GiniEquality(), beta=0.5))
     ranker = Agent(fair, Problem.ranking(n_items=4, n_slots=2, n_features=2))

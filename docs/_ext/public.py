@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -19,12 +18,15 @@ from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from fairwolfe.kernels.compile import Kernel
-
 TOP = "fairwolfe"
-CONTRACTS = ("Base", "Objective", "Oracle", "Policy", "ScalarPolicy", "Smoothing")
-# Modules whose classes have powers that only the library itself asks for: told under protocols.
-POWERFUL = ("bandits", "objectives", "oracles", "ranking", "reduction", "smoothing")
+# Modules whose classes have optional methods that only the library itself calls, and these: they
+# are told in the docstrings of the contracts.
+DERIVED = ("bandits", "oracles", "ranking", "reduction")
+OPTIONAL = {
+    *("catalogue", "choose", "decides", "doubt", "drift", "draws", "estimate", "learnt", "look"),
+    *("look_name", "needs_direction", "repair", "resume", "rule", "rule_name", "running", "tuned"),
+    *("with_features", "with_items", "without_items"),
+}
 
 
 def sentence(subject: Any) -> str:
@@ -48,25 +50,10 @@ def target(module: str, name: str) -> str:
     return f"{TOP if known else module}.{name}"
 
 
-def members(protocol: type) -> set[str]:
-    return {*vars(protocol), *getattr(protocol, "__annotations__", {})}
-
-
-@cache
-def powers() -> set[str]:
-    """Names of members that powers have and contracts have not."""
-    found = import_module("fairwolfe.core.protocols")
-    classes = {name: getattr(found, name) for name in found.__all__}
-    protocols = {name: one for name, one in classes.items() if inspect.isclass(one)}
-    contracts = set().union(*(members(protocols[name]) for name in CONTRACTS))
-    return set().union(*map(members, protocols.values())) - contracts
-
-
 def left_out(module: str, subject: type) -> list[str]:
     """Members of a class that nobody calls by hand."""
-    kernels = {name for name in dir(subject) if isinstance(getattr(subject, name, 0), Kernel)}
-    machinery = powers() if module.removeprefix(f"{TOP}.") in POWERFUL else set()
-    return sorted({"examples", "rule_params", "uniforms"} | kernels | machinery)
+    optional = OPTIONAL if module.removeprefix(f"{TOP}.") in DERIVED else set()
+    return sorted({"examples", "rule_params", "uniforms"} | optional)
 
 
 def home(subject: type) -> str:

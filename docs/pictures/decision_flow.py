@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 
 class Step(NamedTuple):
-    """What happens, where (a line for each file and function), and whether this is the work of
-    kernels that the compiled loop of `simulate` calls too.
+    """What happens, where (a line for each file and function), and whether it is one call of the
+    engine, which the compiled loop of `simulate` makes too.
     """
 
     what: str
@@ -22,20 +22,18 @@ class Step(NamedTuple):
 
 
 ACT = (
-    Step("The kind reads the context, once", ("kinds/arms.py Arms.read",)),
-    Step("The ledger has an id for it", ("agent/ledger.py Ledger.next_id",)),
-    Step("The direction, grad f at the averages", ("smoothing/following.py aim",), True),
-    Step("The base chooses for it", ("bandits/choosing.py LinearBandit.act_rows",), True),
-    Step("A decision: action, evidence, info", ("reduction/frank_wolfe.py FrankWolfe.decide",)),
+    Step("The kind checks the context, once", ("kinds/arms.py Arms.read",)),
+    Step("The engine decides a row", ("reduction/running.py ArmsRunning.decide",), True),
+    Step("The row is open, and counts in z", ("reduction/running.py Running.open_rows",)),
+    Step("The caller gets a view of the row", ("core/decision.py Decision.of",)),
 )
 UPDATE = (
-    Step("The ledger finds it open", ("agent/ledger.py Ledger.entry",)),
-    Step("The kind hears the feedback, once", ("kinds/arms.py Arms.hear",)),
     Step(
-        "One kernel: learn, average, live numbers",
-        ("bandits/choosing.py learn_once", "kernels/settling.py settle"),
-        True,
+        "The ledger finds it; bytes are verified",
+        ("agent/ledger.py Ledger.entry", "core/decision.py Batch.verify"),
     ),
+    Step("The kind checks the feedback, once", ("kinds/arms.py Arms.read_feedback",)),
+    Step("The engine learns the row", ("reduction/running.py ArmsRunning.learn",), True),
     Step("The ledger marks it as answered", ("agent/ledger.py Ledger.mark",)),
 )
 
@@ -125,7 +123,7 @@ def drawn() -> str:
     canvas.shapes.append(
         f'<rect x="{MARGIN}" y="{canvas.y}" width="18" height="18" rx="4" class="shared"/>'
     )
-    canvas.text(MARGIN + 28, canvas.y + 14, "by kernels that the compiled loop calls too")
+    canvas.text(MARGIN + 28, canvas.y + 14, "one call of the compiled engine")
     height = canvas.y + 18 + MARGIN
     return "\n".join(
         (

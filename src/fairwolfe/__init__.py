@@ -29,10 +29,9 @@ if TYPE_CHECKING:
         smoothing,
     )
     from fairwolfe.agent import Agent
-    from fairwolfe.core import protocols, registry
-    from fairwolfe.core.batch import Batch
+    from fairwolfe.core import registry
     from fairwolfe.core.contexts import Bilinear, PerArm
-    from fairwolfe.core.decision import Choice, Decision
+    from fairwolfe.core.decision import Batch, Choice, Decision
     from fairwolfe.core.feedback import Shown
     from fairwolfe.core.problem import Problem
     from fairwolfe.errors import FairwolfeError
@@ -72,7 +71,6 @@ __all__ = [
     "offpolicy",
     "optimum",
     "oracles",
-    "protocols",
     "ranking",
     "reduction",
     "registry",
@@ -85,7 +83,7 @@ __all__ = [
 # Names are imported when they are used: `import fairwolfe` stays fast.
 _PLACES = {
     "Agent": "fairwolfe.agent",
-    "Batch": "fairwolfe.core.batch",
+    "Batch": "fairwolfe.core.decision",
     "Bilinear": "fairwolfe.core.contexts",
     "Choice": "fairwolfe.core.decision",
     "Decision": "fairwolfe.core.decision",
@@ -106,7 +104,6 @@ _PLACES = {
 _FOLDERS = {
     "bounds": "fairwolfe.truth.bounds",
     "metrics": "fairwolfe.fairness.metrics",
-    "protocols": "fairwolfe.core.protocols",
     "registry": "fairwolfe.core.registry",
 }
 

@@ -26,8 +26,9 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe import Agent, Bilinear, FrankWolfe, PerArm, Problem
+from fairwolfe import Agent, Batch, Bilinear, FrankWolfe, PerArm, Problem
 from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB
+from fairwolfe.core.packing import pack, unpack
 from fairwolfe.errors import FairwolfeError
 from fairwolfe.objectives import GiniEquality, GiniWelfare, Minimum, TwoSided
 from fairwolfe.oracles import OnlineGradient
@@ -115,7 +116,7 @@ def step(agent: Agent, rng: np.random.Generator, answered: bool = True) -> None:
     if problem.n_items is not None:
         p, q = problem.n_features if isinstance(problem.n_features, tuple) else (0, 0)
         user = rng.uniform(-0.5, 0.5, p)
-        kept = agent._state.base.features.shape[1] > 0
+        kept = agent._running.state.features.shape[1] > 0
         items = agent.items.size
         ranking = agent.act(user if kept else Bilinear(user, rng.uniform(-0.5, 0.5, (items, q))))
         if answered:
@@ -161,6 +162,8 @@ def agents() -> dict[str, Agent]:
         ),
         "kept": kept,
         "gone": gone,
+        "expiring": learnt(FrankWolfe(Minimum(), LinUCB()), ARMS, 100, expires=8),
+        "listed": learnt(FWLinUCBRank(TwoSided(GiniEquality())), RANKING, 100, expires=8),
     }
 
 
@@ -363,12 +366,51 @@ def overlapping(members: Members) -> bytes:
     return out.getvalue()
 
 
+def young_cases(name: str, members: Members) -> Iterator[Case]:
+    """Open decisions in a file, changed, with the right checksum: its key is in the file."""
+    if "young.npy" not in members:
+        return
+    key = bytes.fromhex(json.loads(members["agent.json"])["key"])
+    stored = unpack(np.load(io.BytesIO(members["young.npy"])).tobytes())
+    batch = Batch.from_bytes(stored[0].tobytes())
+
+    def with_rows(rows: Any) -> bytes:
+        signed = np.frombuffer(Batch(rows, batch.token, key).to_bytes(), np.uint8)
+        packed = np.frombuffer(pack((signed,)), np.uint8)
+        return archived(members | {"young.npy": as_npy(packed)})
+
+    rows: Any = batch.rows
+    for field in rows.head.dtype.names:
+        for value in (-1, 0, 1, 99, 2**62, -(2**62)):
+            head = rows.head.copy()
+            head[field][0] = value
+            changed = rows._replace(head=head)
+            yield f"{name}: young {field} {value}", partial(with_rows, changed)
+    for column in rows._fields[1:]:
+        array = getattr(rows, column)
+        forged = [np.full_like(array, value) for value in (-1, 0, 7, 10**9)]
+        forged += [np.ones((len(array), *(2 * n + 1 for n in array.shape[1:])), array.dtype)]
+        if array.dtype == np.float64:
+            forged += [np.full_like(array, value) for value in (np.nan, np.inf, 1e300)]
+        for i, other in enumerate(forged):
+            changed = rows._replace(**{column: other})
+            yield f"{name}: young {column} {i}", partial(with_rows, changed)
+
+
 def random_cases(
-    name: str, members: Members, raw: bytes, rng: np.random.Generator
+    name: str, members: Members, raw: bytes, rng: np.random.Generator, others: dict[str, Members]
 ) -> Iterator[Case]:
-    """Without end: bits flipped, and numbers of arrays changed, several at a time."""
+    """Without end: bits flipped, members of another file, and numbers of arrays changed, several at
+    a time.
+    """
     while True:
-        kind = int(rng.integers(4))
+        kind = int(rng.integers(5))
+        if kind == 4:
+            other = others[str(rng.choice(list(others)))]
+            taken = {key for key in other if rng.random() < 0.3}
+            mixed = members | {key: other[key] for key in taken}
+            yield f"{name}: spliced {sorted(taken)}", partial(archived, mixed)
+            continue
         if kind == 0:
             damaged = bytearray(raw)
             for place in rng.integers(len(raw), size=int(rng.integers(1, 4))).tolist():
@@ -400,6 +442,7 @@ def cases(folder: Path, seed: int, count: int) -> Iterator[Case]:
     rng = np.random.default_rng(seed)
     listed: list[Case] = []
     without_end: list[Iterator[Case]] = []
+    others: dict[str, Members] = {}
     for name, agent in agents().items():
         path = folder / f"{name}.fw"
         agent.save(path)
@@ -410,7 +453,9 @@ def cases(folder: Path, seed: int, count: int) -> Iterator[Case]:
         listed += json_cases(name, members)
         listed += array_cases(name, members)
         listed += archive_cases(name, members, raw)
-        without_end.append(random_cases(name, members, raw, rng))
+        listed += young_cases(name, members)
+        others[name] = members
+        without_end.append(random_cases(name, members, raw, rng, others))
     print(f"{len(listed)} listed", flush=True)
     if len(listed) > count:
         few = count // 6

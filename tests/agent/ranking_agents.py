@@ -58,7 +58,7 @@ def whole(one: Agent, features: Matrix, who: Vector) -> Bilinear:
 
 def bits(one: Agent) -> dict[str, Any]:
     """Everything that may not change when something is refused."""
-    state = {name: array.tobytes() for name, array in arrays_of(one._state)}
+    state = {name: array.tobytes() for name, array in arrays_of(one._running)}
     ledger, answered = one._ledger.saved()
     rest = (ledger, one.out_of_range, sorted(one._warned), one.items.tolist(), one.problem)
     generator = one._draws.key
@@ -67,5 +67,5 @@ def bits(one: Agent) -> dict[str, Any]:
         "answered": str(answered),
         "generator": repr(generator),
         "policy": repr(one.policy),
-        "plan": repr(one._state.plan),
+        "plan": repr(one._running.plan),
     }

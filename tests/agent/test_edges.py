@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 import fairwolfe as fw
 from fairwolfe.agent.file import arrays_of
 from fairwolfe.bandits import LinUCB, SquareCB
-from fairwolfe.core.packing import pack, unpack
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Custom, GiniWelfare, Minimum, TwoSided
 from fairwolfe.ranking import FWLinUCBRank
@@ -32,21 +30,22 @@ def ranker() -> fw.Agent:
     return fw.Agent(FWLinUCBRank(TwoSided(GiniWelfare())), LISTS, items=items)
 
 
-def forged(decision: fw.Decision, place: int, value: Any) -> fw.Decision:
-    evidence = list(decision.evidence)
-    evidence[place] = value
-    changed = replace(decision, evidence=tuple(evidence))
-    return fw.Decision.from_bytes(changed.to_bytes())
-
-
-def forged_batch(batch: Any, place: int, value: Any) -> fw.Batch:
-    values = list(unpack(batch.to_bytes()))
-    values[place] = value(values[place]) if callable(value) else value
-    return fw.Batch.from_bytes(pack(tuple(values)))
+def forged(one: fw.Agent, decisions: Any, **changes: Any) -> fw.Batch:
+    """Bytes of somebody who has the key of the agent, read back: with other columns, or other
+    fields of the head.
+    """
+    batch = decisions if isinstance(decisions, fw.Batch) else decisions.batch
+    rows: Any = batch.rows._replace(head=batch.rows.head.copy())
+    for name, value in changes.items():
+        if name in rows._fields:
+            rows = rows._replace(**{name: np.asarray(value)})
+        else:
+            rows.head[name] = value
+    return fw.Batch.from_bytes(fw.Batch(rows, batch.token, one._key).to_bytes())
 
 
 def everything(one: fw.Agent) -> Any:
-    arrays = [(name, array.tobytes()) for name, array in arrays_of(one._state)]
+    arrays = [(name, array.tobytes()) for name, array in arrays_of(one._running)]
     return arrays, str(one._ledger.saved()), list(one._young)
 
 
@@ -63,46 +62,55 @@ def test_a_batch_made_after_the_save_is_answered_once() -> None:
     batch: Any = first.act_many(CONTEXTS)
     again = fw.Agent.restore(saved)
     again.update_many(fw.Batch.from_bytes(batch.to_bytes()), REWARDS)
-    assert (again.t, again.open, again._state.open) == (3, 0, 0)
+    assert (again.t, again.open, again._running.open) == (3, 0, 0)
     unchanged(again, lambda: again.update_many(batch, REWARDS))
 
 
-BAD = [(5, 99), (5, -1), (4, "x"), (4, 99), (4, -5), (0, ()), (0, None), (0, (0, np.zeros(3)))]
-WILD = [np.full(2, np.nan), np.full(2, np.inf), np.full(2, 1e300)]
+WILD: list[dict[str, Any]] = [
+    {"x": np.full((1, 2), np.nan)},
+    {"x": np.full((1, 2), np.inf)},
+    {"x": np.full((1, 2), 1e300)},
+    {"x": np.zeros((1, 3))},
+    {"block": 1},
+    {"block": -1},
+    {"probability": 2.0},
+    {"score": np.nan},
+]
 
 
-@pytest.mark.parametrize(("place", "value"), [*BAD, *((0, (0, x)) for x in WILD)])
-def test_a_refused_expiry_changes_nothing(place: int, value: Any) -> None:
+@pytest.mark.parametrize("change", WILD, ids=str)
+def test_a_refused_expiry_changes_nothing(change: dict[str, Any]) -> None:
     one = agent()
     for i in range(4):
         one.update(one.act(CONTEXT), [i % 2, 1 - i % 2])
     decision, other = one.act(CONTEXT), one.act(CONTEXT)
-    unchanged(one, lambda: one.expire(forged(decision, place, value)))
+    unchanged(one, lambda: one.expire(forged(one, decision, **change)[0]))
     one.update(other, [1.0, 0.0])
     one.expire(decision)
-    assert one.open == one._state.open == 0
+    assert one.open == one._running.open == 0
 
 
-@pytest.mark.parametrize("action", [[-1, 1], [99, 1], [1], [0, 0], [1.0, 2.0]], ids=str)
-def test_a_refused_expiry_of_a_ranking_changes_nothing(action: Any) -> None:
+@pytest.mark.parametrize("items", [[-1, 1], [99, 1], [1], [2**62, 0]], ids=str)
+def test_a_refused_expiry_of_a_ranking_changes_nothing(items: Any) -> None:
     one = ranker()
     decision = one.act([0.3, 0.4])
-    unchanged(one, lambda: one.expire(replace(decision, action=np.array(action))))
-    unchanged(one, lambda: one.expire(forged(decision, 4, "x")))
-    user = (np.full(2, np.nan), decision.evidence[0].rows)
-    unchanged(one, lambda: one.expire(forged(decision, 0, user)))
+    unchanged(one, lambda: one.expire(forged(one, decision, items=[items])[0]))
+    unchanged(one, lambda: one.expire(forged(one, decision, size=99)[0]))
+    unchanged(one, lambda: one.expire(forged(one, decision, size=-1)[0]))
+    unchanged(one, lambda: one.expire(forged(one, decision, user=np.full((1, 2), np.nan))[0]))
+    unchanged(one, lambda: one.expire(forged(one, decision, exposure=[[np.inf, 0.0]])[0]))
     one.expire(decision)
-    assert one.open == one._state.open == 0
+    assert one.open == one._running.open == 0
 
 
 def test_what_a_refused_batch_held_expires_all_the_same() -> None:
     one = agent(expires=2)
     first, second = one.act(CONTEXT), one.act(CONTEXT)
-    bad = [first, forged(second, 5, 99)]
+    bad = [first, forged(one, second, block=99)[0]]
     unchanged(one, lambda: one.update_many(bad, [[1, 0], [0, 1]]))
     for _ in range(5):
         one.act(CONTEXT)
-    assert one.open == one._state.open == 2
+    assert one.open == one._running.open == 2
 
 
 def test_an_answer_from_beyond_a_file_is_not_that_of_a_namesake() -> None:
@@ -114,7 +122,7 @@ def test_an_answer_from_beyond_a_file_is_not_that_of_a_namesake() -> None:
     again.update(late, [1.0, 0.0])
     for _ in range(6):
         again.act(CONTEXT)
-    assert again.open == again._state.open == 2
+    assert again.open == again._running.open == 2
 
 
 @pytest.mark.parametrize("expires", [1, 3, 5, 20, 40])
@@ -230,16 +238,14 @@ def test_what_cannot_be_many_is_refused(given: Any) -> None:
 def test_forged_batches_raise_typed_errors() -> None:
     one = agent()
     batch: Any = one.act_many(CONTEXTS)
-
-    def with_size(evidence: Any) -> Any:
-        return tuple(np.array([2, 2]) if i == 4 else part for i, part in enumerate(evidence))
-
-    for evidence in (5, None, "abcdefg", with_size):
-        unchanged(one, lambda e=evidence: one.update_many(forged_batch(batch, 5, e), REWARDS))
+    bad: list[dict[str, Any]] = [{"x": np.zeros((3, 5))}, {"g": np.ones((3, 1))}, {"block": 7}]
+    for change in bad:
+        wrong = forged(one, batch, **change)
+        unchanged(one, lambda w=wrong: one.update_many(w, REWARDS))
     other = ranker()
     rankings: Any = other.act_many(np.random.default_rng(1).random((3, 2)) / 2)
     shown = fw.Shown(np.ones((3, 2)), np.zeros((3, 2, 1)))
-    flat = forged_batch(rankings, 3, np.array([0, 1, 2]))
+    flat = forged(other, rankings, items=[[0], [1], [2]])
     unchanged(other, lambda: other.update_many(flat, shown))
     words = fw.Shown(np.array([["a", "b"]] * 3), shown.rewards)
     unchanged(other, lambda: other.update_many(rankings, words))

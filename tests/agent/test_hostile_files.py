@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import random
 import re
-import struct
 import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import msgspec
 import numpy as np
@@ -21,13 +19,16 @@ from fairwolfe import Agent, FrankWolfe, Problem
 from fairwolfe.agent.file import write
 from fairwolfe.bandits import LinUCB, SquareCB
 from fairwolfe.core.decision import Decision
+from fairwolfe.core.packing import pack
 from fairwolfe.errors import IncompatibleState, InvalidInput
 from fairwolfe.objectives import GiniWelfare, Linear, Minimum
 from fairwolfe.oracles import SklearnRegressor
 from tests.agent.hostile import as_npy
 from tests.agent.test_file import rewritten
+from tests.core.test_decision import forged, framed, stored
 
 PROBLEM = Problem.arms(3, {"clicks": (0.0, 1.0), "minutes": (0.0, 10.0)})
+BEFORE = 18 + 2 * 2  # where the window before the current one begins in `live`
 MEGABYTES = 500  # that no file may take; the bomb among them unpacks to more
 ROOT = Path(__file__).parents[2]
 
@@ -87,8 +88,8 @@ def changed(array: str, place: Any, value: float) -> Any:
 
 NUMBERS = {
     "not a number": (
-        changed("base.oracle.theta", (0, 1, 2), np.nan),
-        r"state\.base\.oracle\.theta holds nan at \[0, 1, 2\]; a state holds finite numbers",
+        changed("theta", (0, 1, 2), np.nan),
+        r"state\.theta holds nan at \[0, 1, 2\]; a state holds finite numbers",
     ),
     "infinite": (
         changed("totals", 1, -np.inf),
@@ -99,26 +100,27 @@ NUMBERS = {
         r"state: clocks holds -3\.0 at \[0\]; clocks run from 0 to the number of rewards",
     ),
     "a clock that is ahead": (changed("clocks", 1, 151.0), r"clocks holds 151\.0 at \[1\]"),
-    "half a reward": (changed("counters", 0, 150.5), r"state: counters holds 150\.5 .* it counts"),
+    "half a reward": (changed("t", 0, 150.5), r"state: t holds 150\.5 .* it counts"),
+    "half a decision": (changed("open", 1, 1.5), r"state: open holds 1\.5 .* it counts"),
     "a design without a mirror": (
-        changed("base.oracle.gram", (0, 0, 2), 1e6),
-        r"state\.base\.oracle: gram holds .* at \[0, 0, 2\]; it is symmetric",
+        changed("gram", (0, 0, 0, 2), 1e6),
+        r"gram holds .* at \[0, 0, 2\]; it is symmetric",
     ),
     "a design of nothing": (
-        changed("base.oracle.inverse", (0, 1, 1), 0.0),
+        changed("inverse", (0, 0, 1, 1), 0.0),
         r"the diagonal of inverse holds 0\.0 at \[0, 1\]; it is positive",
     ),
     "a determinant that fell": (
-        changed("base.oracle.counters", 1, -5.0),
+        changed("learnt", (0, 1), -5.0),
         r"the log-determinant holds -5\.0",
     ),
-    "fewer than no observations": (changed("base.oracle.counters", 0, -1.0), "counters holds -1.0"),
+    "fewer than no observations": (changed("learnt", (0, 0), -1.0), "counters holds -1.0"),
     "a window of 65": (
-        changed("live.now.numbers", 1, 65.0),
-        r"state\.live: now holds 65\.0 .*; the length of a window is 64 times a power of 2",
+        changed("live", 1, 65.0),
+        r"now holds 65\.0 .*; the length of a window is 64 times a power of 2",
     ),
-    "a window too full": (changed("live.now.numbers", 2, 1e6), "takes what it has planned"),
-    "a square below 0": (changed("live.before.numbers", 10, -1.0), "squares and ranges"),
+    "a window too full": (changed("live", 2, 1e6), "takes what it has planned"),
+    "a square below 0": (changed("live", BEFORE + 10, -1.0), "squares and ranges"),
 }
 
 
@@ -262,10 +264,6 @@ def test_no_folder_is_said(tmp_path: Path) -> None:
 # --- bytes of decisions -----------------------------------------------------------------------
 
 
-def framed(body: bytes) -> bytes:
-    return struct.pack("<3sBI", b"fwd", 1, crc32(body)) + body
-
-
 def array(dtype: str, shape: Any, raw: bytes) -> Any:
     return msgspec.msgpack.Ext(1, msgspec.msgpack.encode((dtype, shape, raw)))
 
@@ -282,33 +280,32 @@ def array(dtype: str, shape: Any, raw: bytes) -> Any:
     ids=range(5),
 )
 def test_evidence_that_cannot_be(evidence: Any) -> None:
-    body = framed(msgspec.msgpack.encode(["a-0", 0, 1, 0.5, [evidence]]))
     with pytest.raises(InvalidInput, match="not those of a decision"):
-        Decision.from_bytes(body)
+        Decision.from_bytes(stored([[1, [evidence]]]))
 
 
 def test_evidence_that_only_looks_odd() -> None:
-    body = framed(msgspec.msgpack.encode(["a-0", 0, 1, 0.5, [{"a": {"b": {}}}]]))
-    assert Decision.from_bytes(body).evidence == ({"a": {"b": {}}},)
+    assert Decision.from_bytes(stored([[1, {"a": {"b": {}}}]])).evidence == {"a": {"b": {}}}
 
 
 @pytest.mark.parametrize("depth", [40, 150, 400, 900, 100_000])
 @pytest.mark.parametrize("opening", [b"\x91", b"\x81\xa1a"])
 def test_evidence_nested_too_deep(depth: int, opening: bytes) -> None:
-    body = b"\x95\xa3a-0\x00\x01\xc0" + opening * depth + b"\xc0"
+    body = b"\x91\x92\x01" + opening * depth + b"\xc0"
     with pytest.raises(InvalidInput, match="not those of a decision"):
-        Decision.from_bytes(framed(body))
+        Decision.from_bytes(forged(framed(body)))
 
 
 def test_mutated_bytes_are_refused_or_a_decision() -> None:
     x, rng = np.linspace(0.0, 1.0, 3), random.Random(0)
-    seeds = [
-        Decision("ab12-7", 5, 3, 0.5, ((0, x, np.empty(0)), None, x, (2, x))).to_bytes(),
-        Decision("ab12-8", 5, np.array([4, 1]), None, ((x, np.ones((2, 3)), x), None)).to_bytes(),
+    seeds: list[Any] = [
+        (3, ((0, x, np.empty(0)), None, x, (2, x))),
+        (np.array([4, 1]), ((x, np.ones((2, 3)), x), None)),
     ]
+    packed = [pack((one,))[8:] for one in seeds]
     read = 0
     for _ in range(5_000):
-        body = bytearray(rng.choice(seeds)[8:])
+        body = bytearray(rng.choice(packed))
         for _ in range(rng.randint(1, 4)):
             place = rng.randrange(len(body))
             match rng.randrange(4):
@@ -324,7 +321,7 @@ def test_mutated_bytes_are_refused_or_a_decision() -> None:
                     body[place:place] = rng.randbytes(rng.randint(1, 9))
             body = body or bytearray(1)
         try:
-            assert isinstance(Decision.from_bytes(framed(bytes(body))), Decision)
+            assert isinstance(Decision.from_bytes(forged(framed(bytes(body)))), Decision)
             read += 1
         except InvalidInput:
             pass

@@ -25,38 +25,50 @@ from fairwolfe.bandits import LinUCB, SquareCB
 from fairwolfe.objectives import GiniEquality, Minimum, TwoSided
 from fairwolfe.ranking import FWLinUCBRank
 
-kind, wanted = sys.argv[1], int(sys.argv[2])
+kind, wanted, batch = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 rng = np.random.default_rng(0)
+
+
+class Slow(LinUCB):
+    """A base in Python: it overrides what the compiled engine would replace."""
+
+    def update(self, state, choice, direction, observation):
+        return super().update(state, choice, direction, observation)
+
+
 if kind == "ranking":
     problem = fw.Problem.ranking(8, 3, (2, 3))
     agent = fw.Agent(FWLinUCBRank(TwoSided(GiniEquality())), problem, items=rng.random((8, 3)) / 2)
     context = rng.random(2) / 2
 else:
     problem = fw.Problem.arms(3, {"a": (0, 1), "b": (0, 1)})
-    base = LinUCB()
+    base = Slow() if kind == "python" else LinUCB()
     if kind == "forest":
         from fairwolfe.oracles import SklearnRegressor
         model = SklearnRegressor("sklearn.tree:DecisionTreeRegressor", growth=2.0, memory=200)
         base = SquareCB(gamma0=10.0, oracle=model)
     agent = fw.Agent(fw.FrankWolfe(Minimum(), base), problem)
     context = rng.random((5, 3)) / 2
-batch = 7 if kind == "batch" else 1
+assert agent._running.atomic == (kind in ("arms", "ranking"))
 
 
 def answer(decisions):
-    if kind == "ranking":
-        shown = decisions[0].action.tolist()
+    shown = np.asarray(decisions[0].action).tolist() if kind == "ranking" else []
+    if kind == "ranking" and batch == 1:
         agent.update(decisions[0], exposed=shown, clicked=shown[:1])
-    elif kind == "batch":
-        agent.update_many(decisions, [[1.0, 0.0]] * len(decisions))
-    else:
+    elif kind == "ranking":
+        seen = fw.Shown(np.ones((batch, 3)), np.zeros((batch, 3, 1)))
+        agent.update_many(decisions, seen)
+    elif batch == 1:
         agent.update(decisions[0], [1.0, 0.0])
+    else:
+        agent.update_many(decisions, [[1.0, 0.0]] * len(decisions))
 
 
 def counts():
     """Learnt, averaged and marked, without asking the agent: it would tidy up."""
-    learnt = int(agent._state.base.oracle.counters[0])
-    return np.array([learnt // (3 if kind == "ranking" else 1), agent._state.t,
+    learnt = int(agent._running.base_state.oracle.counters[0])
+    return np.array([learnt // (3 if kind == "ranking" else 1), agent._running.t,
                      agent._ledger.answered])
 
 
@@ -72,7 +84,8 @@ def handler(*_):
 def killer():
     draws = np.random.default_rng(1)
     while not over:
-        time.sleep(draws.random() * (0.02 if kind in ("batch", "forest") else 0.002))
+        slow = batch > 1 or kind in ("python", "forest")
+        time.sleep(draws.random() * (0.01 if slow else 0.002))
         os.kill(os.getpid(), signal.SIGINT)
 
 
@@ -101,26 +114,37 @@ print(json.dumps({"seen": seen, "twice": twice, "open": agent.open, "stats": age
 '''
 
 
-def played(kind: str, interrupts: int) -> Any:
-    command = [sys.executable, "-c", PLAYER, kind, str(interrupts)]
+def played(kind: str, interrupts: int, batch: int) -> Any:
+    command = [sys.executable, "-c", PLAYER, kind, str(interrupts), str(batch)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize(
-    ("kind", "interrupts", "batch"),
-    [("arms", 1000, 1), ("ranking", 300, 1), ("batch", 200, 7), ("forest", 60, 1)],
-)
-def test_learnt_averaged_and_marked_are_always_equal(
-    kind: str, interrupts: int, batch: int
-) -> None:
-    result = played(kind, interrupts)
+def check(kind: str, interrupts: int, batch: int) -> None:
+    result = played(kind, interrupts, batch)
     whole, nothing = str([batch] * 3), str([0] * 3)
     assert set(result["seen"]) <= {whole, nothing}, result
     assert sum(result["seen"].values()) == interrupts
     assert result["twice"] == 0
     assert result["open"] == 0
+
+
+@pytest.mark.parametrize("batch", [1, 7], ids=["update", "update_many"])
+@pytest.mark.parametrize("kind", ["arms", "ranking", "python"])
+def test_learnt_averaged_and_marked_are_always_equal(kind: str, batch: int) -> None:
+    check(kind, 100, batch)
+
+
+def test_a_forest_learns_whole_or_not_at_all() -> None:
+    check("forest", 30, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", [1, 7], ids=["update", "update_many"])
+@pytest.mark.parametrize("kind", ["arms", "ranking", "python"])
+def test_a_thousand_interrupts(kind: str, batch: int) -> None:
+    check(kind, 1000, batch)
 
 
 DECIDER = """
@@ -176,13 +200,14 @@ while hits < wanted:
     except KeyboardInterrupt:
         armed = False
         hits += 1
-    wrong += agent.open != agent._state.open or agent.open > 40 + 10
+    wrong += agent.open != agent._running.open or agent.open > 40 + 10
 over = True
 for _ in range(40):  # those before expire, and these are taken out
     agent.expire(agent.act(context))
+state = agent._running.state
 left = [number for number in agent._young if agent._ledger.waits(number)]
-print(json.dumps({"wrong": wrong, "open": agent.open, "counted": agent._state.open,
-                  "left": len(left), "sums": float(np.abs(agent._state.waiting[3:]).sum())}))
+print(json.dumps({"wrong": wrong, "open": agent.open, "counted": agent._running.open,
+                  "left": len(left), "sums": float(np.abs(state.phi).sum())}))
 """
 
 
@@ -217,7 +242,6 @@ class Interrupted:
 def small(expires: int | None = None) -> tuple[fw.Agent, Any]:
     problem = fw.Problem.arms(3, {"a": (0, 1), "b": (0, 1)})
     agent = fw.Agent(fw.FrankWolfe(Minimum(), LinUCB()), problem, expires=expires)
-    agent.warm()
     return agent, np.random.default_rng(0).random((5, 3)) / 2
 
 
@@ -230,35 +254,82 @@ def test_an_interrupt_at_the_end_leaves_nothing_open(many: bool, expires: int | 
     with pytest.raises(KeyboardInterrupt):
         agent.act_many([context] * 7) if many else agent.act(context)
     left = 0 if many and expires else 1  # seven decisions later it has expired
-    assert (agent.open, agent._state.open) == (left, left)
+    assert (agent.open, agent._running.open) == (left, left)
     if left:
         agent.update(held, [1.0, 0.0])
-        assert agent.open == agent._state.open == 0
+        assert agent.open == agent._running.open == 0
 
 
-def test_an_interrupt_at_any_line_of_act_leaves_nothing_open() -> None:
-    line = interrupts = 0
-    while interrupts == line:
+OURS = ("/agent/agent.py", "/agent/ledger.py", "/reduction/running.py", "/core/decision.py")
+
+
+def interrupted(work: Any, stop: int) -> bool:
+    """Do work with a KeyboardInterrupt at the `stop`-th line of the agent; whether it came."""
+    seen, came = 0, False
+
+    def trace(frame: Any, event: str, _: Any) -> Any:
+        nonlocal seen, came
+        if not frame.f_code.co_filename.endswith(OURS):
+            return None
+        seen += event == "line"
+        if seen >= stop and event == "line" and not came:
+            came = True
+            raise KeyboardInterrupt
+        return trace
+
+    outer = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        with suppress(KeyboardInterrupt):
+            work()
+    finally:
+        sys.settrace(outer)
+    return came
+
+
+def test_an_interrupt_at_any_line_of_act_and_expire() -> None:
+    line = 1
+    while True:
         agent, context = small(expires=3)
+        held: list[Any] = []
+
+        def work(agent: Any = agent, context: Any = context, held: Any = held) -> None:
+            held.append(agent.act(context))
+            agent.expire(held[0])
+
+        came = interrupted(work, line)
+        assert agent.open == agent._running.open <= len(held), line
+        if agent.open:  # the interrupt came before it has expired
+            agent.expire(held[0])
+        assert (agent.open, agent._running.open) == (0, 0), line
+        if not came:
+            break
         line += 1
-        seen = 0
+    assert line > 60
 
-        def trace(frame: Any, event: str, _: Any, stop: int = line) -> Any:
-            nonlocal seen, interrupts
-            if frame.f_code is not fw.Agent.act.__code__:
-                return None
-            seen += event == "line"
-            if seen == stop:
-                seen, interrupts = stop + 1, interrupts + 1
-                raise KeyboardInterrupt
-            return trace
 
-        outer = sys.gettrace()
-        sys.settrace(trace)
-        try:
-            with suppress(KeyboardInterrupt):
-                agent.expire(agent.act(context))
-        finally:
-            sys.settrace(outer)
-        assert (agent.open, agent._state.open) == (0, 0), line
-    assert interrupts > 15
+@pytest.mark.parametrize("batch", [1, 3])
+def test_an_interrupt_at_any_line_of_an_update_leaves_counts_equal(batch: int) -> None:
+    line = 1
+    while True:
+        agent, context = small()
+        made = [agent.act(context) for _ in range(batch)]
+
+        def answer(agent: Any = agent, made: Any = made) -> None:
+            if batch == 1:
+                agent.update(made[0], [1.0, 0.0])
+            else:
+                agent.update_many(made, [[1.0, 0.0]] * batch)
+
+        came = interrupted(answer, line)
+        t, running = agent.t, agent._running
+        assert t in (0, batch)
+        assert running.t == int(running.base_state.oracle.counters[0]) == t, line
+        assert agent.open == running.open == batch - t
+        if not came:
+            break
+        if t == 0:
+            answer()
+        assert (agent.t, agent._running.t, agent.open) == (batch, batch, 0)
+        line += 1
+    assert line > 40

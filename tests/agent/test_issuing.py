@@ -130,11 +130,11 @@ def test_what_would_be_learnt_is_told_and_changes_nothing() -> None:
     names = decision.names
     assert names is not None
     before = agent.dump()
-    answer = agent.hear(decision, exposed=names[:2], clicked=names[1:2])
+    answer = agent.read_feedback(decision, exposed=names[:2], clicked=names[1:2])
     assert answer.observation.exposed.tolist() == [1.0, 1.0, 0.0]
-    assert agent.hear(decision, missing=0.0).reward.sum() == 0.0
+    assert agent.read_feedback(decision, missing=0.0).reward.sum() == 0.0
     with pytest.raises(InvalidInput, match="not among the exposed"):
-        agent.hear(decision, exposed=names[:1], clicked=names[1:2])
+        agent.read_feedback(decision, exposed=names[:1], clicked=names[1:2])
     assert agent.dump() == before
 
 
@@ -156,7 +156,7 @@ def test_a_direction_serves_as_many_decisions_as_the_tolerance_allows(name: str)
     given = contexts(agent, 12, rng)
     own = agent.propose(given)
     assert _actions(agent.propose(given, tolerance=1e-3)) == _actions(own)
-    youngest = agent._state.youngest
+    youngest = agent._running.youngest
     served = int(0.2 * youngest)
     assert 1 < served < 12
     shared = agent.propose(given, tolerance=0.2)
@@ -164,8 +164,9 @@ def test_a_direction_serves_as_many_decisions_as_the_tolerance_allows(name: str)
     for start in range(0, 12, served):
         some = slice(start, start + served)
         drawn = Numbered(again._draws.key, again._ledger.issued)
-        alike = again.policy.act_batch(again._state, given[some], drawn, advance=False)
-        assert _actions(shared[some]) == _actions(alike)
+        stack = again._running.kind.read_many(given[some], [])
+        alike = again._running.decide_stack(stack, drawn, advance=False, propose=True)
+        assert _actions(shared[some]) == np.asarray(alike.actions).tolist()
         again.issue(shared[some])
     agent.issue(shared)
     assert agent.dump() == again.dump()

@@ -29,6 +29,7 @@ from fairwolfe.objectives import GiniWelfare, Linear, Minimum
 from fairwolfe.smoothing import Randomized
 
 PROBLEM = Problem.arms(2, {"clicks": (-1, 1), "minutes": (-1, 1)})
+OPENED = ("state.open", "state.weights", "state.sums", "state.phi")
 POLICIES = [
     FrankWolfe(GiniWelfare(), LinUCB()),
     FrankWolfe(Minimum(), SquareCB(gamma0=5.0)),
@@ -80,13 +81,13 @@ class AgentMachine(RuleBasedStateMachine):
         assert self.everything() == before
 
     def everything(self) -> Any:
-        arrays = [(name, array.tobytes()) for name, array in arrays_of(self.agent._state)]
+        arrays = [(name, array.tobytes()) for name, array in arrays_of(self.agent._running)]
         numbers, bits = self.agent._ledger.saved()
         return arrays, str(numbers), str(bits), str(self.agent._draws.key)
 
     def opened(self, *decisions: Decision) -> None:
         self.made += len(decisions)
-        self.open.update({decision.number: decision.evidence[0][1] for decision in decisions})
+        self.open.update({decision.number: decision.batch.rows.x[0] for decision in decisions})
 
     @rule(target=waiting, context=contexts)
     def act(self, context: Any) -> Decision:
@@ -100,10 +101,10 @@ class AgentMachine(RuleBasedStateMachine):
         advance=st.sampled_from([None, True, False]),
     )
     def act_many(self, batch: list[Any], advance: bool | None) -> Any:
-        before = {name: array.copy() for name, array in arrays_of(self.agent._state)}
+        before = {name: array.copy() for name, array in arrays_of(self.agent._running)}
         decisions = self.agent.act_many(batch, advance)
-        for name, array in arrays_of(self.agent._state):
-            assert name == "state.waiting" or np.array_equal(array, before[name])
+        for name, array in arrays_of(self.agent._running):
+            assert name in OPENED or np.array_equal(array, before[name])
         self.opened(*decisions)
         return multiple(*decisions)
 
@@ -128,7 +129,7 @@ class AgentMachine(RuleBasedStateMachine):
 
     def heard(self, decision: Decision, reward: tuple[float, float]) -> None:
         del self.open[decision.number]
-        self.seen.append((decision.evidence[0][1], reward))
+        self.seen.append((decision.batch.rows.x[0], reward))
 
     @rule(
         target=answered,
@@ -176,7 +177,7 @@ class AgentMachine(RuleBasedStateMachine):
         before.save(self.path)
         self.agent = Agent.load(self.path)
         for (name, old), (_, new) in zip(
-            arrays_of(before._state), arrays_of(self.agent._state), strict=True
+            arrays_of(before._running), arrays_of(self.agent._running), strict=True
         ):
             assert np.array_equal(old, new), name
         assert before.act(np.eye(2)).action == Agent.load(self.path).act(np.eye(2)).action
@@ -192,10 +193,10 @@ class AgentMachine(RuleBasedStateMachine):
         counts = (stats["t"], stats["open"], stats["expired"], stats["out_of_range"])
         assert counts == (n, self.made - n - self.gone, self.gone, 0)
         counted = agent.policy.anticipate
-        assert agent._state.open == (len(self.open) if counted else 0)
+        assert agent._running.open == (len(self.open) if counted else 0)
         x = np.array([x for x, _ in self.seen]).reshape(n, 2)
         r = np.array([r for _, r in self.seen]).reshape(n, 2)
-        oracle = agent._state.base.oracle
+        oracle = agent._running.base_state.oracle
         assert agent.average * n == pytest.approx(r.sum(axis=0), abs=1e-9)
         assert oracle.gram[0] == pytest.approx(np.eye(2) + x.T @ x, abs=1e-9)
         assert oracle.moment[0] == pytest.approx(r.T @ x, abs=1e-9)
@@ -204,10 +205,10 @@ class AgentMachine(RuleBasedStateMachine):
             self.open_sums_are_those_of_the_model()
 
     def open_sums_are_those_of_the_model(self) -> None:
-        waiting = self.agent._state.waiting[3 + 4 * 2 :].reshape(3, 3)
+        state = self.agent._running.state
         for rows, kept in (
-            (list(self.open.values()), waiting[0] + waiting[1]),
-            ([x for x, _ in self.seen], waiting[2]),
+            (list(self.open.values()), state.phi[0].sum(axis=0)[0]),
+            ([x for x, _ in self.seen], state.psi[0, 0]),
         ):
             sums = np.append(np.array(rows).reshape(-1, 2).sum(axis=0), len(rows))
             assert kept == pytest.approx(sums, abs=1e-9)

@@ -266,7 +266,7 @@ def test_items_come_go_and_come_again() -> None:
     assert one.keys["song-0"] == M + 1
     assert 0 not in one.items.tolist()
     assert M + 1 in one.items.tolist()
-    assert one._state.clocks[M + 1] == 0.0
+    assert one._running.state.clocks[M + 1] == 0.0
     one.retire(["song-0", 2])
     assert "song-0" not in one.keys
     assert "song-2" not in one.keys
@@ -324,10 +324,10 @@ def test_late_feedback_goes_to_the_item_that_was_shown() -> None:
     logged = fw.Decision.from_bytes(made[0].to_bytes())
     one.update(logged, {"clicks": {KEYS[a]: 1.0}}, exposed=[KEYS[a], KEYS[b]])
     two.update(made[1], {"clicks": {a: 1.0}}, exposed=[a, b])
-    assert one._state.totals.tolist() == two._state.totals.tolist()
+    assert one._running.state.totals.tolist() == two._running.state.totals.tolist()
     one.update(now[0], exposed=[KEYS[a]], clicked=[])
     two.update(now[1], exposed=[M], clicked=[])
-    assert one._state.totals[[a, M]].tolist() == two._state.totals[[a, M]].tolist()
+    assert one._running.state.totals[[a, M]].tolist() == two._running.state.totals[[a, M]].tolist()
     one.retire([KEYS[a]])
     gone = fw.Decision.from_bytes(now[0].to_bytes())
     with pytest.raises(InvalidInput, match=r"was given already"):
@@ -348,8 +348,8 @@ def test_what_a_key_means_does_not_depend_on_the_order_of_what_came() -> None:
         )
         for step in order:
             steps[step]()
-        assert one._state.totals[items(decision)[0]] == 1.0
-        assert one._state.totals[M:-1].sum() == 0.0
+        assert one._running.state.totals[items(decision)[0]] == 1.0
+        assert one._running.state.totals[M:-1].sum() == 0.0
 
 
 BAD_ITEMS: dict[str, tuple[Any, str]] = {
@@ -465,7 +465,7 @@ def test_names_are_saved_and_loaded(tmp_path: Path) -> None:
         first = KEYS[items(open_)[0]]
         again.update(open_, exposed=[first], clicked=[first])
         assert again.average[-1] == 1.0
-        assert again._state.totals[items(open_)[0]] == 1.0
+        assert again._running.state.totals[items(open_)[0]] == 1.0
     named = fw.Agent(BANDIT, APART, arms=["a", "b", "c"])
     again = fw.Agent.restore(named.dump())
     assert again.arms == ("a", "b", "c")

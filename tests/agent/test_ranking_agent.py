@@ -41,7 +41,7 @@ def shown(decision: Any) -> list[int]:
 
 
 def same_state(one: Agent, other: Agent) -> None:
-    for (name, a), (_, b) in zip(arrays_of(one._state), arrays_of(other._state), strict=True):
+    for (name, a), (_, b) in zip(arrays_of(one._running), arrays_of(other._running), strict=True):
         if not name.endswith("features"):
             np.testing.assert_array_equal(a, b, err_msg=name)
 
@@ -217,7 +217,7 @@ def test_feedback_late_and_in_any_order_gives_the_same_statistics() -> None:
         one.update(made[0][i], answers[i])
     for i in rng.permutation(30).tolist():
         other.update(made[1][i], answers[i])
-    for (name, a), (_, b) in zip(arrays_of(one._state), arrays_of(other._state), strict=True):
+    for (name, a), (_, b) in zip(arrays_of(one._running), arrays_of(other._running), strict=True):
         if "live" not in name:  # certificates are of the points passed on the way
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12, err_msg=name)
 
@@ -230,7 +230,7 @@ def test_a_batch_spreads_over_the_items_if_it_advances() -> None:
     one = agent(FWLinUCBRank(TwoSided(EqualExposure(), beta=50.0)))
     rng = stream(0, "batch")
     played(one, rng, 40)
-    before, contexts = dict(arrays_of(one._state)), [user(rng) for _ in range(40)]
+    before, contexts = dict(arrays_of(one._running)), [user(rng) for _ in range(40)]
     kept = {name: array.copy() for name, array in before.items()}
     alike = one.act_many(contexts, advance=False)
     still = np.bincount(np.ravel([d.action for d in alike]), minlength=M)
@@ -240,10 +240,9 @@ def test_a_batch_spreads_over_the_items_if_it_advances() -> None:
     counts = np.bincount(np.ravel([d.action for d in spread]), minlength=M)
     assert (still == 0).sum() >= M // 2
     assert counts.min() >= 8
-    for name, array in arrays_of(one._state):
-        if name != "state.waiting":
+    for name, array in arrays_of(one._running):
+        if name not in ("state.open", "state.weights", "state.sums", "state.phi"):
             np.testing.assert_array_equal(array, kept[name], err_msg=name)
-    assert all(d.info.estimate is None for d in spread)
     for decision in spread:
         answer(one, decision, rng)
     assert one.t == 80
@@ -273,8 +272,10 @@ def test_a_decision_is_small_and_survives_its_bytes() -> None:
     items, who = rng.uniform(0, 0.3, (50, 10)), rng.uniform(0, 0.3, 10)
     one, keeps = Agent(POLICY, problem), Agent(POLICY, problem, items=items)
     decision, short = one.act(Bilinear(who, items)), keeps.act(who)
-    assert len(decision.to_bytes()) <= 1_100
-    assert len(short.to_bytes()) <= 360
+    assert len(decision.to_bytes()) <= 1_720
+    assert len(short.to_bytes()) <= 920
+    silent = keeps.propose([who], explain=False)[0]
+    assert len(silent.to_bytes()) <= 600
     for each, made in ((one, decision), (keeps, short)):
         back = Decision.from_bytes(made.to_bytes())
         assert np.array_equal(back.action, made.action)
@@ -308,12 +309,11 @@ def test_reasons_by_brute_force(policy: Any) -> None:
         if policy.randomize == 0.0:
             assert scores == sorted(scores, reverse=True)
         everything = LinUCBRank()
-        state = everything.init(whole)._replace(oracle=one._state.base.oracle)
+        state = everything.init(whole)._replace(oracle=one._running.base_state.oracle)
         g = np.append(np.zeros(M), 1.0)
         full = everything.act(state, Bilinear(who, ITEMS), g, rng)
-        plain = dict(
-            zip(shown(full), full.info.reasons.value + full.info.reasons.exploration, strict=True)
-        )
+        reasons = full.explanation or []
+        plain = {row["item"]: row["value"] + row["exploration"] for row in reasons}
         for row in rows:
             assert row["value"] + row["exploration"] == pytest.approx(plain[row["item"]])
             better = sum(value > plain[row["item"]] + 1e-12 for value in plain.values())
@@ -321,10 +321,9 @@ def test_reasons_by_brute_force(policy: Any) -> None:
         answer(one, decision, rng)
 
 
-def test_only_a_fresh_ranking_can_be_explained() -> None:
+def test_a_ranking_can_be_explained_after_its_bytes() -> None:
     decision = agent().act([0.3, 0.3])
-    with pytest.raises(InvalidInput, match=r"nothing to explain of decision .*: the policy"):
-        Decision.from_bytes(decision.to_bytes()).explain()
+    assert Decision.from_bytes(decision.to_bytes()).explain() == decision.explain()
 
 
 @pytest.mark.parametrize("policy", [POLICY, FWLinUCBRank(FAIR, exploration="pointwise")], ids=str)
@@ -333,8 +332,13 @@ def test_what_will_not_be_explained_is_decided_alike(policy: Any) -> None:
     for _ in range(40):
         answer(one, one.act(rng.random(2) / 2), rng)
     users = rng.random((5, 2)) / 2
-    silent, talking = one.propose(users, explain=False), one.propose(users)
-    assert silent.to_bytes() == talking.to_bytes()  # type: ignore[attr-defined]
+    silent: Any = one.propose(users, explain=False)
+    talking: Any = one.propose(users)
+    same = [name for name in silent.rows._fields if name not in ("head", "parts", "ranks")]
+    for name in same:
+        assert np.array_equal(getattr(silent.rows, name), getattr(talking.rows, name)), name
+    rest = [name for name in silent.rows.head.dtype.names if name not in ("value", "score")]
+    assert np.array_equal(silent.rows.head[rest], talking.rows.head[rest])
     assert len(talking[1].explain()) == np.size(talking[1].action)
     with pytest.raises(InvalidInput, match="nothing to explain"):
         silent[1].explain()
@@ -394,6 +398,6 @@ def test_two_threads() -> None:
         thread.join()
     assert not failures
     assert (one.t, one.open) == (160, 0)
-    assert one._state.base.slots[0].tolist() == [160.0] * K
-    assert one._state.base.shown.sum() == 160.0 * K
-    np.testing.assert_allclose(one.average[:M] * 160.0, one._state.base.exposed, atol=1e-9)
+    assert one._running.state.slots[0].tolist() == [160.0] * K
+    assert one._running.state.shown.sum() == 160.0 * K
+    np.testing.assert_allclose(one.average[:M] * 160.0, one._running.state.exposed, atol=1e-9)

@@ -250,26 +250,31 @@ def test_feedback_twice_or_for_others() -> None:
     assert one.t == 3
 
 
-def test_a_decision_of_another_problem_under_the_same_name() -> None:
-    one = agent()
+@pytest.mark.parametrize(
+    "other",
+    [
+        Problem.ranking(M, K - 1, (P, Q)),
+        Problem.ranking(M + 90, K, (P, Q)),
+        Problem.ranking(M, K, (P + 1, Q)),
+        Problem.ranking(M, K, (P, Q + 2)),
+        Problem.ranking(M, K, (P, Q), {"clicks": (0.0, K), "minutes": (0.0, 9.0)}),
+    ],
+    ids=["slots", "items", "user features", "item features", "rewards"],
+)
+def test_a_decision_of_another_problem_under_the_same_name(other: Problem) -> None:
+    """A given token is that of the owner of both, who has the key of both."""
+    m, (p, q) = other.n_items or 0, other.n_features  # type: ignore[misc]
+    one = agent(token="same")
     decision = one.act(WHO)
-    bad = [
-        (Decision(decision.id, 0, np.array([0, 1]), 1.0, decision.evidence), r"of another problem"),
-        (Decision(decision.id, 0, np.array([0, 1, 99]), 1.0, decision.evidence), r"99|another"),
-        (
-            Decision(
-                decision.id,
-                0,
-                decision.action,
-                1.0,
-                decision.evidence._replace(base=(np.ones(9), np.ones((K, Q)))),
-            ),
-            r"the problem has 2 user and 3 item features",
-        ),
-    ]
-    good = Shown(np.ones(K), np.zeros((K, 1)))
-    for forged, sentence in bad:
-        refused(one, lambda d=forged: one.update(d, good), sentence)  # type: ignore[misc]
+    foreign = Agent(POLICY, other, token="same").act(Bilinear(np.ones(p) / 9, np.ones((m, q)) / 9))
+    assert foreign.id == decision.id
+    k = np.size(foreign.action)
+    good = Shown(np.ones(k), np.zeros((k, 1)))
+    refused(one, lambda: one.update(foreign, good), r".")
+    refused(one, lambda: one.update(Decision.from_bytes(foreign.to_bytes()), good), r".")
+    refused(one, lambda: one.update_many([foreign], [good]), r".")
+    refused(one, lambda: one.expire(foreign), r".")
+    one.update(decision, Shown(np.ones(K), np.zeros((K, 1))))
 
 
 # --- items and set-up -------------------------------------------------------------------------

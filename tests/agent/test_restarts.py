@@ -60,7 +60,7 @@ def test_decisions_between_the_save_and_the_crash_are_accepted_once(tmp_path: Pa
         loaded.update(decision, [0.5, 0.5])
         with pytest.raises(InvalidInput, match="was given already"):
             loaded.update(decision, [0.5, 0.5])
-    assert (loaded.t, loaded.open, loaded._state.t) == (25, 0, 25)
+    assert (loaded.t, loaded.open, loaded._running.t) == (25, 0, 25)
 
     loaded.save(path)
     again = Agent.load(path)
@@ -82,7 +82,7 @@ def test_a_recovered_decision_teaches_what_it_would_have_taught(tmp_path: Path) 
         agent.update(decision, [0.75, 0.25])
         loaded.update(Decision.from_bytes(decision.to_bytes()), [0.75, 0.25])
     assert np.array_equal(loaded.average, agent.average)
-    oracles = [one._state.base.oracle for one in (agent, loaded)]
+    oracles = [one._running.base_state.oracle for one in (agent, loaded)]
     assert all(np.array_equal(a, b) for a, b in zip(*oracles, strict=True))
 
 
@@ -255,7 +255,7 @@ def child():
     agent.update(waiting, [0.5, 0.5])  # of before the fork: its copy takes it
     for decision in made:
         agent.update(decision, [0.5, 0.25])
-    whole = agent.t == agent._state.t == int(agent._state.base.oracle.counters[0])
+    whole = agent.t == agent._running.t == int(agent._running.base_state.oracle.counters[0])
     return {"ids": [d.id for d in made], "actions": [d.action for d in made],
             "whole": whole, "first": made[0].to_bytes().hex()}
 
@@ -353,7 +353,7 @@ def test_a_new_item_does_not_flood_the_lists_when_feedback_is_late(waiting: int)
     rows = np.vstack([rows, [[0.25, 0.25]]])
     for decision in late:
         answer(decision)
-    assert agent._state.clocks[new] == 0.0
+    assert agent._running.state.clocks[new] == 0.0
     shown = 0
     for _ in range(200):
         decision = agent.act(rows)
@@ -369,5 +369,5 @@ def test_fairlearn_owes_nothing_for_rankings_of_before_an_arrival() -> None:
     new = int(agent.add_items(np.array([[0.0, 0.0]]))[0])
     for decision in late:
         agent.update(decision, exposed=np.asarray(decision.action).tolist(), clicked=[])
-    state = agent._state.base
+    state = agent._running.state
     assert state.shown[new] == pytest.approx(0.05 * state.slots[0, 0])

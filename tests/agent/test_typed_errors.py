@@ -140,10 +140,19 @@ CALLS: dict[str, Call] = {
     "update_many": lambda agent, d, b: agent.update_many([d], b),
     "update_many of": lambda agent, d, b: agent.update_many([b], [[0.5, 0.5]]),
     "update_many reward": lambda agent, d, b: agent.update_many([d], [b]),
-    "hear": lambda agent, d, b: agent.hear(d, b),
-    "study": lambda agent, d, b: agent.study(b),
-    "study of": lambda agent, d, b: agent.study([b]),
-    "study choice": lambda agent, d, b: agent.study([(b, [0.5, 0.5])]),
+    "read_feedback": lambda agent, d, b: agent.read_feedback(d, b),
+    "read_feedback to": lambda agent, d, b: agent.read_feedback(b, [0.5, 0.5]),
+    "study": lambda agent, d, b: agent.study(b, [[0.5, 0.5]]),
+    "study reward": lambda agent, d, b: agent.study(d.batch.rows, b),
+    "study rewards": lambda agent, d, b: agent.study(d.batch.rows, [b]),
+    "study features": lambda agent, d, b: agent.study(
+        d.batch.rows._replace(x=np.asarray(b)),
+        [[0.5, 0.5]],
+    ),
+    "study head": lambda agent, d, b: agent.study(
+        d.batch.rows._replace(head=np.asarray(b)),
+        [[0.5, 0.5]],
+    ),
     "live": lambda agent, d, b: agent.live(b),
     "replace_objective": lambda agent, d, b: agent.replace_objective(b),
     "add_items": lambda agent, d, b: agent.add_items(b),
@@ -186,7 +195,7 @@ def test_settings(name: str) -> None:
 
 
 def everything(agent: fw.Agent) -> Any:
-    arrays = {name: array.tobytes() for name, array in arrays_of(agent._state)}
+    arrays = {name: array.tobytes() for name, array in arrays_of(agent._running)}
     return arrays, repr(agent._ledger.saved()), repr(agent.policy)
 
 

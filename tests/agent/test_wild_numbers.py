@@ -29,7 +29,7 @@ BASES = {
 
 
 def arrays(agent: fw.Agent) -> dict[str, bytes]:
-    return {name: array.tobytes() for name, array in arrays_of(agent._state)}
+    return {name: array.tobytes() for name, array in arrays_of(agent._running)}
 
 
 def play(agent: fw.Agent, n: int, seed: int = 0) -> None:
@@ -86,9 +86,9 @@ def test_dependent_features_do_not_stop_an_agent(ridge: float) -> None:
         for _ in range(10_100):
             half = rng.random((3, 2))
             agent.update(agent.act(np.concatenate([half, half], axis=1) / 2.9), [rng.random()])
-    oracle = agent._state.base.oracle
+    oracle = agent._running.base_state.oracle
     assert agent.t == 10_100 == oracle.counters[0]
-    assert all(np.isfinite(array).all() for _, array in arrays_of(agent._state))
+    assert all(np.isfinite(array).all() for _, array in arrays_of(agent._running))
     # The regression itself: two columns of half the parameter each, to the size of the noise.
     assert np.abs(oracle.theta @ np.array([0.1, 0.0, 0.1, 0.0])).max() < 1.0
 
@@ -109,18 +109,20 @@ def test_a_wild_item_is_refused_and_rankings_go_on() -> None:
     assert agent.t == 50
 
 
-def forged(decision: Decision, evidence: Any) -> Decision:
-    return Decision(decision.id, decision.t, decision.action, decision.probability, evidence)
+def forged(agent: fw.Agent, decision: Decision, x: Any) -> Decision:
+    """What somebody with the key of the agent could write."""
+    rows: Any = decision.batch.rows
+    batch = fw.Batch(rows._replace(x=x[None]), decision.token, agent._key)
+    return Decision.from_bytes(batch.to_bytes())
 
 
-def test_a_wild_row_in_forged_evidence_is_refused() -> None:
+def test_a_wild_row_in_a_forged_decision_is_refused() -> None:
     agent = fw.Agent(fw.FrankWolfe(GiniWelfare(), LinUCB()), PROBLEM)
     decision = agent.act(np.eye(3) / 2)
-    base, *rest = decision.evidence
     before = arrays(agent)
     for x in (np.full(3, 1e200), np.full(3, np.nan), np.full(3, 1e4), np.full(3, -np.inf)):
-        with pytest.raises(InvalidInput, match="at most a norm of 1000"):
-            agent.update(forged(decision, (base._replace(x=x), *rest)), [0.5, 0.5])
+        with pytest.raises(InvalidInput, match=r"at most 1000 can be learnt|not finite"):
+            agent.update(forged(agent, decision, x), [0.5, 0.5])
     assert arrays(agent) == before
     agent.update(decision, [0.5, 0.5])
     assert agent.stats()["refused"] == 4
@@ -130,7 +132,7 @@ def test_a_state_that_lost_its_inverse_is_rebuilt() -> None:
     """As after a bug or a flipped bit: V and the moments are the truth, the rest follows."""
     agent = fw.Agent(fw.FrankWolfe(GiniWelfare(), LinUCB()), PROBLEM)
     play(agent, 100)
-    oracle = agent._state.base.oracle
+    oracle = agent._running.base_state.oracle
     right = oracle.inverse.copy(), oracle.theta.copy()
     oracle.inverse[:] *= -1.0  # x' A x < -1: no observation can be taken in
     oracle.inverse[:] *= 1e6
@@ -139,17 +141,17 @@ def test_a_state_that_lost_its_inverse_is_rebuilt() -> None:
     assert np.isfinite(oracle.inverse).all()
     other = fw.Agent(fw.FrankWolfe(GiniWelfare(), LinUCB()), PROBLEM)
     play(other, 100)
-    other._state.base.oracle.inverse[:] = 7.0
+    other._running.base_state.oracle.inverse[:] = 7.0
     assert other.repair() > 1.0
-    assert np.allclose(other._state.base.oracle.inverse, right[0], rtol=1e-12)
-    assert np.allclose(other._state.base.oracle.theta, right[1], rtol=1e-10)
+    assert np.allclose(other._running.base_state.oracle.inverse, right[0], rtol=1e-12)
+    assert np.allclose(other._running.base_state.oracle.theta, right[1], rtol=1e-10)
     assert other.repair() == 0.0
 
 
 def test_a_choice_that_cannot_be_made_rebuilds_the_state() -> None:
     agent = fw.Agent(fw.FrankWolfe(Minimum(), Thompson()), PROBLEM)
     play(agent, 50)
-    agent._state.base.oracle.inverse[:] *= -1.0  # no Gaussian has this covariance
+    agent._running.base_state.oracle.inverse[:] *= -1.0  # no Gaussian has this covariance
     with pytest.warns(UserWarning, match="recomputed"):
         play(agent, 10, seed=1)
     assert agent.t == 60

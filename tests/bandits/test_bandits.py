@@ -14,12 +14,14 @@ import pytest
 
 from fairwolfe import Agent, Problem
 from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Thompson, Uniform
+from fairwolfe.bandits import Fixed as Always
 from fairwolfe.bandits.choosing import BanditState, LinearBandit
 from fairwolfe.core.arrays import Matrix, Vector
-from fairwolfe.core.contexts import Bilinear, PerArm
+from fairwolfe.core.contexts import Bilinear, PerArm, among, arms
 from fairwolfe.core.decision import Choice
 from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput, NumericalFailure, OutsideAssumptions
+from fairwolfe.kernels.rules import choose, lesson, look
 from fairwolfe.objectives import GiniWelfare, Linear, Nash
 from fairwolfe.oracles import OnlineGradient, RegretBound, Ridge
 from fairwolfe.reduction import FrankWolfe
@@ -173,9 +175,9 @@ def test_the_reduction_gives_squarecb_its_lipschitz_constant() -> None:
     objective = GiniWelfare()
     policy = FrankWolfe(objective, SquareCB())
     state = policy.init(PROBLEM)
-    assert state.plan.base == SquareCB(lipschitz=objective.lipschitz(N))
+    assert state.base == SquareCB(lipschitz=objective.lipschitz(N))
     own = FrankWolfe(objective, SquareCB(lipschitz=9.0)).init(PROBLEM)
-    assert own.plan.base.lipschitz == 9.0
+    assert own.base.lipschitz == 9.0
     # Nothing is known yet, so all arms are equal whatever gamma is.
     assert policy.act(state, np.eye(D), at(0.3)).probability == pytest.approx(1.0 / D)
 
@@ -211,6 +213,11 @@ def radii(
     return noise * math.sqrt(2.0 * math.log(2.0 * n / delta) + log_det) + math.sqrt(ridge) * norms
 
 
+def scored(base: LinearBandit, state: Any, context: Matrix, g: Vector) -> tuple[int, float, Vector]:
+    """The arm, its probability and the scores of all arms."""
+    return base.choose(state, state.oracle.estimates(arms(context, PROBLEM)), g, np.empty(0))
+
+
 @pytest.mark.parametrize("exploration", [0.0, 0.1, 1.0, 3.0])
 def test_linucb_against_numpy(exploration: float) -> None:
     ridge, delta = 0.3, 0.1
@@ -222,20 +229,8 @@ def test_linucb_against_numpy(exploration: float) -> None:
         context, g = played.context(6), played.rng.normal(size=N)
         width = np.sqrt(np.einsum("ai,ij,aj->a", context, np.linalg.inv(gram), context))
         optimistic = context @ theta.T @ g + exploration * (np.abs(g) @ alpha) * width
-        out, report, oracle = np.empty(6), np.empty(1), played.state.oracle
-        arm = base.choose(
-            g,
-            oracle.theta,
-            oracle.inverse,
-            oracle.counters,
-            context,
-            False,
-            np.empty(0),
-            played.state.params,
-            out,
-            report,
-        )
-        np.testing.assert_allclose(out, optimistic, rtol=1e-11, atol=1e-12)
+        arm, _, scores = scored(base, played.state, context, g)
+        np.testing.assert_allclose(scores, optimistic, rtol=1e-11, atol=1e-12)
         choice = base.act(played.state, context, g, played.rng)
         assert choice.action == arm == int(optimistic.argmax())
         assert choice.probability == 1.0
@@ -255,21 +250,10 @@ def test_linucb_takes_noise_and_norms_from_the_problem() -> None:
     for problem, noise, norms in cases:
         base = LinUCB(ridge=ridge)
         state = base.init(problem)
-        oracle, out = state.oracle, np.empty(1)
-        base.choose(
-            g,
-            oracle.theta,
-            oracle.inverse,
-            oracle.counters,
-            x,
-            False,
-            np.empty(0),
-            state.params,
-            out,
-            np.empty(1),
-        )
         alpha = radii(ridge * np.eye(D), ridge, 0.05, noise, norms)
-        assert out[0] == pytest.approx(float(np.abs(g) @ alpha) / math.sqrt(ridge), rel=1e-12)
+        assert scored(base, state, x, g)[2][0] == pytest.approx(
+            float(np.abs(g) @ alpha) / math.sqrt(ridge), rel=1e-12
+        )
 
 
 @pytest.mark.parametrize(
@@ -290,9 +274,9 @@ def test_estimates_are_projected_predictions(base: LinearBandit) -> None:
     clipped = 0
     for _ in range(20):
         context, g = played.context(5), played.rng.normal(size=N)
-        choice = base.act(played.state, context, g, played.rng, estimate=True)
+        choice = base.act(played.state, context, g, played.rng)
         free = theta @ context[choice.action]
-        estimate = choice.info.estimate
+        estimate = base.estimate(played.state, context, choice)
         np.testing.assert_allclose(estimate, np.clip(free, LOW, HIGH), rtol=0.0, atol=1e-11)
         clipped += int(not np.allclose(free, estimate))
     assert clipped > 0
@@ -530,12 +514,143 @@ def test_gamma_counts_answered_decisions() -> None:
         agent.update(decision, [0.8 if decision.action == 0 else 0.2])
     first = probabilities()
     assert probabilities() == first
-    with agent.held() as state:
-        scores = state.base.oracle.theta.ravel()
+    with agent.held() as running:
+        scores = running.base_state.oracle.theta.ravel()
     gap = float(scores.max() - scores.min())
     assert first[int(scores.argmin())] == pytest.approx(1.0 / (2.0 + 10.0 * math.sqrt(21) * gap))
     agent.update(agent.act(np.eye(2), candidates=[0]), [0.8])
     assert probabilities() != first
+
+
+# --- what the compiled engine is given --------------------------------------------------------
+
+WITH_RULES: dict[str, LinearBandit] = {
+    "linucb": LinUCB(exploration=0.3, ridge=0.1),
+    "pointwise": LinUCB(exploration="pointwise"),
+    "extended": LinUCB(model="extended", lipschitz=1.7),
+    "squarecb": SquareCB(gamma0=20.0),
+    "squarecb_theorem": SquareCB(lipschitz=1.0, oracle=OnlineGradient()),
+    "epsilon_greedy": EpsilonGreedy(0.2),
+    "thompson": Thompson(scale=0.5),
+    "uniform": Uniform(),
+    "fixed": Always(2),
+}
+
+
+@pytest.mark.parametrize("n_arms", [None, 5])
+@pytest.mark.parametrize("name", WITH_RULES)
+def test_the_record_for_the_engine_decides_and_learns_the_same_bits(
+    name: str, n_arms: int | None
+) -> None:
+    """Compiled code that has the record alone, against the methods."""
+    base, rng = WITH_RULES[name], stream(0, "record", name)
+    if base.extended and n_arms:
+        return
+    problem = Problem.arms(D, RANGES, n_arms=n_arms, parameter_norm=0.8, feature_norm=1.5)
+    rule, state = base.rule(problem), base.init(problem)
+    assert rule is not None
+    assert rule.limit == base.limit(problem)
+    model = rule.regression.model()
+    for seed in range(60):
+        x, g = rng.normal(size=(1 if n_arms else 5, D)) / 2.0, rng.normal(size=N)
+        choice = base.act(state, PerArm(x[0]) if n_arms else x, g, stream(seed, "draws"))
+        drawn = base.draws(stream(seed, "draws"), problem, 1)[0]
+        assert drawn.size == rule.uniforms
+        arm, chance, _ = choose(rule.name, model, g, x, n_arms is not None, drawn, rule.params)
+        assert (choice.action, choice.probability) == (arm, None if math.isnan(chance) else chance)
+        doubt = np.concatenate([problem.low, problem.high, base.doubt(problem)])
+        given = (model, g[::-1].copy(), g, x, n_arms is not None, arm, doubt)
+        seen = base.look(
+            state, PerArm(x[0]) if n_arms else x, g, choice, g[::-1], base.doubt(problem)
+        )
+        np.testing.assert_array_equal(seen, look(rule.look, *given))
+        reward = rng.uniform(LOW, HIGH)
+        block, own = (arm, x[0]) if n_arms else (0, x[arm])
+        assert model.learn(block, *(lesson(g, own, reward) if rule.extended else (own, reward)))
+        state = base.update(state, choice, g, reward)
+    for kept, learnt_too in zip(state.oracle, rule.regression, strict=True):
+        np.testing.assert_array_equal(kept, learnt_too)
+    assert base.repair(state) == base.drift(state)
+    assert model.recompute()
+    np.testing.assert_array_equal(state.oracle.inverse, rule.regression.inverse)
+
+
+@pytest.mark.parametrize("name", ["linucb", "squarecb", "epsilon_greedy", "thompson"])
+def test_only_candidates_are_chosen_by_their_own_blocks(name: str) -> None:
+    """As in a problem that has only their blocks."""
+    base, rng = WITH_RULES[name], stream(0, "candidates", name)
+    problem, few = (Problem.arms(D, RANGES, n_arms=n, parameter_norm=0.8) for n in (5, 2))
+    state, small = base.init(problem), base.init(few)
+    for seed in range(40):
+        x, g, reward = rng.normal(size=D) / 2.0, rng.normal(size=N), rng.uniform(LOW, HIGH)
+        given = among(arms(PerArm(x), problem), [1, 4], ())
+        draws = (stream(seed, "draws"), stream(seed, "draws"))
+        choice = base.act(state, given, g, draws[0])
+        alone = base.act(small, PerArm(x), g, draws[1])
+        assert choice.action == alone.action
+        assert choice.evidence.block == (1, 4)[choice.action]
+        assert choice.explanation == alone.explanation
+        state = base.update(state, choice, g, reward)
+        small = base.update(small, alone, g, reward)
+    np.testing.assert_array_equal(state.oracle.theta[[1, 4]], small.oracle.theta)
+    assert not state.oracle.theta[[0, 2, 3]].any()
+
+
+class Acts(LinUCB):
+    def act(self, *given: Any) -> Choice:
+        return super().act(*given)
+
+
+class Updates(SquareCB):
+    def update(self, *given: Any) -> BanditState:
+        return super().update(*given)
+
+
+class Draws(EpsilonGreedy):
+    def draws(self, *given: Any) -> Matrix:
+        return super().draws(*given)
+
+
+class Settings(LinUCB):
+    """What the record holds may be replaced."""
+
+    def rule_params(self, problem: Problem) -> Vector:
+        return 2.0 * super().rule_params(problem)
+
+
+def test_what_a_subclass_replaces_is_not_left_out_by_the_engine() -> None:
+    learner = SquareCB(gamma0=1.0, oracle=Unbounded())  # whose class may learn otherwise
+    for base in (Acts(), Updates(gamma0=1.0), Draws(0.1), learner):
+        assert base.rule(PROBLEM) is None
+    rule = Settings().rule(PROBLEM)
+    assert rule is not None
+    np.testing.assert_array_equal(rule.params, Settings().init(PROBLEM).params)
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        None,
+        (0,),
+        (0, [1.0] * D),
+        (0, np.ones(D - 1)),
+        (0, np.ones(D, dtype=np.float32)),
+        (0, np.ones(2 * D)[::2]),
+        (1, np.ones(D)),
+        (-1, np.ones(D)),
+        (True, np.ones(D)),
+        (0, np.full(D, nan)),
+        (0, np.full(D, 1e6)),
+    ],
+    ids=repr,
+)
+def test_evidence_of_another_problem_is_refused(evidence: Any) -> None:
+    for base in (LinUCB(), LinUCB(model="extended", lipschitz=1.0)):
+        state = base.init(PROBLEM)
+        message = r"the evidence of the choice is .* 4 features and 1 blocks, and at most a norm of"
+        with pytest.raises(InvalidInput, match=message):
+            base.update(state, Choice(0, 1.0, evidence), np.ones(N), np.ones(N))
+        assert not state.oracle.counters.any()
 
 
 # --- long directions --------------------------------------------------------------------------
@@ -576,9 +691,9 @@ def test_widths_of_an_extended_model_are_accurate_where_directions_are_long(
         contexts = rng.random((4, 3))
         if form == "dependent features":
             contexts[:, 0], contexts[:, 2] = 1.0, 1.0 - contexts[:, 1]
-        g = policy.direction(state, rng)
+        g = state.direction(rng)
         if t in (8, 12, 20, 39):
-            kept, exact = state.base.oracle.inverse[0], exact_inverse(rows, 0.1)
+            kept, exact = state.base_state.oracle.inverse[0], exact_inverse(rows, 0.1)
             for w in (np.outer(g, x).ravel() for x in contexts):
                 worst = max(worst, abs(w @ kept @ w / (w @ exact @ w) - 1.0))
                 longest = max(longest, float(np.linalg.norm(w)))

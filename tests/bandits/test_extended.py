@@ -132,8 +132,9 @@ def test_of_one_reward_the_policy_is_itself() -> None:
         reward = world.random()
         state = policy.update(state, decision, [reward])
         own = alone.update(own, context[arm], arm, probability, reward)
-    assert (state.base.policy.design == own.design).all()
-    assert (state.base.policy.moment == own.moment).all()
+    kept = state.base_state.policy
+    assert (kept.design == own.design).all()
+    assert (kept.moment == own.moment).all()
 
 
 def test_products_with_the_direction_are_what_a_linear_policy_needs() -> None:
@@ -191,8 +192,8 @@ def test_late_rewards_are_learnt_with_the_direction_and_row_of_the_decision(
     for _ in range(60):
         context = rng.normal(size=(int(rng.integers(1, 6)), 4))
         decision = policy.act(state, context, rng)
-        shown = state.base.policy.seen[-1]
-        g = decision.evidence.direction
+        shown = state.base_state.policy.seen[-1]
+        g = decision.batch.rows.g[0]
         for a, x in enumerate(context):
             wanted = np.kron(g, x) if form == "outer" else np.concatenate([g, x])
             np.testing.assert_allclose(shown[a], wanted, rtol=1e-15)
@@ -202,12 +203,12 @@ def test_late_rewards_are_learnt_with_the_direction_and_row_of_the_decision(
             stored = Decision.from_bytes(late.to_bytes())
             reward = rng.uniform([0.0, -1.0, 0.0], [1.0, 2.0, 0.5])
             state = policy.update(state, stored, reward)
-            row, arm, probability, scalar = state.base.policy.learnt[-1]
+            row, arm, probability, scalar = state.base_state.policy.learnt[-1]
             assert (row == rows[arm]).all()
             # The policy's own, also where that of the decision is unknown.
             assert (arm, probability) == (late.action, 1.0 / len(rows))
-            np.testing.assert_allclose(scalar, late.evidence.direction @ reward, rtol=1e-12)
-    assert len(state.base.policy.learnt) > 20
+            np.testing.assert_allclose(scalar, late.batch.rows.g[0] @ reward, rtol=1e-12)
+    assert len(state.base_state.policy.learnt) > 20
 
 
 def test_it_runs_in_the_plain_loop_and_says_so() -> None:
@@ -271,7 +272,9 @@ def test_a_policy_for_one_reward_is_told_from_others() -> None:
     assert not keeps(LinUCB(), ScalarPolicy)
     assert not keeps(MOLinCB(GiniWelfare()), ScalarPolicy)
     for wrong in (LinUCB(), MOLinCB(GiniWelfare()), None, Greedy):
-        with pytest.raises(InvalidInput, match=r"the policy is .*ScalarPolicy in fw\.prot"):
+        with pytest.raises(
+            InvalidInput, match=r"the policy is .*ScalarPolicy in fairwolfe\.core\.prot"
+        ):
             Extended(wrong)
     with pytest.raises(InvalidInput, match=r"Greedy\(.* takes no direction: .* Extended\(Greedy\("):
         FrankWolfe(GiniWelfare(), Greedy())

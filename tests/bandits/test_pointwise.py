@@ -12,7 +12,6 @@ from click.testing import CliRunner
 
 import fairwolfe as fw
 from fairwolfe.bandits import LinUCB
-from fairwolfe.bandits.optimism import pointwise_bonus, pointwise_radius
 from fairwolfe.cli import commands
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.expressions import read
@@ -21,6 +20,7 @@ from fairwolfe.core.kinds import kind_of
 from fairwolfe.environments import FactorModel, Mehrotra, dcg
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
 from fairwolfe.objectives import GiniEquality, Minimum, TwoSided
+from fairwolfe.oracles.linear_state import UPDATES
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank, LinUCBRank, UnbiasedLinUCBRank
 
 POINTWISE: Any = {"exploration": "pointwise"}
@@ -72,7 +72,8 @@ def test_the_bonus_of_arms_by_hand(seed: int, noise: float | None) -> None:
             bonus = np.array([bonus_of(*part, width, (4, t)) for part in parts])
             scores[a] = g @ means + abs(g) @ bonus
         assert choice.action == scores.argmax()
-        (reasons,) = choice.info.reasons.rows()
+        assert choice.explanation is not None
+        (reasons,) = choice.explanation
         assert reasons["exploration"] == pytest.approx(
             scores.max() - g @ theta @ context[choice.action], rel=1e-9
         )
@@ -103,7 +104,8 @@ def test_the_bonus_counts_the_parameters_of_all_arms_whatever_the_candidates(see
             values[a], scores[a] = g @ means, g @ means + abs(g) @ bonus
         arm = max(few, key=scores.__getitem__)
         assert few[int(choice.action)] == arm
-        (reasons,) = choice.info.reasons.rows()
+        assert choice.explanation is not None
+        (reasons,) = choice.explanation
         assert reasons["exploration"] == pytest.approx(scores[arm] - values[arm], rel=1e-9)
         reward = rng.uniform(problem.low, problem.high)
         designs[arm] += np.outer(x, x)
@@ -138,7 +140,8 @@ def test_the_bonus_of_an_extended_model_by_hand() -> None:
 def test_an_extended_model_without_a_direction_adds_nothing() -> None:
     base, rng = LinUCB(model="extended", lipschitz=2.0, **POINTWISE), np.random.default_rng(0)
     choice = base.act(base.init(ARMS), np.eye(4), np.zeros(2), rng)
-    assert choice.info.reasons.rows()[0]["exploration"] == 0.0
+    assert choice.explanation is not None
+    assert choice.explanation[0]["exploration"] == 0.0
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -163,8 +166,10 @@ def test_the_bonus_of_items_by_hand(seed: int) -> None:
             bonus[i] += abs(g[6]) * bonus_of(minutes, (-1.0, 3.0), 2.0, width, t)
         order = np.argsort(-(value + bonus + g[:5]))[:2]
         np.testing.assert_array_equal(choice.action, order)
-        np.testing.assert_allclose(choice.info.reasons.exploration, bonus[order], rtol=1e-9)
-        np.testing.assert_allclose(choice.info.reasons.fairness, g[order], rtol=1e-6, atol=1e-9)
+        slots = choice.explanation or ()
+        explored, fair = ([slot[name] for slot in slots] for name in ("exploration", "fairness"))
+        np.testing.assert_allclose(explored, bonus[order], rtol=1e-9)
+        np.testing.assert_allclose(fair, g[order], rtol=1e-6, atol=1e-9)
         seen = rng.random(2) < 0.8
         earned = rng.uniform([0.0, -1.0], [1.0, 3.0], size=(2, 2)) * seen[:, None]
         for j in np.flatnonzero(seen):
@@ -175,24 +180,41 @@ def test_the_bonus_of_items_by_hand(seed: int) -> None:
         state = base.update(state, choice, g, shown)
 
 
+ONE = fw.Problem.arms(1, {"clicks": (0.0, 1.0)})
+
+
+def bonus_at(value: float, width: float, learnt: int = 0) -> float:
+    """What is added to an estimate, whose width is that of a feature of 1."""
+    base = LinUCB(**POINTWISE)
+    state = base.init(ONE)
+    state.oracle.inverse[:], state.oracle.theta[:] = width**2, value
+    state.oracle.counters[UPDATES] = learnt
+    choice = base.act(state, np.ones((1, 1)), np.ones(1), np.random.default_rng(0))
+    assert choice.explanation is not None
+    return float(choice.explanation[0]["exploration"])
+
+
 def test_it_grows_with_the_width_and_never_ends() -> None:
     """At both ends, beyond them and between, for widths from 1e-6 to 1e6."""
     widths = np.logspace(-6, 6, 200)
-    for value in (-1e300, -5.0, 0.0, 1e-12, 0.3, 0.5, 1.0, 7.0, 1e300):
-        bonus = np.array([pointwise_bonus(value, 0.0, 1.0, 0.5, w, 1.0) for w in widths])
+    for value in (0.0, 1e-12, 0.3, 0.5, 1.0):
+        bonus = np.array([bonus_at(value, width) for width in widths])
         assert np.isfinite(bonus).all()
         assert (bonus > 0.0).all()
         assert (np.diff(bonus) > 0.0).all()
-    assert pointwise_radius(1, 0.0) > 0.0
+    for value in (-1e300, -5.0, 7.0, 1e300):  # where a sum of both has fewer digits of the bonus
+        bonus = np.array([bonus_at(value, width) for width in widths])
+        assert np.isfinite(bonus).all()
+        assert (np.diff(bonus) >= 0.0).all()
 
 
 def test_the_cut_is_where_one_more_observation_would_bring_the_estimate() -> None:
     """Ten observations of 0 in one direction, then one of 1: by hand and by the regression."""
     design, moment = 1.0 + 10.0, 0.0
-    width = math.sqrt(1.0 / design)
-    p = (moment + 1.0) / (design + 1.0)
-    expected = 2.0 * width * math.sqrt(p * (1.0 - p)) + p
-    assert pointwise_bonus(0.0, 0.0, 1.0, 0.5, width, 2.0) == pytest.approx(expected)
+    width, p = math.sqrt(1.0 / design), (moment + 1.0) / (design + 1.0)
+    radius = 0.5 * math.sqrt(2.0 * math.log(1.0 + math.sqrt(11.0)))
+    expected = radius * width * math.sqrt(p * (1.0 - p)) + p
+    assert bonus_at(0.0, width, 10) == pytest.approx(expected)
 
 
 # --- both loops, and every policy -----------------------------------------------------------------
@@ -327,8 +349,9 @@ def test_what_is_seen_of_rankings_does_not_depend_on_the_exploration() -> None:
     context = LISTS.context(world, 1, rng)
     tops = []
     for base in (LinUCBRank(), LinUCBRank(**POINTWISE)):
-        look = (slope, base.doubt(problem))
-        tops.append(base.act(base.init(problem), context, g, rng, look=look).info.outlook[0])
+        state = base.init(problem)
+        choice = base.act(state, context, g, rng)
+        tops.append(base.look(state, context, g, choice, slope, base.doubt(problem))[0])
     np.testing.assert_array_equal(tops[0], tops[1])
 
 
@@ -341,8 +364,9 @@ def test_what_is_seen_of_arms_does_not_depend_on_the_exploration() -> None:
     slope, context = rng.random(2), rng.random((6, 4))
     tops = []
     for base in (whole, LinUCB(**POINTWISE)):
-        own, look = state._replace(params=base.rule_params(ARMS)), (slope, base.doubt(ARMS))
-        tops.append(base.act(own, context, np.ones(2), rng, look=look).info.outlook[0])
+        own, g = state._replace(params=base.rule_params(ARMS)), np.ones(2)
+        choice = base.act(own, context, g, rng)
+        tops.append(base.look(own, context, g, choice, slope, base.doubt(ARMS))[0])
     assert tops[0] == tops[1]
 
 

@@ -16,7 +16,6 @@ import fairwolfe as fw
 from fairwolfe.bandits import LinUCB, SquareCB, Uniform
 from fairwolfe.bridges import Gymnasium
 from fairwolfe.core.kinds import kind_of
-from fairwolfe.core.protocols import Opaque
 from fairwolfe.core.streams import stream
 from fairwolfe.environments import FactorModel, Finite, FiniteRanking, Mehrotra, Nonlinear, dcg
 from fairwolfe.errors import ConformanceError, InvalidInput, MissingExtra
@@ -438,7 +437,7 @@ class Invents(Gymnasium):
 
 
 def test_the_checks_know_worlds_without_a_truth() -> None:
-    assert isinstance(Gymnasium.examples()[0], Opaque)
+    assert Gymnasium.examples()[0].opaque
     failed = {one.check for one in fw.checks.outcomes(Invents.examples()[0]) if one.error}
     assert failed == {"has_mean_rewards", "knows_the_best_action"}
     with pytest.raises(ConformanceError, match="it is opaque, and returns expected rewards"):

@@ -3,8 +3,7 @@
     python tests/build/asan_rounds.py [ROUNDS]
 
 Every file tests/kernels/rounds_*.py has a list ROUNDS of functions that take a number of rounds:
-a new kernel or policy is added there, and nowhere else. numba is not needed and must not be used:
-what it compiles is not checked.
+a new kernel or policy is added there, and nowhere else.
 """
 
 from __future__ import annotations
@@ -26,8 +25,6 @@ def functions() -> Iterator[tuple[str, Callable[[int], None]]]:
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        if hasattr(module, "prepare"):
-            module.prepare()
         for function in module.ROUNDS:
             yield f"{path.stem}.{function.__name__}", function
 

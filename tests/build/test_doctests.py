@@ -28,7 +28,7 @@ def test_pytest_leaves_their_sources_alone() -> None:
     done = subprocess.run(
         [*command, "src/fairwolfe/kernels"], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode in (0, 5), done.stdout + done.stderr  # 5: there is nothing to collect
     assert KERNELS
     for name in KERNELS:
         assert name.replace(".", "/") + ".py" not in done.stdout

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +10,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-import fairwolfe as fw
 from fairwolfe.cli import commands
 from fairwolfe.core import registry
 from fairwolfe.errors import FairwolfeError, InvalidInput
-from tests.lab.lab_specs import SMALL
 
 MINE = '''
 from dataclasses import dataclass
@@ -112,7 +109,7 @@ try:
     commands({arguments!r}, prog_name="fairwolfe")
 except SystemExit as end:
     assert not end.code
-heavy = {{"numpy", "scipy", "numba", "llvmlite", "rich", "matplotlib", "pandas", "ray"}}
+heavy = {{"numpy", "scipy", "rich", "matplotlib", "pandas", "ray"}}
 print("loaded", *sorted(heavy & set(sys.modules)))
 """
     command = [sys.executable, "-W", "error", "-c", code]
@@ -258,7 +255,10 @@ def test_check_names_the_bad_action_of_an_own_world(here: Path) -> None:
         ("mine:Unshown", "Unshown has no examples()"),
         ("mine:Unready", "cannot be checked: KeyError: 'later'"),
         ("mine:Neither", "Neither keeps none of the contracts"),
-        ("mine:Nearly", "Nearly has no best_action; add it as in fw.protocols.Environment"),
+        (
+            "mine:Nearly",
+            "Nearly has no best_action; add it as in fairwolfe.core.protocols.Environment",
+        ),
         ("broken:Class", "cannot be checked: ZeroDivisionError"),
         ("unparsable:Class", "cannot be checked: SyntaxError"),
         ("[/red]:Class", "'[/red]' cannot be imported"),
@@ -367,30 +367,3 @@ def test_demo_without_matplotlib_says_what_to_install(
     result = fairwolfe("demo", "--out", str(tmp_path))
     assert result.exit_code == 2
     assert "pip install 'fairwolfe[plot]'" in result.stderr
-
-
-# --- warm ------------------------------------------------------------------------------------
-
-
-def test_warm_says_what_is_ready_and_where(tmp_path: Path) -> None:
-    (tmp_path / "spec.toml").write_text(SMALL)
-    said = fairwolfe("warm", str(tmp_path / "spec.toml"))
-    assert said.exit_code == 0, said.output
-    assert re.fullmatch(r"\d+ kernels ready in \d+\.\d s, kept in .*kernels-\w+\n", said.stdout)
-
-
-def test_warm_prepares_what_a_saved_agent_needs(tmp_path: Path) -> None:
-    problem = fw.Problem.arms(2, {"clicks": (0, 1), "saves": (0, 1)})
-    agent = fw.Agent(fw.FrankWolfe(fw.objectives.Minimum(), fw.bandits.LinUCB()), problem)
-    agent.save(tmp_path / "agent.fw")
-    said = fairwolfe("warm", str(tmp_path / "agent.fw"), "--json")
-    assert said.exit_code == 0, said.output
-    document = json.loads(said.stdout)
-    assert document["kernels"] > 5
-    assert document.keys() == {"kernels", "seconds", "folder"}
-
-
-def test_warm_refuses_a_wrong_path() -> None:
-    said = fairwolfe("warm", "nowhere.fw")
-    assert said.exit_code == 2
-    assert "there is no file nowhere.fw; give a saved agent" in said.stderr

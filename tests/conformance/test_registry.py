@@ -14,15 +14,20 @@ import pytest
 import fairwolfe
 from fairwolfe import checks
 from fairwolfe.checks import (
+    BASE_CHECKS,
     CONTRACTS,
+    KIND_CHECKS,
     OBJECTIVE_CHECKS,
+    ORACLE_CHECKS,
     OTHERS,
+    POLICY_CHECKS,
+    RANKING_BASE_CHECKS,
+    RANKING_POLICY_CHECKS,
     SMOOTHING_CHECKS,
     check,
     checks_for,
     outcomes,
 )
-from fairwolfe.checks.kind import KIND_CHECKS
 from fairwolfe.checks.objective import is_lipschitz, is_smooth_if_it_says_so
 from fairwolfe.checks.promise import examples_of, length, require
 from fairwolfe.checks.smoothing import smoothable
@@ -64,7 +69,18 @@ from fairwolfe.objectives.bounds import Bounds
 from fairwolfe.objectives.threshold import Penalised
 from fairwolfe.smoothing import Moreau
 from tests.capabilities import marks_of
-from tests.conformance.broken import OBJECTIVE_FAULTS, SMOOTHING_FAULTS, TooFlat, WrongProx
+from tests.conformance.broken import (
+    BASE_FAULTS,
+    OBJECTIVE_FAULTS,
+    ORACLE_FAULTS,
+    POLICY_FAULTS,
+    RANKER_FAULTS,
+    RANKING_FAULTS,
+    SMOOTHING_FAULTS,
+    STATES,
+    TooFlat,
+    WrongProx,
+)
 from tests.conformance.subclasses import below
 
 
@@ -110,6 +126,7 @@ NOT_ASKED: dict[str, set[str]] = {
         "listening",
     },
     "draws_many_users_like_one": {"finite", "gymnasium", "mehrotra", "nonlinear"},
+    "estimates_reward_vectors": {"extended"},
     "has_an_exact_support": {"gymnasium"},
     "has_prox_or_says_no": {"by-group", "custom", "mapped", "per-merit"},
     "is_lipschitz": {"within"},
@@ -129,12 +146,6 @@ NOT_ASKED: dict[str, set[str]] = {
     },
     "keeps_blocks_apart": {"sklearn"},
     "keeps_its_regret_bound": {"sklearn"},
-    "keeps_the_direction_of_a_linear_objective": {
-        "fairlearn-rank",
-        "guarded",
-        "molincb",
-        "unbiased-linucb-rank",
-    },
     "shows_slot_by_slot": {"finite", "gymnasium", "mehrotra", "nonlinear"},
     "tells_true_probabilities": {"thompson"},
     "treats_per_arm_contexts_as_their_flat_form": {"extended"},
@@ -172,11 +183,9 @@ NO_KIND = {
     "Concave",
     "Constraint",
     "Kind",
-    "LinearOracle",
     "LinearState",
     "Live",
     "Ranker",
-    "Regression",
     "RegretBound",
     "Rule",
 }
@@ -322,22 +331,46 @@ def test_smoothings_are_checked_with_what_they_accept(name: str) -> None:
 # --- every check can fail --------------------------------------------------------------------
 
 
-FAULTS = OBJECTIVE_FAULTS | SMOOTHING_FAULTS
+FAULTS = OBJECTIVE_FAULTS | SMOOTHING_FAULTS | ORACLE_FAULTS
+FAULTS |= BASE_FAULTS | POLICY_FAULTS | RANKER_FAULTS | RANKING_FAULTS
 
 
 @pytest.mark.parametrize("broken", FAULTS, ids=lambda cls: cls.__name__)
 def test_what_is_broken_fails_the_checks_that_it_should(broken: type) -> None:
+    STATES.clear()
     failed = {outcome.check for outcome in outcomes(broken) if outcome.error is not None}
     assert failed == FAULTS[broken]
 
 
 @pytest.mark.parametrize(
     ("faults", "contract"),
-    [(OBJECTIVE_FAULTS, OBJECTIVE_CHECKS), (SMOOTHING_FAULTS, SMOOTHING_CHECKS)],
-    ids=["objectives", "smoothings"],
+    [
+        (OBJECTIVE_FAULTS, OBJECTIVE_CHECKS),
+        (SMOOTHING_FAULTS, SMOOTHING_CHECKS),
+        (ORACLE_FAULTS, ORACLE_CHECKS),
+        (BASE_FAULTS, BASE_CHECKS),
+        (RANKER_FAULTS, RANKING_BASE_CHECKS),
+    ],
+    ids=["objectives", "smoothings", "oracles", "bandits", "rankers"],
 )
 def test_every_check_is_shown_to_fail(faults: dict[type, set[str]], contract: list[Any]) -> None:
     assert {one.__name__ for one in contract} == set().union(*faults.values())
+
+
+@pytest.mark.parametrize(
+    ("faults", "contract", "shared"),
+    [
+        (POLICY_FAULTS, POLICY_CHECKS, BASE_CHECKS),
+        (RANKING_FAULTS, RANKING_POLICY_CHECKS, RANKING_BASE_CHECKS),
+    ],
+    ids=["arms", "rankings"],
+)
+def test_every_check_that_only_policies_have_is_shown_to_fail(
+    faults: dict[type, set[str]], contract: list[Any], shared: list[Any]
+) -> None:
+    """The others are the same functions, which bandits are shown to fail."""
+    own = {one.__name__ for one in contract if one not in shared}
+    assert own <= set().union(*faults.values()) <= {one.__name__ for one in contract}
 
 
 def test_the_first_broken_promise_is_named() -> None:

@@ -189,16 +189,13 @@ def test_a_trade_off_says_what_its_table_says() -> None:
 
 def test_a_decision() -> None:
     assert repr(Decision("a-0", 3, 2, 0.5, (np.ones(4), None))) == (
-        "Decision(id='a-0', t=3, action=2, probability=0.5, evidence=<1 array, 4 numbers>)"
+        "Decision(id='a-0', t=3, action=2, probability=0.5)"
     )
     twelve = Decision("a-1", 0, np.arange(12), None, None)
     assert repr(twelve) == (
-        "Decision(id='a-1', t=0, action=[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], probability=None, "
-        "evidence=None)"
+        "Decision(id='a-1', t=0, action=[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], probability=None)"
     )
-    assert "9, 10, 11, ... (2,500)], probability=0.25, evidence=<3 arrays, 10,004 n" in repr(
-        DECISION
-    )
+    assert "9, 10, 11, ... (2,500)], probability=0.25)" in repr(DECISION)
     assert Decision("a", 0, 1, None, None) == Decision("a", 0, 1, None, None)
     assert hash(Decision("a", 0, 1, None, None)) == hash(Decision("a", 0, 1, None, None))
     assert not hasattr(twelve, "__dict__")

@@ -1,70 +1,86 @@
-"""The contracts and powers on paper are those in use: who has one can be called as it states."""
+"""The contracts: few, with their optional methods documented as they are called."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from inspect import getdoc, signature
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import fairwolfe
 from fairwolfe.checks.promise import examples_of
 from fairwolfe.core import protocols
-from fairwolfe.core.protocols import Reduces, keeps
-from fairwolfe.core.registry import load, names
+from fairwolfe.core.protocols import Base, Environment, Objective, Oracle, Policy, Smoothing, keeps
+from fairwolfe.core.registry import KINDS, load
 from tests.capabilities import marks_of
-from tests.test_docs import rows_of
 
-ROLES = {
-    "bandits": "base",
-    "environments": "environment",
-    "objectives": "objective",
-    "oracles": "oracle",
-    "policies": "policy",
-    "smoothings": "smoothing",
+PACKAGE = Path(fairwolfe.__file__).parent
+CONTRACTS: dict[str, Any] = {
+    "bandits": Base,
+    "environments": Environment,
+    "objectives": Objective,
+    "oracles": Oracle,
+    "policies": Policy,
+    "smoothings": Smoothing,
 }
+OPTIONAL = re.compile(r"``(\w+)\(([\w, ]*)\)``")
 
 
-def powers_of(role: str) -> list[Any]:
-    """The contracts and powers that a role may have, by the table of docs/powers.md."""
-    rows = [row for row in rows_of("powers.md") if re.search(rf"\b{role}\b", row[1])]
-    found = [getattr(protocols, row[0].strip("`")) for row in rows]
-    return [power for power in found if power is not protocols.ScalarPolicy]  # has other roles
+def entries() -> Iterator[Any]:
+    for kind in CONTRACTS:
+        yield from (pytest.param(kind, name, marks=marks_of(name)) for name in KINDS[kind])
 
 
-@pytest.mark.parametrize(
-    ("role", "kind", "name"),
-    [
-        pytest.param(role, kind, name, marks=marks_of(name))
-        for kind, role in ROLES.items()
-        for name in names(kind)
-    ],
-)
-def test_who_has_a_power_takes_the_arguments_that_it_states(
-    role: str, kind: str, name: str
+def optional(contract: Any) -> dict[str, list[str]]:
+    """Optional methods and their arguments, by the docstring of a contract."""
+    found = OPTIONAL.findall(getdoc(contract) or "")
+    return {name: [one for one in given.split(", ") if one] for name, given in found}
+
+
+def test_there_are_at_most_twelve_protocols() -> None:
+    declared = re.compile(r"^class (\w+)\([^)]*\bProtocol\b.*\):$", re.MULTILINE)
+    found = {name for path in PACKAGE.rglob("*.py") for name in declared.findall(path.read_text())}
+    assert set(protocols.__all__) - {"keeps", "newest"} <= found
+    assert len(found) <= 12, sorted(found)
+
+
+@pytest.mark.parametrize(("kind", "name"), list(entries()))
+def test_what_is_registered_takes_the_arguments_that_its_contract_states(
+    kind: str, name: str
 ) -> None:
+    contract = CONTRACTS[kind]
     for example in examples_of(load(kind, name)):
-        subjects = [(role, example)]
-        if isinstance(example, Reduces):
-            subjects.append(("base", example.base))
-        for own, subject in subjects:
-            powers = [power for power in powers_of(own) if isinstance(subject, power)]
-            assert powers
-            assert [power for power in powers if not keeps(subject, power)] == []
+        assert keeps(example, contract)
+        for method, arguments in optional(contract).items():
+            if hasattr(example, method):
+                signature(getattr(example, method)).bind(*arguments)
+
+
+@pytest.mark.parametrize("contract", [Base, Environment, Objective, Policy])
+def test_every_optional_method_is_one_that_some_class_has(contract: Any) -> None:
+    kinds = [kind for kind, of in CONTRACTS.items() if of is contract]
+    known = {method for kind in kinds for name in KINDS[kind] for method in dir(load(kind, name))}
+    elsewhere = {"dump", "load", "restored", "meet", "at_rank", "distribution"}  # of other classes
+    assert set(optional(contract)) - known - elsewhere == set()
+    assert len(optional(contract)) > 0
 
 
 class Narrow:
-    """It has `commits` and all methods of `Commits`, and they take other arguments."""
+    """It has all methods of `Base`, and they take other arguments."""
 
-    commits = True
+    def init(self, problem: Any) -> Any:
+        return None
 
-    def arrays(self, state: Any) -> Any:
-        return state
+    def act(self, state: Any) -> Any:
+        return None
 
-    def commit(self, state: Any) -> int:
-        return 0
+    def update(self, state: Any) -> Any:
+        return None
 
 
 def test_other_arguments_are_noticed() -> None:
-    subject = Narrow()
-    assert isinstance(subject, protocols.Commits)
-    assert not keeps(subject, protocols.Commits)
+    assert isinstance(Narrow(), Base)
+    assert not keeps(Narrow(), Base)

@@ -128,10 +128,10 @@ import sys
 from fairwolfe.core import registry
 for kind in registry.KINDS:
     registry.names(kind)
-heavy = {"numba", "scipy", "fairwolfe.objectives", "fairwolfe.smoothing"}
+heavy = {"scipy", "fairwolfe.objectives", "fairwolfe.smoothing"}
 print(sorted(heavy & set(sys.modules)))
 registry.load("objectives", "minimum")
-print(sorted({"numba", "fairwolfe.objectives", "fairwolfe.smoothing"} & set(sys.modules)))
+print(sorted({"fairwolfe.objectives", "fairwolfe.smoothing"} & set(sys.modules)))
 """
     command = [sys.executable, "-c", code]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout

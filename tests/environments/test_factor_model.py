@@ -21,7 +21,7 @@ from fairwolfe.core.streams import stream
 from fairwolfe.environments import FactorModel, FiniteRanking, body, dcg, make
 from fairwolfe.environments.rankings import RankingArrays
 from fairwolfe.errors import ConformanceError, InvalidInput
-from fairwolfe.kernels.selection import top_k
+from fairwolfe.kernels.ranks import largest
 
 USERS = [[0.5, -0.2, 0.4], [0.1, 0.7, 0.3]]
 ITEMS = [[0.3, 0.2, 0.9], [0.8, -0.5, 0.1], [0.2, 0.6, 0.5], [1.1, 0.9, 2.0]]
@@ -41,13 +41,13 @@ def drawn(environment: Any, seed: int = 0) -> RankingArrays:
 def test_the_largest_scores_are_those_of_a_stable_sort(scores: list[float], data: Any) -> None:
     k = data.draw(st.integers(1, len(scores)))
     out = np.empty(k, dtype=np.int64)
-    top_k(np.array(scores), k, out)
+    largest(np.array(scores), out)
     assert out.tolist() == np.argsort(-np.array(scores), kind="stable")[:k].tolist()
 
 
 def test_the_largest_of_rising_scores() -> None:
     out = np.empty(3, dtype=np.int64)
-    top_k(np.arange(100.0), 3, out)
+    largest(np.arange(100.0), out)
     assert out.tolist() == [99, 98, 97]
 
 

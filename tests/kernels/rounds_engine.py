@@ -1,13 +1,7 @@
-"""Rounds of the engine for tests/build/asan_rounds.py: every kind of policy, for arms and rankings.
-
-The engine alone is run as compiled. What numba compiles elsewhere in the library is run by the
-interpreter here, and the certificates of live numbers are not the right ones: when policies are
-made, their directions by today's kernels do not matter.
-"""
+"""Rounds of the engine for tests/build/asan_rounds.py: every kind of policy."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +10,7 @@ import numpy as np
 
 import fairwolfe as fw
 from fairwolfe.bandits import EpsilonGreedy, Fixed, LinUCB, Rule, SquareCB, Thompson, Uniform
-from fairwolfe.kernels.compile import Kernel
+from fairwolfe.core.feedback import Shown
 from fairwolfe.kernels.worlds import ArmWorld
 from fairwolfe.objectives import (
     AtLeast,
@@ -36,12 +30,9 @@ from fairwolfe.objectives import (
     Welfare,
     Within,
 )
-from fairwolfe.objectives.concave import Program
 from fairwolfe.oracles import OnlineGradient, Ridge
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank, LinUCBRank, UnbiasedLinUCBRank
 from fairwolfe.ranking.policies import as_policy
-from fairwolfe.reduction.engine import CompiledArms
-from fairwolfe.reduction.ranked import CompiledRankings
 from fairwolfe.smoothing import Augmented, Identity, Moreau, Randomized
 from tests.kernels.games import (
     ArmsGame,
@@ -49,23 +40,10 @@ from tests.kernels.games import (
     RankingsGame,
     arms_draws,
     arms_problem,
+    decide_arms,
+    decide_rankings,
     ranking_problem,
 )
-
-
-def prepare() -> None:
-    """In a process of its own: run numba's kernels as plain Python, and refuse its import."""
-
-    def called(self: Any, *args: Any, **named: Any) -> Any:
-        return self.function(*args, **named)
-
-    kernel: Any = Kernel
-    kernel._first = called
-    kernel.address = property(lambda _: 1)
-    program: Any = Program
-    program.gradient = lambda _, z, step, work: np.ones(z.size)
-    sys.modules["numba"] = None  # type: ignore[assignment]
-
 
 GINI = TwoSided(GiniEquality(), beta=0.5)
 
@@ -149,9 +127,11 @@ def calls_python(run: Any) -> bool:
     return any(tree is not None and tree.calls_python for tree in trees)
 
 
-def decide_and_learn(run: Any, rng: np.random.Generator, rounds: int, make: Any, learn: Any) -> int:
+def decide_and_learn(
+    running: Any, rng: np.random.Generator, rounds: int, make: Any, learn: Any
+) -> int:
     """Decide batches, propose, open, answer them late and out of order, withdraw; how many were
-    answered.
+    answered. running: says what is played, since items come and go.
     """
     waiting: list[Any] = []
     number = answered = 0
@@ -163,27 +143,28 @@ def decide_and_learn(run: Any, rng: np.random.Generator, rounds: int, make: Any,
         number += m
         opened = not propose or rng.random() < 0.5
         if propose and opened:
-            run.engine.open_rows(rows)
+            running().engine.open_rows(rows)
         if opened:
             waiting.append(rows)
         while len(waiting) > 5 or (number >= rounds and waiting):
             rows = waiting.pop(int(rng.integers(len(waiting))))
             rows = rows.part(rng.permutation(len(rows.head)))
             if rng.random() < 0.1:
-                run.engine.withdraw(rows)
+                running().engine.withdraw(rows)
             else:
                 learn(rows)
                 answered += len(rows.head)
+    run = running()
     assert run.state.t[0] == answered
     assert not run.plan.anticipate or run.state.open[0] == 0.0
-    for name, array in zip(run.state._fields, run.state, strict=True):
+    for name, array in zip(run.state._fields[:-1], run.state[:-1], strict=True):
         assert np.isfinite(array).all(), name
     return answered
 
 
 def one_arms_policy(policy: Any, rng: np.random.Generator, rounds: int, n_arms: int | None) -> None:
     problem = arms_problem(n_arms)
-    run = CompiledArms(policy, problem)
+    run = policy.init(problem)
     n = problem.n_objectives
     most = 4
 
@@ -194,20 +175,20 @@ def one_arms_policy(policy: Any, rng: np.random.Generator, rounds: int, n_arms: 
         draws, normals = arms_draws(run, rng, m)
         if n_arms is None:
             contexts = rng.random((m, int(rng.integers(2, most + 1)), D)) / 2
-            return run.decide(contexts, draws, normals, number, **how)
+            return decide_arms(run, contexts, draws, normals, number, **how)
         contexts = rng.random((m, 1, D)) / 2
         how["n_arms"] = n_arms
         if rng.random() < 0.5:
             how["n_arms"] = some = int(rng.integers(2, n_arms + 1))
             how["places"] = np.array([np.sort(rng.permutation(n_arms)[:some]) for _ in range(m)])
-        return run.decide(contexts, draws, normals, number, **how)
+        return decide_arms(run, contexts, draws, normals, number, **how)
 
     def learn(rows: Any) -> None:
         run.learn(rows, rng.random((len(rows.head), n)))
         if rng.random() < 0.05:
             run.engine.study(rows, rng.random((len(rows.head), n)))
 
-    decide_and_learn(run, rng, rounds, make, learn)
+    decide_and_learn(lambda: run, rng, rounds, make, learn)
 
 
 def arms(rounds: int) -> None:
@@ -320,17 +301,19 @@ def one_ranking_policy(
     """brought: contexts bring features of the items; moving: items come and go."""
     m, k, p, q, n_rewards = shape
     problem = ranking_problem(*shape)
-    run = CompiledRankings(
-        as_policy(policy), problem, None if brought else rng.normal(size=(m, q)) / 3
-    )
+    policy = as_policy(policy)
+    run: Any = policy.init(problem)
+    if not brought:
+        run = run.keep_items(rng.normal(size=(m, q)) / 3)
 
     def change() -> None:
-        left: Any = run.kind.catalogue.ids  # type: ignore[attr-defined]
+        nonlocal run
+        left: Any = run.kind.catalogue.ids
         if rng.random() < 0.5 and left.size <= m + 3:
             gone = rng.permutation(left)[: 1 if rng.random() < 0.3 else 0]
-            run.add_items(rng.normal(size=(2, q)) / 3, gone)
+            run = run.add_items(policy, rng.normal(size=(2, q)) / 3, gone)
         elif left.size > k + 3:
-            run.retire_items(rng.permutation(left)[:2])
+            run = run.retire_items(policy, rng.permutation(left)[:2])
 
     def make(count: int, number: int, **how: Any) -> Any:
         if moving and rng.random() < 0.05:
@@ -354,18 +337,18 @@ def one_ranking_policy(
                 slots = rng.permutation(k)[: int(rng.integers(0, k + 1))]
                 pinned[s, slots] = rng.permutation(len(own))[: slots.size]
             how["pinned"] = pinned
-        how["reasons"] = bool(rng.random() < 0.8)
-        return run.decide(users, draws, normals, number, **how)
+        how["explain"] = bool(rng.random() < 0.8)
+        return decide_rankings(run, users, draws, normals, number, **how)
 
     def learn(rows: Any) -> None:
         count = len(rows.head)
         seen: Any = (rng.random((count, k)) < 0.6) * 1.0
         rewards = (rng.random((count, k, n_rewards)) < 0.4) * seen[:, :, None]
-        run.learn(rows, seen, rewards)
+        run.learn(rows, Shown(seen, rewards))
         if rng.random() < 0.05:
             run.engine.study(rows, seen, rewards)
 
-    decide_and_learn(run, rng, rounds, make, learn)
+    decide_and_learn(lambda: run, rng, rounds, make, learn)
 
 
 def rankings(rounds: int) -> None:

@@ -1,7 +1,8 @@
-"""The compiled engine for arms against an `Agent` of the same policy: equal bits."""
+"""The compiled path of arms against the same policy in Python; z with open decisions."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,6 @@ import pytest
 
 import fairwolfe as fw
 from fairwolfe.bandits import EpsilonGreedy, Fixed, LinUCB, SquareCB, Thompson, Uniform
-from fairwolfe.core.kinds import kind_of
-from fairwolfe.core.streams import Numbered
-from fairwolfe.kernels.philox import uniforms
 from fairwolfe.objectives import (
     AtLeast,
     AtMost,
@@ -26,12 +24,13 @@ from fairwolfe.objectives import (
     Within,
 )
 from fairwolfe.oracles import OnlineGradient, Ridge
-from fairwolfe.reduction.engine import CompiledArms
+from fairwolfe.reduction.frank_wolfe import PlainRunning
+from fairwolfe.reduction.running import ArmsRunning
 from fairwolfe.smoothing import Augmented, Identity, Moreau, Randomized
+from tests.kernels.games import Averages, Made, arms_problem, minus_z
 
 STEPS = 300
 REWARDS = {"a": (0.0, 1.0), "b": (0.0, 2.0)}
-LANE = 1
 
 
 def log_value(z: Any) -> float:
@@ -78,71 +77,36 @@ POLICIES = {
 }
 
 
-class Twin:
-    """The engine, driven as an agent drives it."""
-
-    def __init__(self, policy: Any, problem: fw.Problem, seed: int) -> None:
-        self.run = CompiledArms(policy, problem)
-        self.kind, self.draws = kind_of(problem), Numbered.of(seed, "policy", 0)
-        self.issued = 0
-
-    def _drawn(self, m: int) -> tuple[Any, Any]:
-        run, base, draws = self.run, self.run.base, self.draws
-        problem, n = self.kind.problem, self.kind.problem.n_objectives
-        draws.number = self.issued
-        normals = np.empty((m, run.plan.samples, n + 2))
-        for i in range(m if run.plan.samples else 0):
-            normals[i] = draws.generator(i, LANE).standard_normal(normals.shape[1:])
-        if base._draws_uniforms:
-            return uniforms(draws, m, base.uniforms).copy(), normals
-        rows = [base.draws(draws.generator(i), problem, 1) for i in range(m)]
-        return np.concatenate(rows), normals
-
-    def act(self, contexts: list[Any], **how: Any) -> Any:
-        given = [self.kind.read(context) for context in contexts]
-        features = np.array([one.features for one in given])
-        if given[0].per_arm:
-            how["n_arms"] = given[0].n_arms
-        draws, normals = self._drawn(len(given))
-        rows = self.run.decide(features, draws, normals, self.issued, **how)
-        self.issued += len(given)
-        return rows
+def observed(reward: Any, estimate: Any, t: int) -> Any:
+    """rho = r in Python, so that nothing of the policy is compiled into one call."""
+    return reward
 
 
-def state_of(agent: fw.Agent) -> dict[str, Any]:
-    state: Any = agent._state
-    n, waiting, oracle = state.totals.size, state.waiting, state.base.oracle
-    arrays = {
-        "totals": state.totals,
-        "earned": state.earned,
-        "clocks": state.clocks,
-        "t": state.counters,
-        "prices": state.prices,
-        "window": state.live.now.numbers,
-        "slope": state.live.now.slope,
-        "rewards_seen": state.live.now.rewards,
-        "gram": oracle.gram[None],
-        "inverse": oracle.inverse[None],
-        "theta": oracle.theta,
-        "moment": oracle.moment,
-        "learnt": oracle.counters[None],
-    }
-    if state.plan.follows:
-        arrays["running"] = state.direction
-    if waiting.size:
-        half = (waiting.size - 3 - 4 * n) // 3
-        arrays["open"] = waiting[:2]
-        arrays["weights"], arrays["answered"] = waiting[3 : 3 + n], waiting[3 + 3 * n : 3 + 4 * n]
-        arrays["phi"] = waiting[3 + 4 * n : 3 + 4 * n + 2 * half]
-        arrays["psi"] = waiting[3 + 4 * n + 2 * half :]
-    return arrays
+def both(policy: Any, problem: fw.Problem) -> tuple[fw.Agent, fw.Agent]:
+    """The same policy, compiled and in Python."""
+    agents = (
+        fw.Agent(policy, problem, seed=2),
+        fw.Agent(replace(policy, iterate=observed), problem, seed=2),
+    )
+    assert [type(agent._running) for agent in agents] == [ArmsRunning, PlainRunning]
+    return agents
 
 
-def assert_equal_states(agent: fw.Agent, twin: Twin) -> None:
-    for name, expected in state_of(agent).items():
-        found = getattr(twin.run.state, name)
-        found = found[:2] if name == "open" else found.reshape(expected.shape)
-        assert np.array_equal(found, expected), name
+def assert_equal_decisions(one: Any, two: Any) -> None:
+    assert one.action == two.action
+    assert one.probability == two.probability
+    assert one.explain() == two.explain()
+
+
+def assert_equal_states(one: fw.Agent, two: fw.Agent) -> None:
+    mine, other = one._running, two._running
+    for name in ("totals", "earned", "clocks", "t", "running", "prices", "live"):
+        found, expected = getattr(mine.state, name), getattr(other.state, name)
+        assert found.tobytes() == expected.tobytes(), name
+    learnt, expected = mine.base_state.oracle, other.base_state.oracle
+    for name, found, array in zip(learnt._fields, learnt, expected, strict=True):
+        assert found.tobytes() == array.tobytes(), name
+    assert (one.t, one.open) == (two.t, two.open)
 
 
 def earned(rng: np.random.Generator, x: Any) -> Any:
@@ -151,93 +115,134 @@ def earned(rng: np.random.Generator, x: Any) -> Any:
 
 @pytest.mark.parametrize("delay", [0, 7])
 @pytest.mark.parametrize("name", POLICIES)
-def test_the_engine_decides_and_learns_as_the_agent_does(name: str, delay: int) -> None:
+def test_the_compiled_path_decides_and_learns_as_the_plain_one(name: str, delay: int) -> None:
     problem = fw.Problem.arms(3, REWARDS, parameter_norm=1.0)
     rng, policy = np.random.default_rng(1), POLICIES[name]
-    agent, twin = fw.Agent(policy, problem, seed=2), Twin(policy, problem, 2)
+    if delay:  # the plain path counts open decisions by what was estimated when they were made
+        policy = replace(policy, anticipate=False)
+    one, two = both(policy, problem)
     waiting: list[Any] = []
     for _ in range(STEPS):
         context = rng.random((int(rng.integers(3, 6)), 3)) / 2
-        decision, rows = agent.act(context), twin.act([context])
-        assert rows.head["arm"][0] == decision.action
-        probability = rows.head["probability"][0]
-        if decision.probability is not None:
-            assert probability == decision.probability
-        waiting.append((decision, rows, earned(rng, 2.0 * context[decision.action])))
+        decisions = one.act(context), two.act(context)
+        assert_equal_decisions(*decisions)
+        waiting.append((decisions, earned(rng, 2.0 * context[decisions[0].action])))
         if len(waiting) > delay:
-            decision, rows, reward = waiting.pop(int(rng.integers(len(waiting))))
-            agent.update(decision, reward)
-            twin.run.learn(rows, reward[None])
-    for decision, rows, _ in waiting:
-        agent.expire(decision)
-        twin.run.engine.withdraw(rows)
-    assert_equal_states(agent, twin)
+            (first, second), reward = waiting.pop(int(rng.integers(len(waiting))))
+            one.update(first, reward)
+            two.update(second, reward)
+    for (first, second), _ in waiting:
+        one.expire(first)
+        two.expire(second)
+    assert_equal_states(one, two)
 
 
 @pytest.mark.parametrize("name", ["linucb", "squarecb", "constraint", "randomised", "memory"])
-@pytest.mark.parametrize("advance", [True, False])
-def test_batches_are_as_the_agent_makes_them(name: str, advance: bool) -> None:
-    if name == "memory" and not advance:
-        pytest.skip("the places of decisions made together differ from those of an agent")
+def test_batches_from_one_state_are_as_the_plain_path_makes_them(name: str) -> None:
     problem = fw.Problem.arms(3, REWARDS, parameter_norm=1.0)
-    rng, policy = np.random.default_rng(1), POLICIES[name]
-    agent, twin = fw.Agent(policy, problem, seed=2), Twin(policy, problem, 2)
+    rng, policy = np.random.default_rng(1), replace(POLICIES[name], anticipate=False)
+    one, two = both(policy, problem)
     for _ in range(30):
         contexts = rng.random((6, 4, 3)) / 2
-        batch = agent.act_many(contexts, advance=advance)
-        rows = twin.act(list(contexts), advance=advance)
-        assert rows.head["arm"].tolist() == [d.action for d in batch]
-        rewards = np.array(
-            [earned(rng, 2.0 * x[d.action]) for x, d in zip(contexts, batch, strict=True)]
-        )
+        batches = one.act_many(contexts), two.act_many(contexts)
+        for first, second in zip(*batches, strict=True):
+            assert_equal_decisions(first, second)
+        pairs = zip(contexts, batches[0], strict=True)
+        rewards = np.array([earned(rng, 2.0 * x[made.action]) for x, made in pairs])
         order = rng.permutation(6)
-        agent.update_many([batch[int(i)] for i in order], rewards[order])
-        twin.run.learn(rows.part(order), rewards[order])
-    assert_equal_states(agent, twin)
+        for agent, batch in zip((one, two), batches, strict=True):
+            agent.update_many([batch[int(i)] for i in order], rewards[order])
+    assert_equal_states(one, two)
+
+
+@pytest.mark.parametrize("name", ["linucb", "squarecb", "constraint", "memory"])
+def test_batches_are_the_decisions_of_single_calls(name: str) -> None:
+    problem = fw.Problem.arms(3, REWARDS, parameter_norm=1.0)
+    rng, policy = np.random.default_rng(1), POLICIES[name]
+    one, two = (fw.Agent(policy, problem, seed=2, token="one") for _ in range(2))
+    for _ in range(30):
+        contexts = rng.random((6, 4, 3)) / 2
+        batch, singles = one.act_many(contexts), [two.act(context) for context in contexts]
+        assert [made.to_bytes() for made in batch] == [made.to_bytes() for made in singles]
+        rewards = rng.random((6, 2))
+        order = rng.permutation(6).tolist()
+        one.update_many([batch[i] for i in order], rewards[order])
+        for i in order:
+            two.update(singles[i], rewards[i])
+    assert one.dump() == two.dump()
 
 
 @pytest.mark.parametrize("name", ["linucb", "pointwise", "squarecb", "epsilon", "thompson"])
 def test_arms_with_blocks_of_their_own(name: str) -> None:
     problem = fw.Problem.arms(3, REWARDS, parameter_norm=1.0, n_arms=4)
-    rng, policy = np.random.default_rng(1), POLICIES[name]
-    agent, twin = fw.Agent(policy, problem, seed=2), Twin(policy, problem, 2)
+    rng = np.random.default_rng(1)
+    one, two = both(POLICIES[name], problem)
     for t in range(STEPS):
         context = fw.PerArm(rng.random(3) / 2)
         some = np.array([0, 2, 3]) if t % 3 == 0 else None
-        if some is None:
-            decision, rows = agent.act(context), twin.act([context])
-        else:
-            decision = agent.act(context, candidates=some)
-            given = twin.kind.read(context)
-            draws, normals = twin._drawn(1)
-            rows = twin.run.decide(
-                given.features[None], draws, normals, twin.issued, n_arms=3, places=some[None]
-            )
-            twin.issued += 1
-        assert rows.head["block"][0] == decision.action
-        reward = earned(rng, np.roll(2.0 * context.features, decision.action))
-        agent.update(decision, reward)
-        twin.run.learn(rows, reward[None])
-    assert_equal_states(agent, twin)
+        decisions = one.act(context, candidates=some), two.act(context, candidates=some)
+        assert_equal_decisions(*decisions)
+        arm = decisions[0].action
+        assert decisions[0].batch.rows.head["block"][0] == arm
+        reward = earned(rng, np.roll(2.0 * context.features, arm))
+        one.update(decisions[0], reward)
+        two.update(decisions[1], reward)
+    assert_equal_states(one, two)
+
+
+# --- open decisions -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("memory", [None, 20.0])
+@pytest.mark.parametrize("n_arms", [None, 4])
+def test_z_counts_open_decisions_by_the_current_model(
+    n_arms: int | None, memory: float | None
+) -> None:
+    problem, rng = arms_problem(n_arms), np.random.default_rng(1)
+    policy = fw.FrankWolfe(minus_z(), EpsilonGreedy(0.5), memory=memory)
+    agent = fw.Agent(policy, problem, seed=2)
+    model = Averages(problem.low, problem.high, memory)
+    waiting: dict[int, Any] = {}
+    most = 0.0
+    for t in range(250):
+        x = rng.random((1 if n_arms else 4, 3)) / 2
+        decision = agent.act(fw.PerArm(x[0]) if n_arms else x)
+        rows: Any = decision.batch.rows
+        model.decided(Made(rows.head["block"].item(0), rows.x[0].copy(), np.empty(0)))
+        waiting[decision.number] = decision
+        while len(waiting) > 12 * (t % 60 > 20):  # now and then all are answered
+            number = int(rng.choice(list(waiting)))
+            reward = rng.random(3) * problem.high
+            if t % 50 == 7:
+                agent.expire(waiting.pop(number))
+                model.open.remove(number)
+                continue
+            agent.update(waiting.pop(number), reward)
+            model.answered(number, reward)
+        with agent.held() as running:
+            z = -running.direction()
+            np.testing.assert_allclose(z, model.z(running.state.theta), rtol=1e-11, atol=1e-12)
+            most = max(most, float(abs(z - running.iterate).max()))
+    assert most > 0.02  # they do count
 
 
 def test_proposals_leave_no_trace_until_they_are_opened() -> None:
     problem = fw.Problem.arms(3, REWARDS, parameter_norm=1.0)
     contexts = np.random.default_rng(1).random((5, 4, 3)) / 2
-    one, other = (Twin(POLICIES["linucb"], problem, 2) for _ in range(2))
-    before = one.run.state.copy()
-    proposed = one.act(list(contexts), propose=True)
-    assert all(np.array_equal(a, b) for a, b in zip(before, one.run.state, strict=True))
-    made = other.act(list(contexts))
-    one.run.engine.open_rows(proposed)
-    assert all(np.array_equal(a, b) for a, b in zip(proposed, made, strict=True))
-    assert all(np.array_equal(a, b) for a, b in zip(one.run.state, other.run.state, strict=True))
+    one, other = (fw.Agent(POLICIES["linucb"], problem, seed=2, token="one") for _ in range(2))
+    before = one.dump()
+    proposed = one.propose(contexts)
+    assert one.dump() == before
+    made = other.act_many(contexts)
+    one.issue(proposed)
+    assert [one.to_bytes() for one in proposed] == [one.to_bytes() for one in made]
+    assert one.dump() == other.dump()
 
 
 def test_a_wrong_last_bit_is_noticed() -> None:
     problem = fw.Problem.arms(3, REWARDS, parameter_norm=1.0)
-    agent, twin = fw.Agent(POLICIES["linucb"], problem), Twin(POLICIES["linucb"], problem, 0)
-    assert_equal_states(agent, twin)
-    twin.run.state.theta[0, 0, 0] = 5e-324
+    one, two = both(POLICIES["linucb"], problem)
+    assert_equal_states(one, two)
+    one._running.state.theta[0, 0, 0] = 5e-324
     with pytest.raises(AssertionError, match="theta"):
-        assert_equal_states(agent, twin)
+        assert_equal_states(one, two)

@@ -1,4 +1,4 @@
-"""The probabilities of all arms: compiled rules against rules that Python calls, bit by bit."""
+"""The probabilities of all arms of a rule against what the rule says of each of them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Thompson, Uniform
 from fairwolfe.core.streams import stream
 from fairwolfe.kernels.distributions import distributions
 from fairwolfe.kernels.ridge import Regression
-from fairwolfe.offpolicy.targets import _by_rule
-from fairwolfe.oracles import OnlineGradient, Ridge
+from fairwolfe.kernels.rules import choose
+from fairwolfe.oracles import OnlineGradient
 
 REWARDS = {"clicks": (0, 1), "saves": (0, 2)}
 BASES: dict[str, Any] = {
@@ -25,43 +25,56 @@ BASES: dict[str, Any] = {
 
 
 def learnt(base: Any, problem: Problem, rng: np.random.Generator) -> tuple[Any, Regression]:
-    """A state of the oracle after some updates."""
+    """A state after some updates."""
     state = base.init(problem)
-    learn = "ridge" if isinstance(base.regression, Ridge) else "online_gradient"
-    make: Any = Regression
-    model: Regression = make(*state.oracle, learn)
+    model: Regression = state.oracle.model()
     for _ in range(30):
         model.learn(int(rng.integers(problem.n_arms or 1)), 0.5 * rng.normal(size=3), rng.random(2))
     return state, model
 
 
+def one_by_one(
+    name: str, model: Regression, g: Any, features: Any, per_arm: bool, uniforms: int, params: Any
+) -> Any:
+    """Row by row, what the rule says of each arm that numbers on a fine grid fall on."""
+    rows = []
+    for x in features:
+        row: dict[int, float] = {}
+        for uniform in np.linspace(0.0, 1.0, 2000, endpoint=False) if uniforms else [0.0]:
+            arm, chance, _ = choose(name, model, g, x, per_arm, np.array([uniform]), params)
+            assert row.setdefault(arm, chance) == chance
+        rows.append(row)
+    return rows
+
+
+def check(base: Any, problem: Problem, arms: int, rng: np.random.Generator, name: str) -> None:
+    state, model = learnt(base, problem, rng)
+    per_arm = problem.n_arms is not None
+    features = rng.normal(size=(8, 1 if per_arm else arms, 3)) / 2.0
+    features[0] = 0.0  # all alike
+    given = (rng.normal(size=2), features, per_arm, base.uniforms, state.params)
+    out = np.empty((8, arms))
+    assert distributions(name, model, *given, out) == 0
+    np.testing.assert_allclose(out.sum(axis=1), 1.0, rtol=1e-9)
+    for found, said in zip(out, one_by_one(name, model, *given), strict=True):
+        for arm, chance in said.items():
+            assert found[arm] == chance
+        assert sum(found[arm] for arm in range(arms) if arm not in said) < 0.01
+
+
 @pytest.mark.parametrize("name", BASES)
 @pytest.mark.parametrize("n_arms", [None, 1, 5])
-def test_probabilities_are_bit_equal(name: str, n_arms: int | None) -> None:
-    base, rng = BASES[name], stream(n_arms or 0, "rules", name)
+def test_probabilities_are_those_of_the_rule(name: str, n_arms: int | None) -> None:
+    rng = stream(n_arms or 0, "rules", name)
     problem = Problem.arms(3, REWARDS, n_arms=n_arms, parameter_norm=1.0)
-    state, model = learnt(base, problem, rng)
     for arms in (1, 2, 7) if n_arms is None else (n_arms,):
-        features = rng.normal(size=(40, arms if n_arms is None else 1, 3)) / 2.0
-        features[0] = 0.0  # all alike
-        direction = rng.normal(size=2)
-        given = (direction, features, n_arms is not None, base.uniforms, state.params)
-        out, wanted = np.empty((2, 40, arms))
-        assert distributions(name, model, *given, out) == 0
-        assert _by_rule(base, state.oracle, *given, wanted) == 0
-        assert out.tobytes() == wanted.tobytes()
-        np.testing.assert_allclose(out.sum(axis=1), 1.0, rtol=1e-9)
+        check(BASES[name], problem, arms, rng, name)
 
 
 def test_online_gradients_have_probabilities() -> None:
-    base, rng = SquareCB(gamma0=20.0, oracle=OnlineGradient()), stream(0, "online")
-    state, model = learnt(base, Problem.arms(3, REWARDS, parameter_norm=1.0), rng)
-    features, direction = rng.normal(size=(20, 4, 3)), np.ones(2)
-    out, wanted = np.empty((2, 20, 4))
-    given = (direction, features, False, base.uniforms, state.params)
-    assert distributions("squarecb", model, *given, out) == 0
-    assert _by_rule(base, state.oracle, *given, wanted) == 0
-    assert out.tobytes() == wanted.tobytes()
+    base = SquareCB(gamma0=20.0, oracle=OnlineGradient())
+    problem = Problem.arms(3, REWARDS, parameter_norm=1.0)
+    check(base, problem, 4, stream(0, "online"), "squarecb")
 
 
 def test_what_says_no_probabilities_is_named_and_other_shapes_are_refused() -> None:

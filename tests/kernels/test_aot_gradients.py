@@ -1,7 +1,8 @@
-"""Gradients that are compiled ahead of time: the bits of numba's, and leaves from outside."""
+"""Trees of gradients: sums, maps and prices of leaves, and leaves from outside."""
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import gc
 import pickle
@@ -10,7 +11,7 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +25,6 @@ from fairwolfe.core.kinds import kind_of
 from fairwolfe.core.registry import load, names
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels import gradients
-from fairwolfe.kernels.frames import (
-    BASE,
-    CLOCKS,
-    COUNTERS,
-    FORGET,
-    MOVING,
-    NUMBERS,
-    SEEN,
-    SPARE,
-    TOTALS,
-    Frame,
-)
-from fairwolfe.kernels.settling import averages
 from fairwolfe.objectives import (
     AtLeast,
     AtMost,
@@ -60,8 +48,8 @@ from fairwolfe.objectives.bounds import Bounds
 from fairwolfe.objectives.combine import Scaled
 from fairwolfe.objectives.leaves import Leaves
 from fairwolfe.smoothing import Augmented, Identity, Moreau
-from fairwolfe.smoothing.prices import Prices, reprice
-from fairwolfe.smoothing.randomized import sampled
+from fairwolfe.smoothing.prices import Prices
+from fairwolfe.smoothing.smoothings import in_ball
 
 LowLevelCallable: Any = _LowLevelCallable  # its stubs do not know functions of ctypes
 
@@ -81,21 +69,49 @@ def points(n: int, rng: np.random.Generator) -> Iterator[Vector]:
     yield 1.0 + 1e-10 * rng.random(n)  # equal in the leading bytes, by which they are sorted first
 
 
+def by_leaves(f: Concave, z: Vector, step: float) -> tuple[Vector, Vector]:
+    """sum c M' grad leaf_(c step)(M z), each leaf by a tree of its own; the sum of absolute terms,
+    for the rounding.
+    """
+    total, size = np.zeros((2, z.size))
+    for c, leaf, matrix in f.split(z.size):
+        if c > 0.0:
+            g = leaf.tree(matrix.shape[0]).gradient(matrix @ z, c * step)
+            total = total + c * (matrix.T @ g)
+            size = size + c * (abs(matrix).T @ np.abs(g))
+    return total, size
+
+
+def require_sum_of_leaves(f: Concave, n: int, rng: np.random.Generator) -> None:
+    tree = f.tree(n)
+    for z in (rng.random(n), rng.standard_normal(n) * 10.0 ** rng.uniform(-3, 3, n)):
+        for step in STEPS:
+            (expected, size), got = by_leaves(f, z, step), tree.gradient(z, step)
+            finite = np.isfinite(expected)
+            assert np.array_equal(finite, np.isfinite(got)), (f, n, step, z)
+            away = np.abs(got[finite] - expected[finite])
+            assert (away <= 1e-9 * size[finite]).all(), (f, n, step, z)
+
+
 def require_equal_bits(f: Concave, n: int, rng: np.random.Generator) -> None:
-    program, tree = f.program(n), f.tree(n)
-    work = program.work()
+    """Whatever the scratch of a tree holds, and by the methods of the objective."""
+    tree = f.tree(n)
     for z in points(n, rng):
         for step in STEPS:
-            expected, got = program.gradient(z, step, work), tree.gradient(z, step)
-            assert got.tobytes() == expected.tobytes(), (f, n, step, z)
+            got = tree.gradient(z, step).tobytes()
+            assert got == f.tree(n).gradient(z, step).tobytes(), (f, n, step, z)
+            assert got == f._smoothed(z, step).tobytes(), (f, n, step, z)
 
 
-def refusal(made: Callable[[int], object], n: int) -> str | None:
+def refused(f: Concave, n: int) -> bool:
+    """Such as the coordinates of .on(...), or a share of one."""
     try:
-        made(n)
-    except InvalidInput as error:
-        return str(error)
-    return None
+        f.tree(n)
+    except InvalidInput:
+        with pytest.raises(InvalidInput):
+            f._smoothed(np.zeros(n), 1.0)
+        return True
+    return False
 
 
 def nested() -> list[Concave]:
@@ -119,28 +135,29 @@ def nested() -> list[Concave]:
 
 
 @pytest.mark.parametrize("f", EXAMPLES, ids=repr)
-def test_equal_bits_of_every_example(f: Concave) -> None:
+def test_every_example(f: Concave) -> None:
     rng = np.random.default_rng(1)
     sizes = [*range(1, 61, 7), 2, 60]
     if not isinstance(f, Custom) and not getattr(f, "share", False):  # n^2 numbers of a share
         sizes.append(2500)
     for n in [f.size] if f.size else sizes:
-        refused = refusal(f.program, n)  # such as the coordinates of .on(...), or a share of one
-        assert refusal(f.tree, n) == refused
-        if refused is None:
+        if not refused(f, n):
             require_equal_bits(f, n, rng)
+            require_sum_of_leaves(f, n, rng)
 
 
 @pytest.mark.parametrize("f", nested(), ids=lambda f: repr(f)[:60])
-def test_equal_bits_of_nested_expressions(f: Concave) -> None:
+def test_nested_expressions(f: Concave) -> None:
     for seed in range(3):
         require_equal_bits(f, 6, np.random.default_rng(seed))
+        require_sum_of_leaves(f, 6, np.random.default_rng(seed))
 
 
-def test_equal_bits_of_bound_expressions() -> None:
+def test_bound_expressions() -> None:
     arms = Problem.arms(4, {"a": (0, 1), "b": (-1, 2), "c": (0, 5)})
     f = Linear({"c": 0.2}) + Minimum().on("c", "a") + AtLeast({"b": 0.3}, penalty=2.0)
     require_equal_bits(f.bind(arms), 3, np.random.default_rng(2))
+    require_sum_of_leaves(f.bind(arms), 3, np.random.default_rng(2))
 
 
 def test_gini_of_any_weights() -> None:
@@ -150,30 +167,13 @@ def test_gini_of_any_weights() -> None:
         require_equal_bits(GeneralizedGini(weights.tolist()), n, rng)
 
 
-@pytest.mark.parametrize("n", [5, 50, 300, 2500])
-def test_kept_order_of_a_slow_sequence(n: int) -> None:
-    rng = np.random.default_rng(n)
-    f = TwoSided(GiniWelfare(), beta=0.5)
-    program, tree = f.program(n + 1), f.tree(n + 1)
-    work, totals = program.work(), np.zeros(n + 1)
-    for t in range(400 if n < 1000 else 60):
-        totals[rng.integers(0, n + 1, 3)] += 1.0
-        if t % 97 == 96:
-            rng.shuffle(totals)  # an order that is quite different: a radix sort
-        z, step = totals / (t + 1.0), (0.0, 0.01, 1.0 / np.sqrt(t + 1.0))[t % 3]
-        assert tree.gradient(z, step).tobytes() == program.gradient(z, step, work).tobytes()
-        if t % 50 == 0:  # scratch never changes a result
-            assert tree.gradient(z, step).tobytes() == f.tree(n + 1).gradient(z, step).tobytes()
-
-
-def test_nan_and_infinity_as_in_numba() -> None:
-    for f in (GiniWelfare(), Minimum(), EqualExposure(), Nash(), Welfare(0.7), Welfare(0.5)):
-        program, tree = f.program(4), f.tree(4)
+def test_nan_and_infinity_are_seen() -> None:
+    for f in (GiniWelfare(), Minimum(), EqualExposure()):
+        tree = f.tree(4)
         for wild in (np.nan, np.inf, -np.inf):
-            z = np.array([0.5, wild, 0.25, 0.5])
             for step in STEPS:
-                got, expected = tree.gradient(z, step), program.gradient(z, step, program.work())
-                np.testing.assert_array_equal(got, expected)
+                g = tree.gradient(np.array([0.5, wild, 0.25, 0.5]), step)
+                assert np.isnan(g).any(), (f, wild, step)
 
 
 # --- against formulas ---
@@ -215,13 +215,16 @@ def test_blocks_of_leaves() -> None:
     f = nested()[0] + Within(0.2, 0.6).on(1, 4)
     leaves = Leaves(f, 6)
     leaves.widen(np.linspace(0.5, 2.0, len(leaves.leaves)).tolist())
-    rng = np.random.default_rng(6)
-    tree, program = leaves.tree(), leaves.program()
+    rng, tree = np.random.default_rng(6), leaves.tree()
+    parts = zip(leaves.leaves, leaves.blocks, leaves.scales, leaves.widths, strict=True)
+    alone = [(leaf.tree(b.stop - b.start), b, c, c * width) for leaf, b, c, width in parts]
     for _ in range(20):
         y = rng.standard_normal(leaves.matrix.shape[0])
         for step in STEPS:
-            expected = program.gradient(y, step, program.work())
-            assert tree.gradient(y, step).tobytes() == expected.tobytes()
+            expected = np.concatenate(
+                [c * leaf.gradient(y[b], step * width) for leaf, b, c, width in alone]
+            )
+            np.testing.assert_allclose(tree.gradient(y, step), expected, rtol=1e-9)
 
 
 def priced() -> list[tuple[Problem, Concave, Any]]:
@@ -240,6 +243,24 @@ def priced() -> list[tuple[Problem, Concave, Any]]:
     ]
 
 
+def gradients_of_leaves(prices: Prices, z: Vector, y: Vector, step: float) -> Vector:
+    """g = grad F_b(A z - b y), leaf by leaf, with margins."""
+    f = prices.leaves
+    x, g = f.matrix @ z, np.empty(f.matrix.shape[0])
+    x[: prices.size] -= step * prices.widths * y
+    for k, (leaf, block) in enumerate(zip(f.leaves, f.blocks, strict=True)):
+        if isinstance(leaf, Bounds):
+            low = np.array(leaf.low) + step * leaf.margin
+            high = np.array(leaf.high) - step * leaf.margin
+            crossed = low > high  # margins meet in the middle
+            low[crossed] = high[crossed] = 0.5 * (low[crossed] + high[crossed])
+            g[block] = (np.clip(x[block], low, high) - x[block]) / (step * prices.widths[block])
+        else:
+            tree = leaf.tree(block.stop - block.start)
+            g[block] = f.scales[k] * tree.gradient(x[block], step * f.scales[k] * f.widths[k])
+    return g
+
+
 @pytest.mark.parametrize("case", range(6))
 def test_prices_over_200_steps(case: int) -> None:
     problem, f, smoothing = priced()[case]
@@ -248,35 +269,20 @@ def test_prices_over_200_steps(case: int) -> None:
     if case in (0, 3):
         prices.caps[:] = 0.2
     n, rng = problem.n_objectives, np.random.default_rng(case)
-    ours, theirs = prices.fresh(), prices.fresh()
+    ours, theirs, totals = prices.fresh(), prices.fresh(), np.zeros(n)
     tree = prices.tree(ours)
-    program = prices.program._replace(params=prices.params(theirs))
-    work, clocks, counters = program.work(), np.zeros(n), np.zeros(1)
-    totals, numbers = np.zeros(n), np.zeros(6)
-    numbers[FORGET] = 0.02 if case % 2 else 0.0
-    arrays: list[Any] = [np.zeros(1) for _ in range(BASE)]
-    arrays[TOTALS], arrays[CLOCKS], arrays[COUNTERS], arrays[NUMBERS] = (
-        totals,
-        clocks,
-        counters,
-        numbers,
-    )
-    arrays[SEEN] = np.zeros(0, dtype=np.int64)
-    arrays[MOVING], arrays[SPARE] = prices.moving_params(theirs), np.zeros(prices.work_size)
-    frame = Frame(arrays)
-    z = np.empty(n)
     for t in range(200):
-        averages(totals, clocks, z)
-        step = prices.step(t)
-        expected = program.gradient(z, step, work)
-        assert tree.gradient(z, step).tobytes() == expected.tobytes(), t
-        reprice(frame.words)
-        now = float(t) if numbers[FORGET] == 0.0 else min(float(t), np.floor(1 / numbers[FORGET]))
-        tree.reprice(z, now)
-        assert ours.tobytes() == theirs.tobytes(), t
+        z, step = totals / max(t, 1), prices.step(t)
+        g = gradients_of_leaves(prices, z, theirs, step)
+        expected = prices.leaves.turned @ g
+        np.testing.assert_allclose(tree.gradient(z, step), expected, rtol=1e-7, atol=1e-9)
+        g = g[: prices.size]
+        np.testing.assert_allclose(prices.paid(z, ours, t), g, rtol=1e-7, atol=1e-9)
+        tree.reprice(z, float(t))
+        theirs = theirs + prices.rates / (t + 1.0) * (g - theirs)
+        theirs = np.clip(theirs, -prices.caps, prices.caps)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-9)
         totals += rng.random(n) * (rng.random(n) < 0.3)
-        clocks += 1.0
-        counters += 1.0
     assert (ours != 0.0).any()
     assert (case in (0, 3)) == (np.abs(ours) == 0.2).any()
 
@@ -296,6 +302,17 @@ def test_prices_are_the_array_of_the_caller() -> None:
     assert alive() is not None  # the tree still uses it
 
 
+def test_used_prices_can_be_copied() -> None:
+    problem, f, smoothing = priced()[2]
+    prices = Prices(f.bind(problem), smoothing, kind_of(problem))
+    z, y = np.array([0.1, 0.6, 0.3]), prices.fresh()
+    prices.tree(y).reprice(z, 0.0)
+    g, p = prices.touch(z, y, 1)
+    for other in (pickle.loads(pickle.dumps(prices)), copy.copy(prices), copy.deepcopy(prices)):
+        assert [x.tobytes() for x in other.touch(z, y, 1)] == [g.tobytes(), p.tobytes()]
+        assert other.paid(z, y, 1).tobytes() == prices.paid(z, y, 1).tobytes()
+
+
 # --- randomised smoothing ---
 
 
@@ -303,13 +320,12 @@ def test_samples_of_the_ball() -> None:
     rng = np.random.default_rng(7)
     for f in (GiniWelfare(), nested()[1], EXAMPLES[0]):
         n = f.size or 6
-        program, tree = f.program(n), f.tree(n)
+        tree = f.tree(n)
         for samples in (1, 3, 10):
             normals, z = rng.standard_normal((samples, n + 2)), rng.random(n)
-            near, g, out = np.empty((3, n))
-            sampled(program.address, z, 0.3, normals, program.params, program.work(), near, g, out)
+            each = [f.tree(n).gradient(in_ball(row, z, 0.3), 0.0) for row in normals]
             got = gradients.sampled_gradient(tree, z, 0.3, normals)
-            assert got.tobytes() == out.tobytes()
+            np.testing.assert_allclose(got, np.mean(each, axis=0), rtol=1e-12, atol=1e-14)
     with pytest.raises(ValueError, match="normals"):
         gradients.sampled_gradient(tree, z, 0.3, normals[:, :-1].copy())
 
@@ -398,13 +414,18 @@ def test_a_tree_serves_one_thread_at_a_time() -> None:
     assert tree.gradient(np.ones(2), 0.0).tolist() == [1.0, 1.0]
 
 
-def test_an_objective_of_another_package_is_called_as_python_calls_it() -> None:
+def test_a_leaf_of_another_package_is_called_as_python_calls_it() -> None:
     class Foreign(GiniWelfare):
-        form = None  # type: ignore[assignment]
+        def _gradient(self, z: Vector, step: float) -> Vector:
+            g: Vector = GiniWelfare().tree(z.size).gradient(z, step)
+            return g
 
     f = Foreign() + Linear((1.0, 2.0, 3.0))
     assert f.tree(3).calls_python
     require_equal_bits(f, 3, np.random.default_rng(8))
+    for z in points(3, np.random.default_rng(8)):
+        expected = (GiniWelfare() + Linear((1.0, 2.0, 3.0))).gradient(z)
+        assert f.gradient(z).tobytes() == expected.tobytes()
 
 
 # --- leaves that are C functions ---
@@ -487,7 +508,7 @@ def test_what_is_no_c_function_is_refused() -> None:
         Custom(squares, (1, 2), smooth=True)
 
 
-def test_custom_with_a_c_function_in_both_engines() -> None:
+def test_custom_with_a_c_function() -> None:
     function = LowLevelCallable(C_TYPE(minus_double))
     f = Custom(squares, function, smooth=True)
     assert f.gradient(np.array([3.0, 4.0])).tolist() == [-6.0, -8.0]
@@ -497,25 +518,6 @@ def test_custom_with_a_c_function_in_both_engines() -> None:
     wrong = Custom(lambda z: float(z.sum()), function, smooth=True)
     with pytest.raises(InvalidInput, match="gradient function of Custom is wrong"):
         wrong.tree(2)
-
-
-def test_numba_cfunc() -> None:
-    import numba
-
-    types = numba.types
-    real = types.CPointer(types.float64)
-
-    @numba.cfunc(types.void(real, types.intp, real, types.voidptr))  # type: ignore[untyped-decorator]
-    def slope(z: Any, n: Any, out: Any, data: Any) -> None:
-        for i in range(n):
-            out[i] = -2.0 * z[i]
-
-    for function in (LowLevelCallable(slope.ctypes), slope.ctypes, slope.address):
-        got = gradients.outside(2, function).gradient(np.array([1.0, 2.0]), 0.0)
-        assert got.tolist() == [-2.0, -4.0]
-    require_equal_bits(
-        Custom(squares, LowLevelCallable(slope.ctypes), smooth=True), 3, np.random.default_rng(10)
-    )
 
 
 # --- trees ---

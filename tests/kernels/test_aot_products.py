@@ -1,4 +1,4 @@
-"""Regression on user (x) item, compiled ahead of time: the bits of today's kernels."""
+"""Regression on user (x) item: estimates, contractions, rounds that V takes in later."""
 
 from __future__ import annotations
 
@@ -6,55 +6,36 @@ import numpy as np
 import pytest
 
 from fairwolfe.core.arrays import Matrix, Vector
-from fairwolfe.kernels import bilinear
-from fairwolfe.kernels.linalg import REFRESH_EVERY, SINCE_REFRESH, STATUS
 from fairwolfe.kernels.products import ProductRidge, estimate
 from fairwolfe.oracles import LinearState, Ridge
-from fairwolfe.ranking.kernels import absorb_exposed, catch_up, later_of
+from fairwolfe.oracles.linear_state import REFRESH_EVERY, SINCE_REFRESH, STATUS
 
 nan, inf = float("nan"), float("inf")
 RIDGE = 0.3
 SIZES = [(1, 1), (1, 5), (2, 3), (3, 4), (4, 2), (5, 6), (3, 7), (6, 8), (2, 10), (7, 11), (1, 13)]
 
 
-def learn(user: Vector, rows: Matrix, rewards: Matrix, state: LinearState, later: Vector) -> None:
-    """A round as `take_in` learns it."""
-    q = rows.shape[1]
-    contracted, metric = np.empty((q, state.inverse.shape[1])), np.empty((q, q))
-    bilinear.contract_user(user, state.inverse[0], contracted)
-    bilinear.contract_twice(user, contracted, metric)
-    address = bilinear.absorb_items.address
-    absorb_exposed(address, user, rows, rewards, contracted, metric, *state, later)
-
-
 class Both:
-    """The same regression in both forms."""
+    """The same regression twice: V takes in every round at once, and several at a time."""
 
     def __init__(self, p: int, q: int, n_rewards: int, most: int = 12) -> None:
-        self.p, self.later = p, later_of(p, q)
-        self.old: LinearState = Ridge(RIDGE).allocate(1, n_rewards, p * q)
-        self.new: LinearState = Ridge(RIDGE).allocate(1, n_rewards, p * q)
-        self.aot = ProductRidge(*self.new, p, q, most)
+        self.prompt: LinearState = Ridge(RIDGE).allocate(1, n_rewards, p * q)
+        self.late: LinearState = Ridge(RIDGE).allocate(1, n_rewards, p * q)
+        self.design = ProductRidge(*self.prompt, p, q, most)
+        self.deferring = ProductRidge(*self.late, p, q, most)
+        self.deferring.defer()
 
     def absorb(self, user: Vector, rows: Matrix, rewards: Matrix) -> bool:
-        learn(user, rows, rewards, self.old, self.later)
-        taken = self.aot.absorb(user, rows, rewards)
-        assert taken == (self.old.counters[STATUS] == 0.0)
+        taken = self.design.absorb(user, rows, rewards)
+        assert taken == self.deferring.absorb(user, rows, rewards)
+        assert taken == (self.prompt.counters[STATUS] == 0.0)
         return taken
 
-    def defer(self) -> None:
-        if self.later.size > 1:
-            self.later[0] = 0.0
-        self.aot.defer()
-
-    def finish(self) -> None:
-        catch_up(self.later, self.p, self.old.gram)
-        self.later[0] = -1.0
-        self.aot.finish()
-
     def check(self) -> None:
-        for name, one, other in zip(LinearState._fields, self.old, self.new, strict=True):
-            assert one.tobytes() == other.tobytes(), name
+        """Only V sums in another order, and by it what a refresh recomputes."""
+        self.deferring.finish()
+        for name, one, other in zip(LinearState._fields, self.prompt, self.late, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-11, err_msg=name)
 
 
 def drawn(
@@ -74,12 +55,10 @@ def test_estimates(q: int, n: int) -> None:
     metric, items = half @ half.T, rng.normal(size=(q, n))
     items[:, 0] = 0.0
     metric[0, 0] -= 1.0  # some squares are negative
-    old, new = np.empty((2, n)), np.empty((2, n))
-    bilinear.estimates_of(q)(turned, metric, items, *old)
+    new = np.empty((2, n))
     for array in (turned, metric, items):
         array.flags.writeable = False
     estimate(turned, metric, items, np.empty(n), *new)
-    assert old.tobytes() == new.tobytes()
     if q > 1:
         np.testing.assert_allclose(new[0], turned @ items, rtol=1e-12, atol=1e-12)
         square = np.einsum("bi,be,ei->i", items, (metric + metric.T) / 2.0, items)
@@ -88,65 +67,53 @@ def test_estimates(q: int, n: int) -> None:
 
 @pytest.mark.parametrize(("p", "q"), SIZES)
 def test_contraction(p: int, q: int) -> None:
-    rng = np.random.default_rng(p * q)
-    both = Both(p, q, 1)
-    both.new.inverse[:] = rng.normal(size=both.new.inverse.shape)
-    user = rng.normal(size=p)
-    old, new = (np.empty((q, p * q)), np.empty((q, q))), (np.empty((q, p * q)), np.empty((q, q)))
-    bilinear.contract_user(user, both.new.inverse[0], old[0])
-    bilinear.contract_twice(user, old[0], old[1])
-    both.aot.matrices(user, *new)
-    assert [a.tobytes() for a in old] == [a.tobytes() for a in new]
+    """B = (user (x) I)' V^-1 and C = B (user (x) I)."""
+    rng, state = np.random.default_rng(p * q), Ridge(RIDGE).allocate(1, 1, p * q)
+    half = rng.normal(size=(p * q, p * q))
+    state.inverse[0] = half @ half.T
+    user, contracted, metric = rng.normal(size=p), np.empty((q, p * q)), np.empty((q, q))
+    ProductRidge(*state, p, q, 1).matrices(user, contracted, metric)
+    turn = np.kron(user[:, None], np.eye(q))
+    np.testing.assert_allclose(contracted, turn.T @ state.inverse[0], rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(metric, contracted @ turn, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize(("p", "q"), SIZES)
 @pytest.mark.parametrize("n_rewards", [1, 3])
-@pytest.mark.parametrize("deferred", [False, True])
-def test_every_size_and_number_of_items(p: int, q: int, n_rewards: int, deferred: bool) -> None:
+def test_every_size_and_number_of_items(p: int, q: int, n_rewards: int) -> None:
     rng, both = np.random.default_rng(p + q), Both(p, q, n_rewards)
-    if deferred:
-        both.defer()
     for r in [*range(13), 0, 0, 7, *rng.integers(0, 13, 17).tolist()]:
         assert both.absorb(*drawn(rng, p, q, n_rewards, r))
-    both.finish()
     both.check()
+    for name in ("inverse", "theta", "moment", "counters"):  # V alone is late
+        assert np.array_equal(getattr(both.prompt, name), getattr(both.late, name)), name
 
 
-@pytest.mark.parametrize("deferred", [False, True])
-def test_refresh_when_it_is_due(deferred: bool) -> None:
+def test_refresh_when_it_is_due() -> None:
     rng, both = np.random.default_rng(1), Both(4, 3, 2)
-    for state in (both.old, both.new):
+    for state in (both.prompt, both.late):
         state.counters[SINCE_REFRESH] = REFRESH_EVERY - 6
     for stage in range(3):
-        if deferred:
-            both.defer()
+        both.deferring.defer()
         for _ in range(3 + stage):
             assert both.absorb(*drawn(rng, 4, 3, 2, 3))
-        both.finish()
         both.check()
-    assert both.new.counters[SINCE_REFRESH] < 10.0
+    assert both.late.counters[SINCE_REFRESH] < 10.0
 
 
-@pytest.mark.parametrize("deferred", [False, True])
-def test_an_inverse_that_cannot_take_a_round_is_refreshed(deferred: bool) -> None:
+def test_an_inverse_that_cannot_take_a_round_is_refreshed() -> None:
     rng, both = np.random.default_rng(2), Both(5, 2, 2)
-    if deferred:
-        both.defer()
     for _ in range(6):
         assert both.absorb(*drawn(rng, 5, 2, 2, 2))
-    for state in (both.old, both.new):
+    for state in (both.prompt, both.late):
         state.inverse[:] *= -50.0
     assert both.absorb(*drawn(rng, 5, 2, 2, 3))
-    both.finish()
     both.check()
 
 
 @pytest.mark.parametrize("wild", [nan, inf, 1e200])
-@pytest.mark.parametrize("deferred", [False, True])
-def test_what_is_not_finite_is_rejected(wild: float, deferred: bool) -> None:
+def test_what_is_not_finite_is_rejected(wild: float) -> None:
     rng, both = np.random.default_rng(3), Both(4, 3, 1)
-    if deferred:
-        both.defer()
     for _ in range(5):
         assert both.absorb(*drawn(rng, 4, 3, 1, 2))
     user, rows, rewards = drawn(rng, 4, 3, 1, 3)
@@ -157,13 +124,12 @@ def test_what_is_not_finite_is_rejected(wild: float, deferred: bool) -> None:
         rewards[2, 0] = wild
         assert not both.absorb(user, rows, rewards)
     assert both.absorb(*drawn(rng, 4, 3, 1, 2))
-    both.finish()
     both.check()
 
 
 def test_a_design_that_is_not_finite() -> None:
     both = Both(4, 2, 1)
-    for state in (both.old, both.new):
+    for state in (both.prompt, both.late):
         state.gram[0, 1, 1], state.inverse[0, 0, 0] = nan, -1e9
     assert not both.absorb(np.ones(4), np.ones((2, 2)), np.ones((2, 1)))
     both.check()
@@ -171,23 +137,22 @@ def test_a_design_that_is_not_finite() -> None:
 
 def test_many_rounds_of_a_hundred_features() -> None:
     rng, both = np.random.default_rng(4), Both(10, 10, 1)
-    both.defer()
     for _ in range(400):
         assert both.absorb(*drawn(rng, 10, 10, 1, int(rng.integers(0, 11))))
-    both.finish()
     both.check()
-    assert np.array_equal(both.new.inverse[0], both.new.inverse[0].T)
-    np.testing.assert_allclose(both.new.gram[0] @ both.new.inverse[0], np.eye(100), atol=1e-8)
+    for state in (both.prompt, both.late):
+        assert np.array_equal(state.inverse[0], state.inverse[0].T)
+        np.testing.assert_allclose(state.gram[0] @ state.inverse[0], np.eye(100), atol=1e-8)
 
 
 def test_shapes_are_checked() -> None:
     both = Both(2, 3, 1, most=4)
     with pytest.raises(ValueError, match="one block"):
-        ProductRidge(*both.new, 3, 3, 4)
+        ProductRidge(*both.prompt, 3, 3, 4)
     for rows, n_rewards in (((5, 3), 1), ((2, 2), 1), ((2, 3), 2)):
         with pytest.raises(ValueError, match="shapes"):
-            both.aot.absorb(np.ones(2), np.ones(rows), np.ones((rows[0], n_rewards)))
+            both.design.absorb(np.ones(2), np.ones(rows), np.ones((rows[0], n_rewards)))
     with pytest.raises(ValueError, match="shapes"):
-        both.aot.absorb(np.ones(3), np.ones((1, 3)), np.ones((1, 1)))
+        both.design.absorb(np.ones(3), np.ones((1, 3)), np.ones((1, 1)))
     with pytest.raises(ValueError, match="shapes"):
         estimate(np.ones(2), np.ones((3, 3)), np.ones((3, 4)), *np.empty((3, 4)))

@@ -1,9 +1,11 @@
-"""The compiled engine for rankings against an `Agent` of the same policy, and its loop against
-today's: equal rankings, explanations and states.
+"""The compiled engine for rankings against the same rankers in Python: equal rankings,
+propensities, explanations, averages and states.
 """
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +13,6 @@ import pytest
 
 import fairwolfe as fw
 from fairwolfe.core.feedback import Shown
-from fairwolfe.core.streams import Numbered
-from fairwolfe.kernels.philox import uniforms
 from fairwolfe.objectives import (
     AtLeast,
     EqualExposure,
@@ -23,10 +23,9 @@ from fairwolfe.objectives import (
 )
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank, LinUCBRank, UnbiasedLinUCBRank
 from fairwolfe.ranking.policies import as_policy
-from fairwolfe.reduction.ranked import CompiledRankings
 from fairwolfe.smoothing import Moreau, Randomized
+from tests.kernels.games import Averages, Made, minus_z
 
-LANE = 1
 GINI = TwoSided(GiniEquality(), beta=0.5)
 POLICIES: dict[str, Any] = {
     "fw": FWLinUCBRank(GINI),
@@ -55,104 +54,47 @@ POLICIES: dict[str, Any] = {
 }
 
 
-class Twin:
-    """The engine, driven as an agent drives it."""
+def in_python(policy: Any) -> Any:
+    """The same policy with an `act` of its own, so that nothing of it is compiled into one call."""
+    own = copy(as_policy(policy))
+    kind = type(own.base)
 
-    def __init__(self, policy: Any, problem: fw.Problem, seed: int, features: Any = None) -> None:
-        self.run = CompiledRankings(as_policy(policy), problem, features)
-        self.draws, self.issued = Numbered.of(seed, "policy", 0), 0
+    class Plain(kind):  # type: ignore[misc, valid-type]
+        def act(self, *given: Any) -> Any:
+            return super().act(*given)
 
-    def _drawn(self, m: int) -> tuple[Any, Any]:
-        plan, draws = self.run.plan, self.draws
-        draws.number = self.issued
-        n = self.run.kind.seen.n_objectives
-        normals = np.empty((m, plan.samples, n + 2))
-        for i in range(m if plan.samples else 0):
-            normals[i] = draws.generator(i, LANE).standard_normal(normals.shape[1:])
-        return uniforms(draws, m, plan.uniforms).copy(), normals
-
-    def act(self, contexts: list[Any], each: list[Any] | None = None, **how: Any) -> Any:
-        kind: Any = self.run.kind
-        options = each or [{}] * len(contexts)
-        given = [
-            kind.read(context, **chosen) for context, chosen in zip(contexts, options, strict=True)
-        ]
-        if not given[0].kept:
-            how["items"] = np.array([np.ascontiguousarray(c.items.T) for c in contexts])
-        if any(one.places.size for one in given):
-            every = np.arange(kind.catalogue.ids.size)
-            lists = [one.places if one.places.size else every for one in given]
-            how["picks"] = np.concatenate(lists)
-            how["starts"] = np.cumsum([0, *map(len, lists)])
-        if any(one.pinned.size for one in given):
-            free = np.full(self.run.state.slots.shape[1], -1)
-            how["pinned"] = np.array([one.pinned if one.pinned.size else free for one in given])
-        draws, normals = self._drawn(len(given))
-        users = np.array([one.user for one in given])
-        rows = self.run.decide(users, draws, normals, self.issued, **how)
-        self.issued += len(given)
-        return rows
+    base = Plain(**vars(own.base))
+    assert base.rule(problem_of(9, 3, 2, 2)) is None
+    object.__setattr__(own, "base", base)
+    return own
 
 
-def state_of(agent: fw.Agent) -> dict[str, Any]:
-    state: Any = agent._state
-    base, n, waiting = state.base, state.totals.size, state.waiting
-    arrays = {
-        "totals": state.totals,
-        "earned": state.earned,
-        "clocks": state.clocks,
-        "t": state.counters,
-        "prices": state.prices,
-        "window": state.live.now.numbers,
-        "slope": state.live.now.slope,
-        "rewards_seen": state.live.now.rewards,
-        "gram": base.oracle.gram,
-        "inverse": base.oracle.inverse,
-        "theta": base.oracle.theta,
-        "moment": base.oracle.moment,
-        "learnt": base.oracle.counters,
-        "exposed": base.exposed,
-        "shown": base.shown,
-        "slots": base.slots,
-        "features": base.features,
-        "open": waiting[:2],
-        "weights": waiting[3 : 3 + n],
-        "sums": waiting[3 + n : 3 + 3 * n],
-        "answered": waiting[3 + 3 * n : 3 + 4 * n],
-    }
-    if state.plan.follows:
-        arrays["running"] = state.direction
-    half = (waiting.size - 3 - 4 * n) // 3
-    arrays["phi"] = waiting[3 + 4 * n : 3 + 4 * n + 2 * half]
-    arrays["psi"] = waiting[3 + 4 * n + 2 * half :]
-    return arrays
+def both(policy: Any, problem: fw.Problem, **options: Any) -> tuple[fw.Agent, fw.Agent]:
+    assert as_policy(policy).base.rule(problem) is not None
+    return tuple(  # type: ignore[return-value]
+        fw.Agent(one, problem, seed=2, **options) for one in (policy, in_python(policy))
+    )
 
 
-def assert_equal_states(agent: fw.Agent, twin: Twin) -> None:
-    for name, expected in state_of(agent).items():
-        found = getattr(twin.run.state, name)
-        found = found[:2] if name == "open" else found.reshape(expected.shape)
-        assert np.array_equal(found, expected), name
+def assert_equal_rankings(one: Any, two: Any) -> None:
+    assert one.action.tolist() == two.action.tolist()
+    assert one.probability == two.probability
+    assert one.explain() == two.explain()
 
 
-def assert_equal_rankings(decision: Any, rows: Any, i: int = 0) -> None:
-    assert rows.items[i].tolist() == decision.action.tolist()
-    if decision.probability is not None:
-        assert rows.head["probability"][i] == decision.probability
-    for j, part in enumerate(decision.explain()):
-        assert rows.parts[i, :, j].tolist() == [
-            part[name] for name in ("value", "exploration", "fairness")
-        ]
-        assert rows.ranks[i, j] == part["rank_without_fairness"]
+def assert_equal_states(one: fw.Agent, two: fw.Agent) -> None:
+    mine, other = one._running.base_state, two._running.base_state
+    assert one.average.tolist() == two.average.tolist()
+    assert (one.t, one.open) == (two.t, two.open)
+    for name, first, second in zip(mine.oracle._fields, mine.oracle, other.oracle, strict=True):
+        assert first.tobytes() == second.tobytes(), name
+    for name in ("params", "exposed", "shown", "slots", "features", "retired"):
+        assert getattr(mine, name).tobytes() == getattr(other, name).tobytes(), name
 
 
 def feedback(rng: np.random.Generator, k: int, n_rewards: int = 1) -> Shown:
     seen: Any = (rng.random(k) < 0.8 / (1.0 + np.arange(k))) * 1.0
     return Shown(seen, (rng.random((k, n_rewards)) < 0.4) * seen[:, None])
-
-
-def learn(twin: Twin, rows: Any, shown: Shown) -> None:
-    twin.run.learn(rows, shown.exposed[None], shown.rewards[None])
 
 
 def problem_of(m: int, k: int, p: int, q: int, n_rewards: int = 1) -> fw.Problem:
@@ -176,66 +118,65 @@ def options_of(rng: np.random.Generator, items: Any, k: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("delay", [0, 5])
 @pytest.mark.parametrize("name", POLICIES)
-def test_the_engine_decides_and_learns_as_the_agent_does(name: str, delay: int) -> None:
+def test_the_engine_decides_and_learns_as_the_ranker_does(name: str, delay: int) -> None:
     m, k, p, q = 9, 3, 4, 3
     problem, rng, policy = problem_of(m, k, p, q), np.random.default_rng(1), POLICIES[name]
-    features = rng.normal(size=(m, q)) / 3
-    agent = fw.Agent(policy, problem, seed=2, items=features)
-    twin, waiting = Twin(policy, problem, 2, features), []
+    if delay and isinstance(policy, FWLinUCBRank):  # open decisions have the test of z below
+        policy = replace(policy, anticipate=False)
+    one, two = both(policy, problem, items=rng.normal(size=(m, q)) / 3)
+    waiting = []
     for _ in range(200):
-        user, options = rng.normal(size=p) / 3, options_of(rng, agent.items, k)
-        decision, rows = agent.act(user, **options), twin.act([user], [options])
-        assert_equal_rankings(decision, rows)
-        waiting.append((decision, rows, feedback(rng, k)))
+        user, options = rng.normal(size=p) / 3, options_of(rng, one.items, k)
+        decisions = one.act(user, **options), two.act(user, **options)
+        assert_equal_rankings(*decisions)
+        waiting.append((decisions, feedback(rng, k)))
         if len(waiting) > delay:
-            decision, rows, shown = waiting.pop(int(rng.integers(len(waiting))))
-            agent.update(decision, shown)
-            learn(twin, rows, shown)
-    for decision, rows, _ in waiting:
-        agent.expire(decision)
-        twin.run.engine.withdraw(rows)
-    assert_equal_states(agent, twin)
+            (first, second), shown = waiting.pop(int(rng.integers(len(waiting))))
+            one.update(first, shown)
+            two.update(second, shown)
+    for (first, second), _ in waiting:
+        one.expire(first)
+        two.expire(second)
+    assert_equal_states(one, two)
 
 
 @pytest.mark.parametrize("name", ["fw", "fw, memory and swaps", "unbiased", "fw, expected"])
-def test_contexts_that_bring_the_features_of_the_items(name: str) -> None:
+@pytest.mark.parametrize("n_rewards", [1, 2])
+def test_contexts_that_bring_the_features_of_the_items(name: str, n_rewards: int) -> None:
     m, k, p, q = 7, 3, 2, 4
-    problem, rng, policy = problem_of(m, k, p, q), np.random.default_rng(1), POLICIES[name]
-    agent, twin, waiting = fw.Agent(policy, problem, seed=2), Twin(policy, problem, 2), []
+    problem, rng = problem_of(m, k, p, q, n_rewards), np.random.default_rng(1)
+    one, two = both(POLICIES[name], problem)
     for _ in range(150):
         context = fw.Bilinear(rng.normal(size=p) / 3, rng.normal(size=(m, q)) / 3)
-        options = options_of(rng, agent.items, k)
-        decision, rows = agent.act(context, **options), twin.act([context], [options])
-        assert_equal_rankings(decision, rows)
-        waiting.append((decision, rows, feedback(rng, k)))
-        if len(waiting) > 3:
-            decision, rows, shown = waiting.pop(int(rng.integers(len(waiting))))
-            agent.update(decision, shown)
-            learn(twin, rows, shown)
-    assert_equal_states(agent, twin)
+        options = options_of(rng, one.items, k)
+        decisions = one.act(context, **options), two.act(context, **options)
+        assert_equal_rankings(*decisions)
+        shown = feedback(rng, k, n_rewards)
+        one.update(decisions[0], shown)
+        two.update(decisions[1], shown)
+    assert_equal_states(one, two)
 
 
-@pytest.mark.parametrize(
-    "name", ["fw", "fw, moreau", "fw, memory and swaps", "fw, randomised", "fw, floors"]
-)
+@pytest.mark.parametrize("name", ["fw, not anticipating", "linucb", "unbiased", "fairlearn"])
 @pytest.mark.parametrize("n_rewards", [1, 2])
-def test_batches_are_as_the_agent_makes_them(name: str, n_rewards: int) -> None:
+def test_batches_are_as_the_ranker_makes_them(name: str, n_rewards: int) -> None:
+    """V takes in the rounds of a batch together: its sums have another order."""
     m, k, p, q = 12, 4, 5, 4
     problem, rng = problem_of(m, k, p, q, n_rewards), np.random.default_rng(1)
-    policy, features = POLICIES[name], rng.normal(size=(m, q)) / 3
-    agent = fw.Agent(policy, problem, seed=2, items=features)
-    twin = Twin(policy, problem, 2, features)
+    one, two = both(POLICIES[name], problem, items=rng.normal(size=(m, q)) / 3)
     for turn in range(25):
         users = rng.normal(size=(6, p)) / 3
-        batch, rows = agent.act_many(users), twin.act(list(users))
-        for i, decision in enumerate(batch):
-            assert_equal_rankings(decision, rows, i)
+        batches = one.act_many(users), two.act_many(users)
+        for first, second in zip(*batches, strict=True):
+            assert_equal_rankings(first, second)
         answers = [feedback(rng, k, n_rewards) for _ in users]
-        order = rng.permutation(6) if turn % 2 else np.arange(6)
-        agent.update_many([batch[int(i)] for i in order], [answers[int(i)] for i in order])
-        seen = np.array([answers[i].exposed for i in order])
-        twin.run.learn(rows.part(order), seen, np.array([answers[i].rewards for i in order]))
-    assert_equal_states(agent, twin)
+        order = rng.permutation(6).tolist() if turn % 2 else list(range(6))
+        for agent, batch in zip((one, two), batches, strict=True):
+            agent.update_many([batch[i] for i in order], [answers[i] for i in order])
+    gram = one._running.base_state.oracle.gram
+    np.testing.assert_allclose(gram, two._running.base_state.oracle.gram, rtol=1e-12, atol=1e-13)
+    gram[:] = two._running.base_state.oracle.gram
+    assert_equal_states(one, two)
 
 
 @pytest.mark.parametrize(
@@ -244,36 +185,62 @@ def test_batches_are_as_the_agent_makes_them(name: str, n_rewards: int) -> None:
 )
 def test_items_that_come_and_go(name: str) -> None:
     m, k, p, q = 8, 3, 3, 3
-    problem, rng, policy = problem_of(m, k, p, q), np.random.default_rng(1), POLICIES[name]
-    features = rng.normal(size=(m, q)) / 3
-    agent = fw.Agent(policy, problem, seed=2, items=features)
-    twin, waiting = Twin(policy, problem, 2, features), []
+    problem, rng = problem_of(m, k, p, q), np.random.default_rng(1)
+    one, two = both(POLICIES[name], problem, items=rng.normal(size=(m, q)) / 3)
     for turn in range(180):
         if turn in (40, 120):
             new = rng.normal(size=(2, q)) / 3
-            agent.add_items(new)
-            twin.run.add_items(new)
+            one.add_items(new)
+            two.add_items(new)
         if turn in (70, 130):
-            gone = rng.permutation(agent.items)[:2]
-            agent.retire(gone)
-            twin.run.retire_items(gone)
-        user, options = rng.normal(size=p) / 3, options_of(rng, agent.items, k)
-        decision, rows = agent.act(user, **options), twin.act([user], [options])
-        assert_equal_rankings(decision, rows)
-        waiting.append((decision, rows, feedback(rng, k)))
-        if len(waiting) > 4:
-            decision, rows, shown = waiting.pop(int(rng.integers(len(waiting))))
-            agent.update(decision, shown)
-            learn(twin, rows, shown)
-    assert_equal_states(agent, twin)
+            gone = rng.permutation(one.items)[:2]
+            one.retire(gone)
+            two.retire(gone)
+        user, options = rng.normal(size=p) / 3, options_of(rng, one.items, k)
+        decisions = one.act(user, **options), two.act(user, **options)
+        assert_equal_rankings(*decisions)
+        shown = feedback(rng, k)
+        one.update(decisions[0], shown)
+        two.update(decisions[1], shown)
+    assert_equal_states(one, two)
+
+
+@pytest.mark.parametrize("memory", [None, 20.0])
+def test_z_counts_open_rankings(memory: float | None) -> None:
+    """Exposures by the chances in the rows, rewards by the current model."""
+    m, k, p, q = 6, 3, 2, 2
+    problem, rng = problem_of(m, k, p, q, 2), np.random.default_rng(1)
+    items = rng.random((m, q))
+    objective = TwoSided(minus_z(), beta=1.0, users=minus_z(), n_users=2)
+    policy = FWLinUCBRank(objective, memory=memory, randomize=0.5, exploration=0.1)
+    agent = fw.Agent(policy, problem, seed=2, items=items)
+    model = Averages(problem.low, problem.high, memory)
+    waiting: dict[int, Any] = {}
+    for t in range(200):
+        decision = agent.act(rng.random(p))
+        rows: Any = decision.batch.rows
+        looks, ranked = rows.exposure[0].copy(), decision.action
+        expected = np.zeros(m)
+        expected[ranked] = looks
+        x = np.kron(rows.user[0], looks @ items[ranked])
+        model.decided(Made(0, x, expected))
+        waiting[decision.number] = decision
+        while len(waiting) > 8 * (t % 60 > 20):
+            number = int(rng.choice(list(waiting)))
+            answered, shown = waiting.pop(number), feedback(rng, k, 2)
+            agent.update(answered, shown)
+            exposures = np.zeros(m)
+            exposures[answered.action] = shown.exposed
+            model.answered(number, np.concatenate([exposures, shown.rewards.sum(axis=0)]))
+        with agent.held() as running:
+            wanted = model.z(running.state.theta)
+            np.testing.assert_allclose(-running.direction(), wanted, rtol=1e-11, atol=1e-12)
 
 
 def test_a_wrong_last_bit_is_noticed() -> None:
-    problem = problem_of(5, 2, 2, 2)
-    features = np.ones((5, 2))
-    agent = fw.Agent(POLICIES["fw"], problem, items=features)
-    twin = Twin(POLICIES["fw"], problem, 0, features)
-    assert_equal_states(agent, twin)
-    twin.run.state.theta[0, 0, 0] = 5e-324
+    problem = problem_of(9, 2, 2, 2)
+    one, two = both(POLICIES["fw"], problem, items=np.ones((9, 2)))
+    assert_equal_states(one, two)
+    two._running.base_state.oracle.theta[0, 0, 0] = 5e-324
     with pytest.raises(AssertionError, match="theta"):
-        assert_equal_states(agent, twin)
+        assert_equal_states(one, two)

@@ -1,4 +1,4 @@
-"""Ahead-of-time ridge regression and online gradients against today's numba kernels, bit by bit."""
+"""Compiled ridge regression and online gradients against NumPy; refreshes, repairs, refusals."""
 
 from __future__ import annotations
 
@@ -8,34 +8,43 @@ import numpy as np
 import pytest
 
 from fairwolfe.core.problem import Problem
-from fairwolfe.kernels import limits, linalg
 from fairwolfe.kernels.ridge import Regression, largest_square
-from fairwolfe.oracles import OnlineGradient, Ridge
+from fairwolfe.oracles import LinearState, OnlineGradient, Ridge
+from fairwolfe.oracles.linear_state import DRIFT, LOG_DET, SINCE_REFRESH, STATUS, UPDATES
 
 WILD = (np.nan, np.inf, -np.inf, 1e200, 1e308)
 
 
+def copied(state: LinearState) -> list[Any]:
+    return [array.copy() for array in state]
+
+
 def same(a: Any, b: Any) -> None:
-    """Equal numbers with equal signs of zero, and NaN where the other is."""
+    """Equal bits, but for NaN."""
     for x, y in zip(a, b, strict=True):
         np.testing.assert_array_equal(x, y)
-        np.testing.assert_array_equal(np.signbit(x) & (x == 0.0), np.signbit(y) & (y == 0.0))
 
 
-def pair(state: Any, learn: str = "ridge") -> tuple[Any, Regression]:
-    """A copy of a state, and a regression over the copy."""
-    copy = type(state)(*(array.copy() for array in state))
-    gram, inverse, theta, moment, params, counters = copy
-    return copy, Regression(gram, inverse, theta, moment, params, counters, learn)
+def close_to_design(state: LinearState, ridge: float, tolerance: float = 1e-8) -> None:
+    """V^-1, theta and ln det V/det V_0 are those of V and of the moments."""
+    log_det = 0.0
+    for gram, inverse, theta, moment in zip(*state[:4], strict=True):
+        exact = np.linalg.inv(gram)
+        scale = np.sqrt(np.outer(exact.diagonal(), exact.diagonal()))
+        assert np.abs((inverse - exact) / scale).max() < tolerance
+        np.testing.assert_allclose(theta, moment @ exact, rtol=0.0, atol=tolerance)
+        log_det += float(np.linalg.slogdet(gram)[1]) - len(gram) * np.log(ridge)
+    assert state.counters[LOG_DET] == pytest.approx(log_det, rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize("d", range(1, 13))
 @pytest.mark.parametrize(("blocks", "n"), [(1, 1), (1, 5), (4, 2)])
-def test_learning_is_bit_equal(d: int, blocks: int, n: int) -> None:
+def test_learning_against_numpy(d: int, blocks: int, n: int) -> None:
     rng = np.random.default_rng([d, blocks, n])
-    oracle = Ridge(0.1)
-    state = oracle.allocate(blocks, n, d)
-    copy, regression = pair(state)
+    state = Ridge(0.1).allocate(blocks, n, d)
+    regression = state.model()
+    gram, moment = state.gram.copy(), state.moment.copy()
+    learnt = 0
     for t in range(120):
         block, x = int(rng.integers(blocks)), rng.standard_normal(d)
         x[rng.random(d) < 0.2] = 0.0
@@ -43,147 +52,141 @@ def test_learning_is_bit_equal(d: int, blocks: int, n: int) -> None:
         if t % 17 == 3:
             x *= 1e3
         if t % 11 == 5:
-            (x if t % 2 else reward)[0] = WILD[t % len(WILD)]
-        oracle.learn(block, x, reward, *state)
-        assert regression.learn(block, x, reward) == (state.counters[linalg.STATUS] == 0.0)
+            (x if t % 2 else reward)[0] = (np.nan, np.inf, -np.inf)[t % 3]
+        taken = regression.learn(block, x, reward)
+        assert taken == (state.counters[STATUS] == 0.0)
+        assert taken == bool(np.isfinite(x).all() and np.isfinite(reward).all())
+        if taken:
+            gram[block] += np.outer(x, x)
+            moment[block] += np.outer(reward, x)
+            learnt += 1
         if t % 40 == 39:
-            oracle.learn(-1, np.empty(0), np.empty(0), *state)
             assert regression.recompute()
-        if t % 10 == 0:
-            same(state, copy)
-    same(state, copy)
-    assert state.counters[linalg.UPDATES] > 80
+    assert state.counters[UPDATES] == learnt
+    np.testing.assert_allclose(state.gram, gram, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(state.moment, moment, rtol=1e-12, atol=1e-12)
+    assert np.array_equal(state.inverse, state.inverse.transpose(0, 2, 1))
+    close_to_design(state, 0.1)
 
 
-def test_a_rejected_observation_changes_nothing_but_the_refresh() -> None:
-    _, regression = pair(Ridge().allocate(1, 2, 3))
+@pytest.mark.parametrize("wild", WILD)
+def test_a_rejected_observation_changes_nothing_but_the_refresh(wild: float) -> None:
+    state = Ridge().allocate(1, 2, 3)
+    regression = Regression(*state)
     assert regression.learn(0, np.ones(3), np.ones(2))
     assert regression.recompute()
-    fields = (np.asarray(a).copy() for a in Ridge().allocate(1, 2, 3))
-    before = type(Ridge().allocate(1, 2, 3))(*fields)
-    after = Regression(*before)
-    kept = [a.copy() for a in before]
-    assert not after.learn(0, np.array([np.nan, 0.0, 0.0]), np.ones(2))
-    same(kept[:5], before[:5])
-    assert before.counters[linalg.STATUS] == 1.0
+    kept = copied(state)
+    assert not regression.learn(0, np.array([wild, 0.0, 0.0]), np.ones(2))
+    same(kept[:5], state[:5])
+    assert state.counters[STATUS] == 1.0
+    assert state.counters[UPDATES] == 1.0
 
 
-def test_refreshes_come_where_the_inverse_shrinks_and_after_many_updates() -> None:
+def test_a_refresh_comes_after_many_updates() -> None:
     rng = np.random.default_rng(0)
-    oracle = Ridge(1.0)
-    state = oracle.allocate(1, 1, 2)
-    copy, regression = pair(state)
+    state = Ridge(1.0).allocate(1, 1, 2)
+    regression = state.model()
     for size in (1.0, 2e3, 1.0, 2e6, 1e9):
-        x = size * rng.standard_normal(2)
-        oracle.learn(0, x, np.ones(1), *state)
-        regression.learn(0, x, np.ones(1))
-        same(state, copy)
-    assert state.counters[linalg.DRIFT] > 0.0
-    state.counters[linalg.SINCE_REFRESH] = copy.counters[linalg.SINCE_REFRESH] = 9_999.0
-    oracle.learn(0, x, np.ones(1), *state)
-    regression.learn(0, x, np.ones(1))
-    same(state, copy)
-    assert copy.counters[linalg.SINCE_REFRESH] == 0.0
+        regression.learn(0, size * rng.standard_normal(2), np.ones(1))
+    assert state.counters[DRIFT] > 0.0
+    state.counters[SINCE_REFRESH] = 9_998.0
+    for since in (9_999.0, 0.0):
+        regression.learn(0, rng.standard_normal(2), np.ones(1))
+        assert state.counters[SINCE_REFRESH] == since
 
 
 @pytest.mark.parametrize("d", [1, 3])
 def test_every_step_of_a_shrinking_inverse_is_met(d: int) -> None:
-    oracle = Ridge(1.0)
-    state = oracle.allocate(1, 1, d)
-    copy, regression = pair(state)
-    x = np.zeros(d)
+    state = Ridge(1.0).allocate(1, 1, d)
+    regression, x = state.model(), np.zeros(d)
     for size, refreshed in ((1.0, False), (2e3, True), (1.0, False), (2e6, True), (2e9, True)):
         x[-1] = size
-        oracle.learn(0, x, np.ones(1), *state)
         regression.learn(0, x, np.ones(1))
-        same(state, copy)
-        assert (copy.counters[linalg.SINCE_REFRESH] == 0.0) == refreshed
+        assert (state.counters[SINCE_REFRESH] == 0.0) == refreshed
 
 
 def test_an_inverse_of_nan_is_repaired_and_its_drift_infinite() -> None:
     state = Ridge(2.0).allocate(1, 1, 3)
     state.inverse[0, 1, 2] = np.nan
-    copy, regression = pair(state)
-    Ridge(2.0).learn(-1, np.empty(0), np.empty(0), *state)
-    assert regression.recompute()
-    same(state, copy)
-    assert copy.counters[linalg.DRIFT] == np.inf
+    assert state.model().recompute()
+    np.testing.assert_allclose(state.inverse[0], np.eye(3) / 2.0, rtol=1e-15)
+    assert state.counters[DRIFT] == np.inf
 
 
 @pytest.mark.parametrize("gap", [0.0, 1e-17, 1e-14, 1e-12])
-def test_a_design_that_is_hardly_positive_definite_is_lifted_alike(gap: float) -> None:
+def test_a_design_that_is_hardly_positive_definite_is_lifted(gap: float) -> None:
     rng = np.random.default_rng(1)
     state = Ridge(1.0).allocate(2, 3, 5)
     factor = rng.standard_normal((5, 2))
     state.gram[1] = factor @ factor.T
     state.gram[1] = 0.5 * (state.gram[1] + state.gram[1].T) - gap * np.eye(5)
     state.moment[:] = rng.standard_normal(state.moment.shape)
-    copy, regression = pair(state)
-    Ridge(1.0).learn(-1, np.empty(0), np.empty(0), *state)
-    assert regression.recompute() == (state.counters[linalg.STATUS] == 0.0)
-    same(state, copy)
+    before = state.gram.copy()
+    assert state.model().recompute()
+    lift = state.gram[1] - before[1]
+    assert 0.0 < lift.diagonal().max() < 1e-9 * before[1].max()
+    np.testing.assert_array_equal(lift, np.diag(lift.diagonal()))
+    np.testing.assert_array_equal(state.gram[0], before[0])
+    assert all(np.isfinite(array).all() for array in state)
 
 
-def test_a_design_of_nan_is_reported_alike() -> None:
+def test_a_design_of_nan_is_reported_and_its_block_left() -> None:
     state = Ridge(1.0).allocate(2, 1, 3)
     state.gram[1, 2, 2] = np.nan
-    copy, regression = pair(state)
-    Ridge(1.0).learn(-1, np.empty(0), np.empty(0), *state)
-    assert not regression.recompute()
-    same(state, copy)
+    kept = copied(state)
+    assert not state.model().recompute()
+    assert state.counters[STATUS] == 1.0
+    same([array[1] for array in kept[:4]], [array[1] for array in state[:4]])
 
 
-def test_a_large_design_is_bit_equal() -> None:
+def test_a_large_design() -> None:
     rng = np.random.default_rng(2)
-    oracle = Ridge(0.5)
-    state = oracle.allocate(1, 1, 101)
-    copy, regression = pair(state)
+    state = Ridge(0.5).allocate(1, 1, 101)
+    regression = state.model()
     for _ in range(60):
-        x, reward = rng.standard_normal(101) / 10.0, rng.standard_normal(1)
-        oracle.learn(0, x, reward, *state)
-        regression.learn(0, x, reward)
-    same(state, copy)
-    oracle.learn(-1, np.empty(0), np.empty(0), *state)
+        regression.learn(0, rng.standard_normal(101) / 10.0, rng.standard_normal(1))
+    close_to_design(state, 0.5, 1e-10)
     regression.recompute()
-    same(state, copy)
-    np.testing.assert_allclose(copy.inverse[0] @ copy.gram[0], np.eye(101), atol=1e-10)
+    close_to_design(state, 0.5, 1e-10)
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 8, 11, 12])
 @pytest.mark.parametrize("per_arm", [False, True])
-def test_scores_and_widths_are_bit_equal(d: int, per_arm: bool) -> None:
+def test_scores_and_widths_against_numpy(d: int, per_arm: bool) -> None:
     rng = np.random.default_rng(d)
     for arms in (1, 2, 3, 4, 7, 8, 9, 31, 50, 60):
         state = Ridge(0.3).allocate(arms if per_arm else 1, 3, d)
-        copy, regression = pair(state)
+        regression = state.model()
         for _ in range(3 * arms if per_arm else 30):
             block = int(rng.integers(arms)) if per_arm else 0
             regression.learn(block, rng.standard_normal(d), rng.standard_normal(3))
         if arms == 9:
-            copy.inverse[0, 0, 0] = -5.0  # what rounding might leave: a width of 0
+            state.inverse[0] = -5.0 * np.eye(d)  # what rounding might leave: a width of 0
         features = rng.standard_normal((1 if per_arm else arms, d))
-        g = rng.standard_normal(3)
-        out = np.empty(arms)
-        linalg.scores(g, copy.theta, features, per_arm, out)
-        same([out], [regression.scores(g, features, per_arm)])
-        linalg.widths(copy.inverse, features, per_arm, out)
         features.flags.writeable = False
-        same([out], [regression.widths(features, per_arm)])
+        g, rows = rng.standard_normal(3), np.broadcast_to(features, (arms, d))
+        blocks = np.arange(arms) if per_arm else np.zeros(arms, dtype=int)
+        rewards = np.einsum("aij,aj->ai", state.theta[blocks], rows)
+        squares = np.einsum("ai,aij,aj->a", rows, state.inverse[blocks], rows)
+        near: Any = {"rtol": 1e-10, "atol": 1e-11}
+        np.testing.assert_allclose(regression.scores(g, features, per_arm), rewards @ g, **near)
+        wanted = np.sqrt(np.maximum(squares, 0.0))
+        np.testing.assert_allclose(regression.widths(features, per_arm), wanted, **near)
         low, high = np.array([-np.inf, -0.1, 0.2]), np.array([np.inf, 0.0, 0.3])
-        rewards = np.empty((arms, 3))
-        linalg.predictions(copy.theta, features.copy(), per_arm, low, high, rewards)
-        same([rewards], [regression.predictions(features, low, high, per_arm)])
+        got = regression.predictions(features, low, high, per_arm)
+        np.testing.assert_allclose(got, np.clip(rewards, low, high), **near)
 
 
 @pytest.mark.parametrize("rate", [2.0**0.5, 20.0])
 @pytest.mark.parametrize("arms", [None, 3])
-def test_online_gradients_are_bit_equal(rate: float, arms: int | None) -> None:
-    rng = np.random.default_rng(3)
-    oracle = OnlineGradient(rate)
+def test_online_gradients_against_numpy(rate: float, arms: int | None) -> None:
+    """Sums of squared gradients, a step and a projection for each reward of the block alone."""
+    rng, norm = np.random.default_rng(3), 0.7
     rewards = {"a": (0, 1), "b": (-2, 1)}
-    problem = Problem.arms(7, rewards, parameter_norm=0.7, n_arms=arms)
-    state = oracle.init(problem)
-    copy, regression = pair(state, "online_gradient")
+    problem = Problem.arms(7, rewards, parameter_norm=norm, n_arms=arms)
+    state = OnlineGradient(rate).init(problem)
+    regression = state.model()
+    theta, squares = np.zeros((arms or 1, 2, 7)), np.zeros((arms or 1, 2))
     for t in range(300):
         block, x = int(rng.integers(arms or 1)), rng.standard_normal(7)
         reward = rng.standard_normal(2)
@@ -191,21 +194,31 @@ def test_online_gradients_are_bit_equal(rate: float, arms: int | None) -> None:
             x[:] = 0.0
         if t % 11 == 5:
             (x if t % 2 else reward)[0] = WILD[t % len(WILD)]
-        oracle.learn(block, x, reward, *state)
-        assert regression.learn(block, x, reward) == (state.counters[linalg.STATUS] == 0.0)
-        same(state, copy)
+        with np.errstate(all="ignore"):
+            steps = 2.0 * np.outer(theta[block] @ x - reward, x)
+            more = (steps**2).sum(axis=1)
+        taken = regression.learn(block, x, reward)
+        assert taken == (state.counters[STATUS] == 0.0) == bool(np.isfinite(more).all())
+        if taken:
+            squares[block] += more
+            moved = squares[block] > 0.0
+            size = np.sqrt(np.where(moved, squares[block], 1.0))
+            theta[block] -= rate * norm * steps / size[:, None]
+            length = np.linalg.norm(theta[block], axis=1)
+            theta[block] *= np.minimum(1.0, norm / np.maximum(length, norm))[:, None]
+        np.testing.assert_allclose(state.theta, theta, rtol=0.0, atol=1e-11)
     with pytest.raises(ValueError, match="no confidence widths"):
         regression.widths(np.ones((2, 7)))
 
 
-def test_largest_square_norm_is_bit_equal() -> None:
+def test_the_largest_square_norm() -> None:
     rng = np.random.default_rng(4)
     for n, d in ((1, 1), (5, 3), (60, 12)):
         rows = rng.standard_normal((n, d))
-        for wild in (None, np.nan, np.inf, 1e300):
-            if wild is not None:
-                rows[n // 2, d // 2] = wild
-            same([np.array(limits.largest_square_norm(rows))], [np.array(largest_square(rows))])
+        assert largest_square(rows) == pytest.approx((rows**2).sum(axis=1).max(), rel=1e-14)
+        for wild in (np.nan, np.inf, 1e300):
+            rows[n // 2, d // 2] = wild
+            assert not np.isfinite(largest_square(rows))
     assert largest_square(np.empty((0, 3))) == 0.0
 
 

@@ -1,29 +1,32 @@
-"""Ahead-of-time rules and looks against today's numba kernels, bit by bit."""
+"""Compiled rules and looks against the same formulas in NumPy, for all sizes of their loops."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
-from fairwolfe.bandits import choosing, epsilon_greedy, fixed, linucb, optimism, squarecb
-from fairwolfe.bandits import thompson as thompson_module
-from fairwolfe.bandits import uniform as uniform_module
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.problem import Problem
 from fairwolfe.kernels.ridge import Regression
 from fairwolfe.kernels.rules import PythonRule, choose, lesson, look
 from fairwolfe.oracles import OnlineGradient, Ridge
+from fairwolfe.oracles.linear_state import LOG_DET, UPDATES
 
-RULES: dict[str, Any] = {
-    "linucb": linucb.linucb,
-    "linucb_extended": linucb.linucb_extended,
-    "squarecb": squarecb.squarecb,
-    "squarecb_theorem": squarecb.squarecb_theorem,
-    "epsilon_greedy": epsilon_greedy.epsilon_greedy,
-    "thompson": thompson_module.thompson,
-    "uniform": uniform_module.uniform_choice,
-    "fixed": fixed.fixed_choice,
-}
+RULES = (
+    "linucb",
+    "linucb_extended",
+    "squarecb",
+    "squarecb_theorem",
+    "epsilon_greedy",
+    "thompson",
+    "uniform",
+    "fixed",
+)
+ERRORS, TRIES = 2.0, 100.0  # of a look: standard errors of an arm that was tried less than this
 
 
 class Case(NamedTuple):
@@ -34,6 +37,11 @@ class Case(NamedTuple):
     g: Any
     features: Any
     per_arm: bool
+    extended: bool = False
+
+    @property
+    def n_arms(self) -> int:
+        return len(self.state.theta) if self.per_arm else len(self.features)
 
 
 def grown(
@@ -55,10 +63,10 @@ def grown(
         features[arms // 2] = features[1]  # ties
     g = rng.standard_normal(n)
     g[rng.random(n) < 0.2] = 0.0
-    return Case(state, model, g, features, per_arm)
+    return Case(state, model, g, features, per_arm, extended)
 
 
-def shapes(rng: np.random.Generator) -> Any:
+def shapes(rng: np.random.Generator) -> Iterator[tuple[int, int, int]]:
     """n, d, arms."""
     for arms in (1, 2, 3, 4, 5, 8, 13, 33, 50, 60):
         yield int(rng.integers(1, 6)), int(rng.integers(1, 13)), arms
@@ -86,21 +94,194 @@ def params_of(name: str, rng: np.random.Generator, n: int, d: int) -> list[Any]:
     return [np.concatenate([[arm], *ranges]) for arm in (0.0, 3.0, 2.0**31 - 1.0)]
 
 
+# --- the formulas in NumPy ------------------------------------------------------------------------
+
+
+def rewards_of(case: Case) -> Matrix:
+    """The estimates theta x_a, (arms, n)."""
+    if case.per_arm:
+        return np.asarray(case.state.theta @ case.features[0])
+    return np.asarray(case.features @ case.state.theta.reshape(case.g.size, -1).T)
+
+
+def widths_of(case: Case, g: Vector) -> Vector:
+    """|x_a|, or |g (x) x_a| in an extended model, in the norm of V^-1."""
+    inverse = case.state.inverse
+    if case.per_arm:
+        squares = np.einsum("i,aij,j->a", case.features[0], inverse, case.features[0])
+    else:
+        x = case.features
+        if case.extended:
+            x = np.array([np.kron(g, row) for row in x])
+        squares = np.einsum("ai,ij,aj->a", x, inverse[0], x)
+    return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
+
+
+def radius(noise: Any, prior: Any, level: float, case: Case) -> Any:
+    return noise * math.sqrt(level + case.state.counters[LOG_DET]) + prior
+
+
+def pointwise(value: Any, low: float, high: float, noise: float, width: Vector, wide: float) -> Any:
+    """radius w sd + h (high - low), h = w^2/(1 + w^2)."""
+    reach = width**2 / (1.0 + width**2)
+    least = np.minimum(reach, 0.5)
+    p = np.clip((value - low) / (high - low), least, 1.0 - least)
+    sd = np.minimum((high - low) * np.sqrt(p * (1.0 - p)), noise)
+    return wide * width * sd + reach * (high - low)
+
+
+def pointwise_radius(parameters: float, case: Case) -> float:
+    t = float(case.state.counters[UPDATES]) + 1.0
+    return 0.5 * math.sqrt(2.0 * math.log(1.0 + parameters * math.sqrt(t)))
+
+
+def ends(g: Vector, low: Vector, high: Vector) -> tuple[float, float]:
+    """The least and the largest <g, r>."""
+    both = np.stack([g * low, g * high])
+    return float(both.min(axis=0).sum()), float(both.max(axis=0).sum())
+
+
+def bonus(case: Case, g: Vector, params: Vector) -> Vector:
+    """What LinUCB adds to the estimates."""
+    n, width = g.size, widths_of(case, g)
+    if params[0] >= 0.0:
+        alphas = radius(params[2 : 2 + n], params[2 + n : 2 + 2 * n], params[1], case)
+        return np.asarray(params[0] * (abs(g) @ alphas) * width)
+    low, high = params[2 + 2 * n : 2 + 3 * n], params[2 + 3 * n :]
+    estimates = np.clip(rewards_of(case), low, high)
+    wide, total = pointwise_radius(-params[0], case), np.zeros(width.size)
+    for i in range(n):
+        parts = (estimates[:, i], low[i], high[i], params[2 + i], width, wide)
+        total += abs(g[i]) * pointwise(*parts)
+    return total
+
+
+def extended_bonus(case: Case, g: Vector, params: Vector) -> Vector:
+    width, n = widths_of(case, g), g.size
+    if params[0] >= 0.0:
+        return np.asarray(params[0] * radius(params[2], params[3], params[1], case) * width)
+    bottom, top = ends(g, params[4 : 4 + n], params[4 + n :])
+    if not top > bottom:
+        return np.zeros(width.size)
+    wide = pointwise_radius(case.state.theta.size, case)
+    return np.asarray(pointwise(rewards_of(case) @ g, bottom, top, params[2], width, wide))
+
+
+def gaps(values: Vector, gamma: float) -> Vector:
+    p: Vector = 1.0 / (values.size + gamma * (values.max() - values))
+    best = int(values.argmax())
+    p[best] = 0.0
+    p[best] = 1.0 - p.sum()
+    return p
+
+
+def theorem_rate(params: Vector, arms: int, t: float) -> float:
+    numbers: list[float] = params[1:9].tolist()
+    slope, diameter, delta, horizon, constant, factor, rate, root = numbers
+    s = horizon if horizon > 0.0 else t
+    regret = constant + factor * math.log1p(rate * s) + root * math.sqrt(s)
+    if horizon > 0.0:
+        noise = 16.0 * slope**2 * diameter**2 * math.log(2.0 / delta)
+        return math.sqrt(8.0 * arms * s / (2.0 * slope**2 * regret + noise))
+    noise = 8.0 * diameter**2 * math.log(4.0 * s * s / delta)
+    return 2.0 / slope * math.sqrt(s * arms / (regret + noise))
+
+
+def expected(name: str, case: Case, draws: Vector, params: Vector) -> tuple[Vector, Vector | None]:
+    """The scores and the probabilities of all arms; None where the scores decide."""
+    g, n, arms = case.g, case.g.size, case.n_arms
+    estimates, t = rewards_of(case), case.state.counters[UPDATES] + 1.0
+    scores = estimates @ g
+    if name == "linucb":
+        return scores + bonus(case, g, params), None
+    if name == "linucb_extended":
+        return scores + extended_bonus(case, g, params), None
+    if name == "squarecb":
+        return scores, gaps(scores, params[0] * math.sqrt(t))
+    if name == "squarecb_theorem":
+        scores = np.clip(estimates, params[9 : 9 + n], params[9 + n : 9 + 2 * n]) @ g
+        return scores, gaps(scores, theorem_rate(params, arms, t))
+    if name == "epsilon_greedy":
+        p = np.full(arms, params[0] / arms)
+        p[scores.argmax()] += 1.0 - params[0]
+        return scores, p
+    if name == "thompson":
+        state, spread = case.state, float(np.linalg.norm(g * params[:n]))
+        noise = np.linalg.cholesky(state.inverse) @ draws.reshape(len(state.theta), -1, 1)
+        theta = np.einsum("i,bij->bj", g, state.theta) + spread * noise[:, :, 0]
+        return (theta @ case.features[0] if case.per_arm else case.features @ theta[0]), None
+    if name == "uniform":
+        return np.zeros(arms), np.full(arms, 1.0 / arms)
+    fixed = np.zeros(arms)
+    fixed[min(int(params[0]), arms - 1)] = 1.0
+    return np.zeros(arms), fixed
+
+
+def expected_look(name: str, case: Case, slope: Vector, arm: int, doubt: Vector) -> Vector:
+    n, estimates = slope.size, rewards_of(case)
+    values, greedy = estimates @ slope, int((estimates @ case.g).argmax())
+    best = values.max()
+    out = np.array([0.0, best - values[arm], best - max(values[arm], values[greedy]), 0.0])
+    if name == "plain":
+        return out
+    low, high, params = doubt[:n], doubt[n : 2 * n], doubt[2 * n :]
+    width = widths_of(case, slope)
+    if name == "optimistic":
+        most = np.zeros(case.n_arms)
+        for i in range(n):
+            own = np.clip(estimates[:, i], low[i], high[i])
+            more = pointwise(own, low[i], high[i], high[i] - low[i], width, ERRORS)
+            end = low[i] if slope[i] < 0.0 else high[i]
+            most += slope[i] * own + np.minimum(abs(slope[i]) * more, slope[i] * (end - own))
+        add = bonus
+    else:
+        bottom, top = ends(slope, low, high)
+        more = pointwise(values, bottom, top, top - bottom, width, ERRORS)
+        most = np.minimum(values + more, top)
+        add = extended_bonus
+    hardly = width**2 * TRIES > 1.0
+    out[3] = max(0.0, (most - best)[hardly].max(initial=0.0))
+    if params.size:
+        out[0] = (values + add(case, slope, params)).max()
+    return out
+
+
+# --- rules and looks ------------------------------------------------------------------------------
+
+
+def check(name: str, case: Case, draws: Vector, params: Vector) -> int:
+    """One choice, against the formulas; the arm."""
+    arm, chance, scores = choose(
+        name, case.model, case.g, case.features, case.per_arm, draws, params
+    )
+    wanted, probabilities = expected(name, case, draws, params)
+    np.testing.assert_allclose(scores, wanted, rtol=1e-9, atol=1e-10)
+    if probabilities is None:
+        assert arm == int(scores.argmax())  # the first of equals
+        assert chance == 1.0 or (name == "thompson" and math.isnan(chance))
+        return arm
+    assert chance == pytest.approx(probabilities[arm], rel=1e-8, abs=1e-10)
+    if name not in ("fixed", "uniform"):
+        ends = np.cumsum(probabilities)
+        below = ends[arm - 1] if arm else 0.0
+        assert below - 1e-8 <= draws[0] <= ends[arm] + 1e-8
+    return arm
+
+
 def test_argmax_of_ties_and_nan() -> None:
     """The first of equals; a NaN is the largest only in the first place."""
-    for values in ([1.0, 1.0], [0.0, -0.0, 0.0], [np.nan, 5.0], [1.0, np.nan, 2.0, 2.0]):
-        theta = np.array(values)[:, None, None]
-        arms = len(values)
-        state = Ridge().allocate(arms, 1, 1)
-        state.theta[:] = theta
-        args = np.ones(1), np.ones((1, 1)), True
+    cases: list[tuple[list[float], int]] = [
+        ([1.0, 1.0], 0),
+        ([0.0, -0.0, 0.0], 0),
+        ([np.nan, 5.0], 0),
+        ([1.0, np.nan, 2.0, 2.0], 2),
+    ]
+    for values, best in cases:
+        state = Ridge().allocate(len(values), 1, 1)
+        state.theta[:] = np.array(values)[:, None, None]
         params = np.concatenate([[0.0, 1.0], np.zeros(4)])
-        out, report = np.empty(arms), np.empty(1)
-        expected = linucb.linucb(
-            args[0], state.theta, state.inverse, state.counters, *args[1:], np.empty(0), params,
-            out, report,
-        )  # fmt: skip
-        assert choose("linucb", Regression(*state), *args, params=params)[0] == expected
+        args = np.ones(1), np.ones((1, 1)), True
+        assert choose("linucb", Regression(*state), *args, params=params)[0] == best
 
 
 def _cases(names: Any) -> list[tuple[str, bool]]:
@@ -109,46 +290,22 @@ def _cases(names: Any) -> list[tuple[str, bool]]:
 
 
 @pytest.mark.parametrize(("name", "per_arm"), _cases(RULES))
-def test_rules_are_bit_equal(name: str, per_arm: bool) -> None:
-    extended = name == "linucb_extended"
+def test_rules_against_numpy(name: str, per_arm: bool) -> None:
     rng = np.random.default_rng([sum(map(ord, name)), per_arm])
     met = set()
     for n, d, arms in [*shapes(rng), *shapes(rng)]:
-        case = grown(rng, n, d, arms, per_arm, extended)
+        case = grown(rng, n, d, arms, per_arm, name == "linucb_extended")
         for params in params_of(name, rng, n, d):
             many = case.state.theta.shape[0] * d
             draws = rng.standard_normal(many) if name == "thompson" else rng.random(1)
-            scores, report = np.empty(arms), np.empty(1)
-            state = case.state
-            arm = RULES[name](
-                case.g,
-                state.theta,
-                state.inverse,
-                state.counters,
-                case.features,
-                per_arm,
-                draws,
-                params,
-                scores,
-                report,
-            )
-            got = choose(name, case.model, case.g, case.features, per_arm, draws, params)
-            assert got[0] == arm
-            np.testing.assert_array_equal(got[1], report[0])
-            np.testing.assert_array_equal(got[2], scores)
-            met.add((arms, arm))
+            met.add((arms, check(name, case, draws, params)))
     assert len(met) > 10
 
 
 @pytest.mark.parametrize(("name", "per_arm"), _cases(["plain", "optimistic", "extended"]))
-def test_looks_are_bit_equal(name: str, per_arm: bool) -> None:
+def test_looks_against_numpy(name: str, per_arm: bool) -> None:
     extended = name == "extended"
     rng = np.random.default_rng([len(name), per_arm])
-    numba: Any = {
-        "plain": optimism.outlook,
-        "optimistic": optimism.optimistic_outlook,
-        "extended": optimism.extended_outlook,
-    }[name]
     seen = np.zeros(4)
     for n, d, arms in [*shapes(rng), *shapes(rng)]:
         case = grown(rng, n, d, arms, per_arm, extended)
@@ -157,23 +314,11 @@ def test_looks_are_bit_equal(name: str, per_arm: bool) -> None:
         if extended:
             wide = np.array([1.0, 3.0, 0.7, 1.1])
         for doubt in (ranges, np.concatenate([ranges, wide])):
-            slope, arm, out = rng.standard_normal(n), int(rng.integers(arms)), np.empty(4)
-            state = case.state
-            numba(
-                slope,
-                case.g,
-                state.theta,
-                state.inverse,
-                state.counters,
-                case.features,
-                per_arm,
-                arm,
-                doubt,
-                out,
-            )
+            slope, arm = rng.standard_normal(n), int(rng.integers(arms))
             got = look(name, case.model, slope, case.g, case.features, per_arm, arm, doubt)
-            np.testing.assert_array_equal(got, out)
-            seen += out != 0.0
+            wanted = expected_look(name, case, slope, arm, doubt)
+            np.testing.assert_allclose(got, wanted, rtol=1e-9, atol=1e-10)
+            seen += got != 0.0
     assert seen[1] > 5
     assert (name == "plain") == (seen[0] == 0.0)
     assert (name == "plain") == (seen[3] == 0.0)
@@ -184,97 +329,46 @@ def test_arms_that_were_tried_100_times_are_left_out(name: str) -> None:
     state = Ridge().allocate(1, 1, 1)
     state.theta[:] = 0.5
     one, doubt = np.ones(1), np.array([0.0, 1.0])
-    numba: Any = optimism.extended_outlook if name == "extended" else optimism.optimistic_outlook
     for width, counts in ((0.2, True), (0.12, True), (0.102, True), (0.098, False), (0.09, False)):
-        features, out = np.array([[width], [0.01]]), np.empty(4)
-        numba(one, one, state.theta, state.inverse, state.counters, features, False, 0, doubt, out)
+        features = np.array([[width], [0.01]])
         got = look(name, Regression(*state), one, one, features, False, 0, doubt)
-        np.testing.assert_array_equal(got, out)
         assert (got[3] > 0.0) == counts
 
 
 def test_a_direction_of_zero_has_no_pointwise_bonus_in_an_extended_model() -> None:
     case = grown(np.random.default_rng(10), 2, 3, 6, False, True)
     params = np.array([-1.0, 3.0, 0.7, 1.1, 0.0, 0.0, 1.0, 1.0])
-    g, scores, report, state = np.zeros(2), np.empty(6), np.empty(1), case.state
-    arm = linucb.linucb_extended(
-        g,
-        state.theta,
-        state.inverse,
-        state.counters,
-        case.features,
-        False,
-        np.empty(0),
-        params,
-        scores,
-        report,
-    )
-    got = choose("linucb_extended", case.model, g, case.features, params=params)
-    assert got[0] == arm
-    np.testing.assert_array_equal(got[2], scores)
-    assert np.isfinite(got[2]).all()
+    got = choose("linucb_extended", case.model, np.zeros(2), case.features, params=params)
+    assert got[0] == 0
+    np.testing.assert_array_equal(got[2], np.zeros(6))
 
 
-def test_a_pointwise_bonus_in_an_extended_look_is_bit_equal() -> None:
+def test_a_pointwise_bonus_in_an_extended_look() -> None:
     rng = np.random.default_rng(8)
     case = grown(rng, 3, 4, 20, False, True)
     ranges = np.concatenate([rng.random(3) - 1.0, rng.random(3) + 0.5])
     doubt = np.concatenate([ranges, [-1.0, 3.0, 0.7, 1.1], ranges])
-    slope, out, state = rng.standard_normal(3), np.empty(4), case.state
-    optimism.extended_outlook(
-        slope,
-        case.g,
-        state.theta,
-        state.inverse,
-        state.counters,
-        case.features,
-        False,
-        5,
-        doubt,
-        out,
-    )
+    slope = rng.standard_normal(3)
     got = look("extended", case.model, slope, case.g, case.features, False, 5, doubt)
-    np.testing.assert_array_equal(got, out)
+    np.testing.assert_allclose(got, expected_look("extended", case, slope, 5, doubt), rtol=1e-9)
 
 
 def test_rules_without_widths_take_online_gradients() -> None:
     rng = np.random.default_rng(5)
-    state = OnlineGradient().init(_problem(6, 3))
-    model = Regression(*state, learn="online_gradient")
+    problem = Problem.arms(6, {f"r{i}": (0, 1) for i in range(3)}, parameter_norm=1.0)
+    state = OnlineGradient().init(problem)
+    model = state.model()
     for _ in range(50):
         model.learn(0, rng.standard_normal(6), rng.random(3))
-    g, features = rng.random(3), rng.standard_normal((40, 6))
+    case = Case(state, model, rng.random(3), rng.standard_normal((40, 6)), False)
     for name in ("squarecb", "squarecb_theorem", "epsilon_greedy", "uniform", "fixed"):
         for params in params_of(name, rng, 3, 6):
-            draws, scores, report = rng.random(1), np.empty(40), np.empty(1)
-            arm = RULES[name](
-                g,
-                state.theta,
-                state.inverse,
-                state.counters,
-                features,
-                False,
-                draws,
-                params,
-                scores,
-                report,
-            )
-            got = choose(name, model, g, features, False, draws, params)
-            assert got[:2] == (arm, report[0])
-            np.testing.assert_array_equal(got[2], scores)
+            check(name, case, rng.random(1), params)
     with pytest.raises(ValueError, match="no confidence widths"):
-        choose("linucb", model, g, features, params=np.zeros(14))
-    out = np.empty(4)
-    optimism.outlook(
-        g, -g, state.theta, state.inverse, state.counters, features, False, 3, np.empty(0), out
-    )
-    np.testing.assert_array_equal(look("plain", model, g, -g, features, False, 3, np.empty(0)), out)
-
-
-def _problem(d: int, n: int) -> Any:
-    from fairwolfe.core.problem import Problem
-
-    return Problem.arms(d, {f"r{i}": (0, 1) for i in range(n)}, parameter_norm=1.0)
+        choose("linucb", model, case.g, case.features, params=np.zeros(14))
+    none = np.empty(0)
+    got = look("plain", model, -case.g, case.g, case.features, False, 3, none)
+    np.testing.assert_allclose(got, expected_look("plain", case, -case.g, 3, none), rtol=1e-9)
 
 
 def test_a_useless_design_makes_thompson_return_minus_one() -> None:
@@ -286,15 +380,13 @@ def test_a_useless_design_makes_thompson_return_minus_one() -> None:
     assert got[0] == -1
 
 
-def test_what_an_extended_model_learns_is_bit_equal() -> None:
+def test_what_an_extended_model_learns() -> None:
     rng = np.random.default_rng(6)
     for n, d in ((1, 1), (3, 7), (5, 12)):
         g, x, reward = rng.standard_normal(n), rng.standard_normal(d), rng.standard_normal(n)
-        wide, scalar = np.empty(n * d), np.empty(1)
-        choosing.extended_lesson(g, x, reward, wide, scalar)
-        got = lesson(g, x, reward)
-        np.testing.assert_array_equal(got[0], wide)
-        np.testing.assert_array_equal(got[1], scalar)
+        wide, scalar = lesson(g, x, reward)
+        np.testing.assert_array_equal(wide, np.kron(g, x))
+        assert scalar.tolist() == [pytest.approx(float(g @ reward), rel=1e-12)]
 
 
 @pytest.mark.parametrize("per_arm", [False, True])

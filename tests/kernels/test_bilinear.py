@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +11,16 @@ from fairwolfe import Problem
 from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.contexts import Bilinear
 from fairwolfe.core.streams import stream
-from fairwolfe.kernels.bilinear import absorb_items, contract_twice, contract_user
-from fairwolfe.kernels.linalg import DRIFT, LOG_DET, REFRESH_EVERY, SINCE_REFRESH, STATUS, UPDATES
+from fairwolfe.kernels.products import ProductRidge
 from fairwolfe.oracles import LinearState, Ridge
+from fairwolfe.oracles.linear_state import (
+    DRIFT,
+    LOG_DET,
+    REFRESH_EVERY,
+    SINCE_REFRESH,
+    STATUS,
+    UPDATES,
+)
 from fairwolfe.ranking import LinUCBRank
 
 nan, inf = float("nan"), float("inf")
@@ -37,14 +43,10 @@ def rounds(
         yield rng.normal(size=p), rng.normal(size=(r, q)), rng.normal(size=(r, n_rewards))
 
 
-def learn(user: Vector, rows: Matrix, rewards: Matrix, *state: Any) -> None:
-    """One round: V^-1 contracted with the user, then the update."""
-    inverse = state[1][0]
-    q = rows.shape[1]
-    contracted, metric = np.empty((q, len(inverse))), np.empty((q, q))
-    contract_user(user, inverse, contracted)
-    contract_twice(user, contracted, metric)
-    absorb_items(user, rows, rewards, contracted, metric, *state)
+def learn(user: Vector, rows: Matrix, rewards: Matrix, state: LinearState) -> None:
+    """One round."""
+    sizes = user.size, rows.shape[1]
+    ProductRidge(*state, *sizes, max(len(rows), 1)).absorb(user, rows, rewards)
 
 
 # --- learning ---------------------------------------------------------------------------------
@@ -58,7 +60,7 @@ def test_updates_of_every_rank_against_numpy(p: int, q: int, n_rewards: int) -> 
     state = Ridge(RIDGE).allocate(1, n_rewards, d)
     gram, right = RIDGE * np.eye(d), np.zeros((d, n_rewards))
     for user, rows, rewards in rounds(rng, p, q, n_rewards, range(11)):
-        learn(user, rows, rewards, *state)
+        learn(user, rows, rewards, state)
         x = product(user, rows)
         gram += x.T @ x
         right += x.T @ rewards
@@ -80,7 +82,7 @@ def test_updates_of_every_rank_against_numpy(p: int, q: int, n_rewards: int) -> 
 def test_a_round_in_which_nothing_was_looked_at_teaches_nothing() -> None:
     state = Ridge(RIDGE).allocate(1, 2, 6)
     before = [part.copy() for part in state]
-    learn(np.ones(2), np.empty((0, 3)), np.empty((0, 2)), *state)
+    learn(np.ones(2), np.empty((0, 3)), np.empty((0, 2)), state)
     for one, other in zip(state[:5], before[:5], strict=True):
         np.testing.assert_array_equal(one, other)
     assert state.counters[[UPDATES, LOG_DET]].tolist() == [0.0, 0.0]
@@ -90,9 +92,9 @@ def test_one_update_of_rank_r_is_r_updates_of_rank_one() -> None:
     rng = stream(0, "bilinear", "ranks")
     whole, single = Ridge(RIDGE).allocate(1, 2, 8), Ridge(RIDGE).allocate(1, 2, 8)
     for user, rows, rewards in rounds(rng, 2, 4, 2, range(1, 10)):
-        learn(user, rows, rewards, *whole)
+        learn(user, rows, rewards, whole)
         for k in rng.permutation(len(rows)).tolist():
-            learn(user, rows[k : k + 1], rewards[k : k + 1], *single)
+            learn(user, rows[k : k + 1], rewards[k : k + 1], single)
     np.testing.assert_allclose(whole.inverse, single.inverse, rtol=1e-10, atol=1e-13)
     np.testing.assert_allclose(whole.theta, single.theta, rtol=1e-10, atol=1e-13)
     assert whole.counters[LOG_DET] == pytest.approx(single.counters[LOG_DET], rel=1e-12)
@@ -104,7 +106,7 @@ def test_one_update_of_rank_r_is_r_updates_of_rank_one() -> None:
 def learnt(p: int = 2, q: int = 3, n_rewards: int = 2) -> LinearState:
     state = Ridge(RIDGE).allocate(1, n_rewards, p * q)
     for user, rows, rewards in rounds(stream(0, "learnt"), p, q, n_rewards, range(6)):
-        learn(user, rows, rewards, *state)
+        learn(user, rows, rewards, state)
     return state
 
 
@@ -114,7 +116,7 @@ def test_the_refresh_is_exact_and_notes_the_drift() -> None:
     state.inverse[0, 0, 1] += off
     state.counters[SINCE_REFRESH] = REFRESH_EVERY - 1
     user, rows, rewards = next(rounds(stream(1, "refresh"), 2, 3, 2, range(3, 4)))
-    learn(user, rows, rewards, *state)
+    learn(user, rows, rewards, state)
     gram = state.gram[0]
     np.testing.assert_allclose(state.inverse[0], np.linalg.inv(gram), rtol=1e-12, atol=1e-14)
     np.testing.assert_array_equal(state.inverse[0], state.inverse[0].T)
@@ -130,7 +132,7 @@ def test_the_refresh_is_exact_and_notes_the_drift() -> None:
 def test_rounds_without_exposure_are_counted_for_the_refresh_too() -> None:
     state = learnt()
     state.counters[SINCE_REFRESH] = REFRESH_EVERY - 1
-    learn(np.ones(2), np.empty((0, 3)), np.empty((0, 2)), *state)
+    learn(np.ones(2), np.empty((0, 3)), np.empty((0, 2)), state)
     assert state.counters[SINCE_REFRESH] == 0.0
 
 
@@ -147,7 +149,7 @@ def test_a_state_that_was_spoilt_is_computed_afresh(spoil: str) -> None:
         state.counters[SINCE_REFRESH] = REFRESH_EVERY - 1
     user, rows, rewards = next(rounds(stream(2, "spoilt"), 2, 3, 2, range(3, 4)))
     before = state.counters[UPDATES]
-    learn(user, rows, rewards, *state)
+    learn(user, rows, rewards, state)
     state.raise_failure()
     assert state.counters[UPDATES] == before + 3  # it was learnt
     assert state.counters[DRIFT] > 1e-4
@@ -160,7 +162,7 @@ def test_a_state_that_was_spoilt_is_computed_afresh(spoil: str) -> None:
 @pytest.mark.parametrize("value", [nan, inf, -inf])
 def test_a_reward_that_is_no_number_is_noticed(value: float) -> None:
     state = learnt()
-    learn(np.ones(2), np.ones((2, 3)), np.array([[0.0, 1.0], [value, 0.0]]), *state)
+    learn(np.ones(2), np.ones((2, 3)), np.array([[0.0, 1.0], [value, 0.0]]), state)
     assert state.counters[STATUS] == 1.0
 
 
@@ -187,16 +189,18 @@ def test_estimates_and_widths_against_numpy(p: int, q: int, n_rewards: int) -> N
     x = product(user, items) if p > 1 else items
     g = rng.normal(size=n + n_rewards)
     choice = base.act(state, context, g, rng)
-    order, reasons = np.asarray(choice.action), choice.info.reasons
+    order, why = np.asarray(choice.action), choice.explanation
+    assert why is not None
+    parts = {name: np.array([row[name] for row in why]) for name in why[0]}
 
     value = x @ (g[n:] @ state.oracle.theta[0])
     widths = np.sqrt(np.einsum("ij,jk,ik->i", x, state.oracle.inverse[0], x))
     half_ranges = np.array([high - low for low, high in ranges.values()]) / n / 2.0
     radius = half_ranges * np.sqrt(2.0 * np.log(3.0 * n_rewards / 0.1) + 3.0) + np.sqrt(0.5) * 2.0
     bonus = 0.7 * (abs(g[n:]) @ radius) * widths
-    np.testing.assert_allclose(reasons.value, value[order], rtol=1e-10, atol=1e-11)
-    np.testing.assert_allclose(reasons.exploration, bonus[order], rtol=1e-10, atol=1e-11)
-    np.testing.assert_allclose(reasons.fairness, g[order], rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(parts["value"], value[order], rtol=1e-10, atol=1e-11)
+    np.testing.assert_allclose(parts["exploration"], bonus[order], rtol=1e-10, atol=1e-11)
+    np.testing.assert_allclose(parts["fairness"], g[order], rtol=1e-9, atol=1e-10)
     assert order.tolist() == np.argsort(-(value + bonus + g[:n]), kind="stable").tolist()
 
 
@@ -207,4 +211,4 @@ def test_a_width_that_rounding_makes_negative_is_zero() -> None:
     state = base.init(problem)
     state.oracle.inverse[0] = 1e-30 * -np.eye(4)
     choice = base.act(state, Bilinear([1.0, 0.0], np.ones((3, 2))), np.ones(4), stream(0, "w"))
-    assert choice.info.reasons.exploration.tolist() == [0.0, 0.0]
+    assert [row["exploration"] for row in choice.explanation or ()] == [0.0, 0.0]

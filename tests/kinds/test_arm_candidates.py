@@ -36,7 +36,7 @@ ONE_DESIGN = {"extended": fw.FrankWolfe(Minimum(), LinUCB(model="extended"))}
 
 
 def state(agent: fw.Agent) -> dict[str, bytes]:
-    return {name: array.tobytes() for name, array in arrays_of(agent._state)}
+    return {name: array.tobytes() for name, array in arrays_of(agent._running)}
 
 
 def contents(agent: fw.Agent) -> dict[str, Any]:
@@ -96,9 +96,11 @@ def test_arms_with_parameters_of_their_own_learn_in_their_own_blocks(name: str) 
         few = some(rng)
         decision = agent.act(fw.PerArm(rng.uniform(-0.5, 0.5, D)), candidates=few)
         assert decision.action in few
-        before = agent._state.base.oracle.theta.copy()
+        before = agent._running.base_state.oracle.theta.copy()
         agent.update(decision, rng.random(2))
-        changed = np.flatnonzero((agent._state.base.oracle.theta != before).any(axis=(1, 2)))
+        changed = np.flatnonzero(
+            (agent._running.base_state.oracle.theta != before).any(axis=(1, 2))
+        )
         assert changed.tolist() in ([decision.action], [])
 
 

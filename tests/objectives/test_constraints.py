@@ -368,7 +368,7 @@ def test_late_and_prompt_loops_are_the_plain_one(which: int, lateness: Any) -> N
 
 def test_a_multiplier_of_0_learns_no_price() -> None:
     agent = served(Minimum().on(0, 1) + AtMost(0.3, multiplier=0.0).on(2), 500)
-    assert not agent._state.prices.any()
+    assert not agent._running.state.prices.any()
     assert agent.constraints[0].shadow_price > 0.0  # of the envelope
 
 
@@ -438,9 +438,9 @@ def test_producers_get_their_floor() -> None:
 
 def test_identity_is_for_what_needs_no_smoothing() -> None:
     state = FrankWolfe(Linear((1.0, 0.5, 0.0)) + AtMost(0.4).on(2), LinUCB()).init(MUSIC.problem())
-    assert state.plan.smoothing == Identity()
+    assert state.smoothing == Identity()
     state = FrankWolfe(BUDGET, LinUCB()).init(MUSIC.problem())
-    assert state.plan.smoothing == Moreau().bind(MUSIC.problem(), Minimum().on(0, 1))
+    assert state.smoothing == Moreau().bind(MUSIC.problem(), Minimum().on(0, 1))
 
 
 def test_every_error_is_typed() -> None:

@@ -156,9 +156,9 @@ def test_constants_come_from_the_ranges() -> None:
     assert f.smoothness(2) == pytest.approx(100.0)
     assert Nash(offset=1.1).lipschitz(2) == math.sqrt(2.0) / 1.1  # unbound: on z >= 0
     tuned = fw.FrankWolfe(Nash(offset=1.1), SquareCB()).init(problem)
-    assert tuned.plan.base == SquareCB().tuned(f.lipschitz(2))
+    assert tuned.base == SquareCB().tuned(f.lipschitz(2))
     extended = fw.FrankWolfe(Nash(offset=1.1), LinUCB(model="extended")).init(problem)
-    assert extended.plan.base == LinUCB(model="extended").tuned(f.lipschitz(2))
+    assert extended.base == LinUCB(model="extended").tuned(f.lipschitz(2))
 
 
 def test_each_coordinate_has_its_own_range() -> None:

@@ -99,9 +99,8 @@ class BestByFirst:
         return np.eye(part.n_arms)[np.array([best_by_first(x) for x in part.features])]
 
 
-def test_the_power_is_as_good_as_a_function() -> None:
+def test_an_object_with_distribution_is_as_good_as_a_function() -> None:
     log, policy = logs.log(), BestByFirst()
-    assert isinstance(policy, fw.protocols.Distributes)
     one, other = (log.evaluate(given, Minimum()) for given in (policy, best_by_first))
     assert np.array_equal(one.average, other.average)
     assert (one.low, one.high) == (other.low, other.high)
@@ -119,8 +118,8 @@ def test_an_agent_is_evaluated_with_its_own_probabilities(base: Any) -> None:
     probe = _target(Log.of(columns(5, seed=9), PROBLEM), agent)
     for _ in range(500):  # what it draws, against what it says
         for i, context in enumerate(contexts):
-            state, policy = agent._state, agent.policy
-            made = policy.act(state, context, np.random.default_rng(_ * 5 + i))
+            with agent.held() as running:
+                made = agent.policy.act(running, context, np.random.default_rng(_ * 5 + i))
             counts[i, made.action] += 1
             assert probe[i, made.action] == pytest.approx(made.probability, abs=1e-9)
         if not 0.0 < probe.max(axis=1).min() < 1.0:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,8 @@ from click.testing import CliRunner
 
 import fairwolfe as fw
 from fairwolfe.bandits import LinUCB, SquareCB, VowpalWabbit
-from fairwolfe.bandits.choosing import Evidence
 from fairwolfe.cli import commands
+from fairwolfe.core.rows import ArmRows, PlainRows, RankingRows
 from fairwolfe.data.decisions import Header, Writer
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import AtLeast, AtMost, GiniEquality, Linear, Minimum, TwoSided
@@ -119,23 +118,36 @@ def test_an_agent_has_learnt_the_log_as_its_own_decisions(base: Any) -> None:
     rows = list(zip(made, rewards.tolist(), contexts, strict=True))
     other.update_many(made, rewards)
     agent = Log.of(rows, PROBLEM).agent(Minimum(), base)
-    mine, theirs = agent._state.base.oracle, other._state.base.oracle
-    for name in ("theta", "gram", "inverse"):
-        assert np.array_equal(getattr(mine, name), getattr(theirs, name)), name
+    with agent.held() as mine, other.held() as theirs:
+        for name in ("theta", "gram", "inverse", "moment", "learnt"):
+            one, two = (getattr(running.state, name) for running in (mine, theirs))
+            assert np.array_equal(one, two), name
     assert (agent.t, agent.open) == (0, 0)
     assert not agent.average.any()
+
+
+def studied(base: Any, x: Any, n: int) -> Any:
+    """Decisions of others for arm 1 with features x."""
+    if isinstance(base, Greedy):
+        rows = PlainRows.empty(n, 0, 0, 0)
+        for i in range(n):
+            rows.stored[i] = (1, x)
+        return rows
+    arms = ArmRows.empty(n, x.size, 0)
+    arms.head["arm"], arms.head["block"], arms.x[:] = 1, 0, x
+    return arms
 
 
 def test_a_base_whose_update_returns_a_new_state_keeps_what_it_studies() -> None:
     agent = fw.Agent(fw.FrankWolfe(Minimum(), Greedy()), PROBLEM)
     context, reward = np.eye(3), np.array([1.0, 0.0, 1.0])
-    agent.study([(fw.Choice(1, None, context[1]), reward)] * 3)
+    agent.study(studied(Greedy(), context[1], 3), [reward] * 3)
     own = fw.Agent(fw.FrankWolfe(Minimum(), Greedy()), PROBLEM)
     for _ in range(3):
         own.update(own.act(context[[1]]), reward)
-    with agent.held() as studied, own.held() as earned:
-        assert np.array_equal(studied.base.targets, earned.base.targets)
-        assert earned.base.targets.any()
+    with agent.held() as learnt, own.held() as earned:
+        assert np.array_equal(learnt.base_state.targets, earned.base_state.targets)
+        assert earned.base_state.targets.any()
     assert (agent.t, own.t) == (0, 3)
     assert not agent.average.any()
 
@@ -144,25 +156,101 @@ def test_a_base_whose_update_returns_a_new_state_keeps_what_it_studies() -> None
 def test_of_decisions_to_study_all_are_learnt_or_none(base: Any) -> None:
     agent = fw.Agent(fw.FrankWolfe(Minimum(), base), PROBLEM)
     agent.update(agent.act(np.eye(3)), [1.0, 0.0, 1.0])
-    row = np.array([0.0, 1.0, 0.0])
-    good = fw.Choice(1, None, row if isinstance(base, Greedy) else Evidence(0, row))
-
-    def decisions() -> Iterator[Any]:
-        yield good, np.ones(3)
-        raise KeyboardInterrupt
-
+    rows = studied(base, np.array([0.0, 1.0, 0.0]), 3)
     before = agent.dump()
-    with pytest.raises(KeyboardInterrupt):
-        agent.study(decisions())
+    with pytest.raises(InvalidInput, match="'clicks'"):
+        agent.study(rows, [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0], [np.nan, 1.0, 1.0]])
     assert agent.dump() == before
-    agent.study([(good, np.ones(3))])
+    agent.study(rows, np.ones((3, 3)))
+    assert agent.dump() != before
+
+
+class Interrupted(Greedy):
+    """Ctrl-C comes while it learns the second decision."""
+
+    def update(self, state: Any, choice: fw.Choice, *rest: Any) -> Any:
+        if state.targets.any():
+            raise KeyboardInterrupt
+        return super().update(state, choice, *rest)
+
+
+def test_an_interrupted_study_has_learnt_nothing() -> None:
+    agent = fw.Agent(fw.FrankWolfe(Minimum(), Interrupted()), PROBLEM)
+    rows, before = studied(Greedy(), np.array([0.0, 1.0, 0.0]), 3), agent.dump()
+    with pytest.raises(KeyboardInterrupt):
+        agent.study(rows, np.ones((3, 3)))
+    assert agent.dump() == before
+
+
+BROKEN: dict[str, tuple[Any, str]] = {
+    "no rows": (lambda rows: [rows], "give ArmRows"),
+    "rankings": (lambda rows: RankingRows.empty(3, 2, 2, 0), "give ArmRows"),
+    "a list": (lambda rows: rows._replace(x=rows.x.tolist()), "the column x is"),
+    "too few": (lambda rows: rows._replace(x=rows.x[:2]), "the column x is"),
+    "too short": (lambda rows: rows._replace(x=rows.x[:, :2].copy()), "the column x is"),
+    "whole": (lambda rows: rows._replace(x=rows.x.astype(np.int64)), "the column x is"),
+    "a view": (lambda rows: rows._replace(x=np.asfortranarray(rows.x)), "not contiguous"),
+    "no number": (lambda rows: put(rows, rows.x, (1, 2), np.nan), "row 1 of the column x"),
+    "infinite": (lambda rows: put(rows, rows.x, (2, 0), np.inf), "row 2 of the column x"),
+    "huge": (lambda rows: put(rows, rows.x, (2, 0), 1e200), "nothing can be learnt"),
+    "no block": (lambda rows: put(rows, rows.head["block"], 1, 1), "row 1 of the column block"),
+    "below": (lambda rows: put(rows, rows.head["block"], 2, -1), "row 2 of the column block"),
+}
+
+
+def put(rows: Any, column: Any, place: Any, value: Any) -> Any:
+    column[place] = value
+    return rows
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_columns_that_no_kernel_may_read(name: str) -> None:
+    agent = fw.Agent(fw.FrankWolfe(Minimum(), LinUCB()), PROBLEM)
+    breaks, sentence = BROKEN[name]
+    rows = studied(None, np.array([0.0, 1.0, 0.0]), 3)
+    before = agent.dump()
+    with pytest.raises(InvalidInput, match=sentence):
+        agent.study(breaks(rows), np.ones((3, 3)))
+    assert agent.dump() == before
+
+
+@pytest.mark.parametrize(
+    ("column", "place", "value", "sentence"),
+    [
+        ("items", (0, 1), 9, "row 0 of the column items"),
+        ("items", (2, 0), -1, "row 2 of the column items"),
+        ("items", (1, 1), 0, "show an item twice"),
+        ("user", (1, 0), np.nan, "row 1 of the column user"),
+        ("user", (1, 0), 1e200, "nothing can be learnt"),
+        ("exposed", (1, 0), 0.5, "answer 1"),
+        ("rewards", (2, 1, 0), np.inf, "answer 2"),
+    ],
+)
+def test_columns_of_rankings_that_no_kernel_may_read(
+    column: str, place: Any, value: float, sentence: str
+) -> None:
+    problem = fw.Problem.ranking(n_items=4, n_slots=2, n_features=(2, 3))
+    f = TwoSided(GiniEquality())
+    agent = fw.Agent(FWLinUCBRank(f), problem, items=np.eye(4, 3))
+    rows = RankingRows.empty(3, 2, 2, 0)
+    rows.items[:], rows.user[:] = [0, 2], 0.5
+    shown = fw.Shown(np.ones((3, 2)), np.ones((3, 2, 1)))
+    before = agent.dump()
+    columns = rows._asdict() | shown._asdict()
+    kept = columns[column][place]
+    columns[column][place] = value
+    with pytest.raises(InvalidInput, match=sentence):
+        agent.study(rows, shown)
+    assert agent.dump() == before
+    columns[column][place] = kept
+    agent.study(rows, shown)
     assert agent.dump() != before
 
 
 def test_a_policy_that_cannot_study() -> None:
     agent = fw.Agent(Myopic(Minimum()), PROBLEM)
     with pytest.raises(InvalidInput, match="cannot learn from decisions of others"):
-        agent.study([])
+        agent.study(studied(None, np.zeros(3), 1), np.ones((1, 3)))
 
 
 @pytest.mark.needs("vowpalwabbit")
@@ -247,9 +335,8 @@ def test_a_ranking_agent_has_learnt_the_log(tmp_path: Path) -> None:
     own = Log.of(rows, data.problem)
     own._data = type(own._data)(**{**vars(own._data), "items": data.items})
     taught = own.agent(f, FWLinUCBRank(f))
-    assert np.allclose(
-        taught._state.base.oracle.theta, other._state.base.oracle.theta, rtol=0, atol=1e-12
-    )
+    with taught.held() as mine, other.held() as theirs:
+        assert np.allclose(mine.state.theta, theirs.state.theta, rtol=0, atol=1e-12)
     assert agent.t == 0
     assert log.evaluate(agent, f).n == 200
 

@@ -8,27 +8,22 @@ import numpy as np
 import pytest
 
 from fairwolfe import Problem
-from fairwolfe.core.arrays import Cube, Matrix, Vector
+from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.contexts import PerArm, arms
+from fairwolfe.core.protocols import Oracle
 from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput, NumericalFailure
-from fairwolfe.kernels.compile import kernel
-from fairwolfe.kernels.linalg import (
+from fairwolfe.oracles import LinearState, OnlineGradient, Ridge
+from fairwolfe.oracles.linear_state import (
     DRIFT,
     LOG_DET,
     REFRESH_EVERY,
     SINCE_REFRESH,
     STATUS,
     UPDATES,
-    absorb,
-    predictions,
-    refresh,
-    scores,
-    widths,
+    learn,
+    repair,
 )
-from fairwolfe.oracles import LinearOracle, LinearState, OnlineGradient, Ridge
-from fairwolfe.oracles.linear_state import learn
-from fairwolfe.oracles.ridge import ridge_learn
 
 nan, inf = float("nan"), float("inf")
 
@@ -39,9 +34,9 @@ def problem_of(d: int, n: int, **options: Any) -> Problem:
 
 def take(state: LinearState, features: Matrix, rewards: Matrix) -> None:
     """An update for each row."""
-    gram, inverse, theta, moment, _, counters = state
+    model = state.model()
     for x, reward in zip(features, rewards, strict=True):
-        absorb(x, reward, gram[0], inverse[0], theta[0], moment[0], counters)
+        assert model.learn(0, x, reward)
 
 
 def solved(ridge: float, features: Matrix, rewards: Matrix) -> tuple[Matrix, Matrix, Matrix, float]:
@@ -88,11 +83,9 @@ def test_the_ridge_identity(ridge: float, d: int, n: int) -> None:
     problem = problem_of(d, n)
     oracle = Ridge(ridge)
     state = oracle.init(problem)
-    total, width, predicted = 0.0, np.empty(1), np.empty((1, n))
-    free = np.full(n, inf)
+    total, free, model = 0.0, np.full(n, inf), state.model()
     for x, reward in zip(features, rewards, strict=True):
-        widths(state.inverse, x[None], False, width)
-        predictions(state.theta, x[None], False, -free, free, predicted)
+        width, predicted = model.widths(x[None]), model.predictions(x[None], -free, free)
         total += float(((predicted[0] - reward) ** 2).sum() / (1.0 + width[0] ** 2))
         learn(oracle, state, 0, x, reward)
     theta = solved(ridge, features, rewards)[2]
@@ -109,11 +102,9 @@ def test_scores_widths_and_predictions_against_numpy(d: int, k: int) -> None:
     take(state, rng.normal(size=(2 * d, d)), rng.normal(size=(2 * d, n)))
     theta, inverse = state.theta[0], np.linalg.inv(state.gram[0])
     x, g = rng.normal(size=(k, d)), rng.normal(size=n)
-    score, width, predicted = np.empty(k), np.empty(k), np.empty((k, n))
-    scores(g, state.theta, x, False, score)
-    widths(state.inverse, x, False, width)
     low, high = np.array([-0.2, -inf, -0.5]), np.array([0.2, inf, 0.1])
-    predictions(state.theta, x, False, low, high, predicted)
+    model = state.model()
+    score, width, predicted = model.scores(g, x), model.widths(x), model.predictions(x, low, high)
     np.testing.assert_allclose(score, x @ theta.T @ g, rtol=0.0, atol=1e-11)
     np.testing.assert_allclose(width, np.sqrt(np.einsum("ai,ij,aj->a", x, inverse, x)), atol=1e-11)
     np.testing.assert_allclose(predicted, np.clip(x @ theta.T, low, high), rtol=0.0, atol=1e-11)
@@ -136,19 +127,14 @@ def test_blocks_of_arms_are_one_flattened_design() -> None:
         x, reward, arm = rng.normal(size=d), rng.normal(size=n), int(rng.integers(n_arms))
         context, g = arms(PerArm(x), split), rng.normal(size=n)
         rows = np.array([flattened(x, a, n_arms) for a in range(n_arms)])
-        score, width, predicted = np.empty(n_arms), np.empty(n_arms), np.empty((n_arms, n))
-        free = np.full(n, inf)
-        scores(g, flat.theta, rows, False, score)
-        widths(flat.inverse, rows, False, width)
-        predictions(flat.theta, rows, False, -free, free, predicted)
-        own = np.empty(n_arms)
-        widths(blocks.inverse, context.features, True, own)
-        np.testing.assert_allclose(own, width, atol=1e-12)
-        scores(g, blocks.theta, context.features, True, own)
-        np.testing.assert_allclose(own, score, atol=1e-12)
-        out = np.empty((n_arms, n))
-        predictions(blocks.theta, context.features, True, -free, free, out)
-        np.testing.assert_allclose(out, predicted, atol=1e-12)
+        one, other, free = blocks.model(), flat.model(), np.full(n, inf)
+        given = context.features
+        for own, wanted in (
+            (one.widths(given, True), other.widths(rows)),
+            (one.scores(g, given, True), other.scores(g, rows)),
+            (one.predictions(given, -free, free, True), other.predictions(rows, -free, free)),
+        ):
+            np.testing.assert_allclose(own, wanted, atol=1e-12)
         learn(oracle, blocks, arm, x, reward)
         learn(oracle, flat, 0, flattened(x, arm, n_arms), reward)
     assert blocks.counters[LOG_DET] == pytest.approx(flat.counters[LOG_DET], rel=1e-12)
@@ -157,7 +143,7 @@ def test_blocks_of_arms_are_one_flattened_design() -> None:
         np.testing.assert_allclose(blocks.gram[b], flat.gram[0, part, part], atol=1e-12)
         np.testing.assert_allclose(blocks.inverse[b], flat.inverse[0, part, part], atol=1e-12)
     for state in (blocks, flat):
-        refresh(*state[:4], ridge, state.counters)
+        repair(state)
     assert blocks.counters[LOG_DET] == pytest.approx(flat.counters[LOG_DET], rel=1e-12)
     np.testing.assert_allclose(blocks.theta.swapaxes(0, 1).reshape(n, -1), flat.theta[0])
 
@@ -177,7 +163,7 @@ def test_a_refresh_restores_and_measures_the_drift() -> None:
     state.inverse[0, 1, 2] += spoilt
     state.theta[0] += 1.0
     state.counters[LOG_DET] += 1.0
-    refresh(*state[:4], 0.5, state.counters)
+    repair(state)
     for one, other in zip(state[:4], clean[:4], strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-12)
     assert state.counters[LOG_DET] == pytest.approx(clean[5][LOG_DET], rel=1e-12)
@@ -193,9 +179,7 @@ def test_the_drift_is_that_of_the_last_refresh() -> None:
     state = learned()
     for spoilt in (1e-9, 1e-3, 1e-8):
         state.inverse[0, 0, 0] *= 1.0 + spoilt
-        refresh(*state[:4], 0.5, state.counters)
-        assert state.counters[DRIFT] == pytest.approx(spoilt, rel=1e-3)
-        state.raise_failure()
+        assert repair(state) == state.drift == pytest.approx(spoilt, rel=1e-3)
 
 
 def test_observations_are_refreshed_on_schedule() -> None:
@@ -203,7 +187,7 @@ def test_observations_are_refreshed_on_schedule() -> None:
     problem, oracle = problem_of(2, 1), Ridge(0.3)
     state = oracle.init(problem)
     features, rewards = rng.normal(size=(REFRESH_EVERY, 2)), rng.normal(size=(REFRESH_EVERY, 1))
-    learn_all(features[:-1], rewards[:-1], *state)
+    take(state, features[:-1], rewards[:-1])
     assert state.counters[SINCE_REFRESH] == REFRESH_EVERY - 1
     assert state.counters[DRIFT] == 0.0
     learn(oracle, state, 0, features[-1], rewards[-1])
@@ -227,10 +211,9 @@ def test_observations_are_refreshed_on_schedule() -> None:
 def test_what_follows_from_the_design_is_computed_afresh(spoil: Any) -> None:
     state, right = learned(), learned()
     for one in (right, state):
-        refresh(*one[:4], 0.5, one.counters)
+        repair(one)
     spoil(state)
-    refresh(*state[:4], 0.5, state.counters)
-    state.raise_failure()
+    repair(state)
     assert all(np.array_equal(a, b) for a, b in zip(state[:4], right[:4], strict=True))
 
 
@@ -239,8 +222,7 @@ def test_a_design_that_rounding_left_indefinite_is_lifted() -> None:
     state.gram[0] -= np.linalg.eigvalsh(state.gram[0]).min() * np.eye(4) * (1.0 + 1e-14)
     assert not np.linalg.eigvalsh(state.gram[0]).min() > 0.0
     before = state.gram.copy()
-    refresh(*state[:4], 0.5, state.counters)
-    state.raise_failure()
+    repair(state)
     assert np.abs(state.gram - before).max() < 1e-10 * before.max()
     assert all(np.isfinite(array).all() for array in state)
 
@@ -250,7 +232,8 @@ def test_a_failed_refresh_leaves_the_arrays() -> None:
     state.gram[0, 3, 3] = nan
     state.raise_failure()
     before = [array.copy() for array in state]
-    refresh(*state[:4], 0.5, state.counters)
+    with pytest.raises(NumericalFailure, match="no longer usable"):
+        repair(state)
     assert state.counters[STATUS] == 1.0
     for one, other in zip(state[:4], before[:4], strict=True):
         assert np.array_equal(one, other, equal_nan=True)
@@ -268,7 +251,7 @@ def test_a_failed_refresh_leaves_the_arrays() -> None:
     ],
 )
 def test_what_is_no_number_fails_loudly_in_the_same_step(
-    oracle: LinearOracle, x: list[float], reward: list[float]
+    oracle: Oracle, x: list[float], reward: list[float]
 ) -> None:
     state = oracle.init(problem_of(2, 2))
     learn(oracle, state, 0, np.array([0.6, 0.8]), np.array([1.0, -1.0]))
@@ -305,19 +288,13 @@ def test_online_gradient_against_numpy() -> None:
     assert state.counters[UPDATES] == 300
 
 
-@kernel
-def learn_all(
-    features: Matrix,
-    rewards: Matrix,
-    gram: Cube,
-    inverse: Cube,
-    theta: Cube,
-    moment: Cube,
-    params: Vector,
-    counters: Vector,
-) -> None:
-    for s in range(features.shape[0]):
-        ridge_learn(0, features[s], rewards[s], gram, inverse, theta, moment, params, counters)
+def test_an_oracle_without_a_design_needs_no_repair() -> None:
+    oracle = OnlineGradient()
+    state = oracle.init(problem_of(2, 1))
+    learn(oracle, state, 0, np.ones(2), np.ones(1))
+    before = [array.copy() for array in state]
+    assert repair(state) == 0.0
+    assert all(np.array_equal(a, b) for a, b in zip(state, before, strict=True))
 
 
 @pytest.mark.slow
@@ -336,8 +313,7 @@ def test_ten_million_updates() -> None:
     def play(rounds: int) -> None:
         features = rng.standard_normal((rounds, d)) * strength
         rewards = features @ truth.T + 0.1 * rng.standard_normal((rounds, 2))
-        learn_all(features, rewards, *state)
-        state.raise_failure()
+        take(state, features, rewards)
         gram[:] += features.T @ features
         moment[:] += rewards.T @ features
 

@@ -32,6 +32,7 @@ from fairwolfe.errors import (
 )
 from fairwolfe.objectives import GiniWelfare, Minimum
 from fairwolfe.oracles import Ridge, SklearnRegressor
+from fairwolfe.oracles.sklearn_regressor import Fit
 from tests.agent.test_file import play, world
 
 pytestmark = pytest.mark.needs("scikit-learn")
@@ -87,6 +88,12 @@ def taught(oracle: Any, n: int, ask: bool = True, state: Any = None, problem: An
         if ask:
             estimated(state)
     return state
+
+
+def known(agent: Agent) -> Matrix:
+    """What an agent estimates."""
+    with agent.held() as running:
+        return estimated(running.base_state.oracle)
 
 
 def estimated(state: Any) -> Matrix:
@@ -313,7 +320,7 @@ def test_the_next_thousand_decisions_are_those_without_the_pause(case: str, tmp_
     assert loaded.policy == policy
     then = world(PROBLEM, 1000, seed=1)
     assert play(loaded, then) == play(agent, then)
-    assert np.array_equal(estimated(loaded._state.base.oracle), estimated(agent._state.base.oracle))
+    assert np.array_equal(known(loaded), known(agent))
 
 
 def test_another_process_goes_on_alike(tmp_path: Path) -> None:
@@ -353,12 +360,36 @@ def test_a_part_that_is_restored_may_refuse() -> None:
         filled(oracle.init(PROBLEM), arrays)
 
 
+def test_a_decision_asks_the_model_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its estimate and its look at the other arms need the same predictions."""
+    base, g = EpsilonGreedy(0.1, oracle=small_tree()), np.ones(3)
+    state, rng, asked = base.init(PROBLEM), stream(0, "asked"), []
+    answer = Fit._answer
+
+    def noted(self: Fit, model: Any, features: Matrix) -> Matrix:
+        asked.append(len(features))
+        return answer(self, model, features)
+
+    monkeypatch.setattr(Fit, "_answer", noted)
+    for t in range(30):
+        x = rng.random((4, 3))
+        choice = base.act(state, x, g, rng)
+        estimate = base.estimate(state, x, choice)
+        best, missed, spare, untried = base.look(state, x, g, choice, g, base.doubt(PROBLEM))
+        assert len(asked) == max(0, t - 9)  # none before the first fit
+        predicted = state.oracle.estimates(Arms(x, 4, False)).features
+        np.testing.assert_array_equal(estimate, predicted[choice.action])
+        assert missed == pytest.approx((predicted @ g).max() - estimate @ g)
+        assert (best, spare, untried) == (0.0, 0.0, 0.0)
+        state = base.update(state, choice, g, rng.uniform(PROBLEM.low, PROBLEM.high))
+
+
 def test_another_objective_goes_on_with_what_was_learnt() -> None:
     agent = Agent(FrankWolfe(Minimum(), SquareCB(gamma0=9.0, oracle=small_tree())), PROBLEM)
     play(agent, world(PROBLEM, 40))
-    before = estimated(agent._state.base.oracle)
+    before = known(agent)
     agent.replace_objective(GiniWelfare())
-    assert np.array_equal(estimated(agent._state.base.oracle), before)
+    assert np.array_equal(known(agent), before)
 
 
 # --- what is refused --------------------------------------------------------------------------

@@ -256,7 +256,7 @@ class Cascade(Ranking):
         exposed = 1.0 - clicked.cumsum() + clicked
         return super().observe(action, fw.Shown(exposed, clicked[:, None]))
 
-    hear = Kind.hear
+    read_feedback = Kind.read_feedback
 
     def random_feedback(self, action: Any, rng: np.random.Generator) -> Any:
         slot = int(rng.integers(self.n_slots + 1))

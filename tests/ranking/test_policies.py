@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairwolfe import Problem, simulate
+from fairwolfe import Agent, Problem, simulate
 from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.contexts import Bilinear
 from fairwolfe.core.feedback import Shown
@@ -67,12 +67,13 @@ def test_what_counts_as_exposed(
     total[6:] = earned.sum(axis=0)
     assert state.average.tolist() == total.tolist()
     assert other.average.tolist() == total.tolist()
-    for one, another in zip(state.base.oracle, other.base.oracle, strict=True):
+    for one, another in zip(state.base_state.oracle, other.base_state.oracle, strict=True):
         np.testing.assert_array_equal(one, another)
     for name in ("exposed", "shown", "slots"):
-        np.testing.assert_array_equal(getattr(state.base, name), getattr(other.base, name))
-    assert state.base.exposed.sum() == sum(counted)
-    assert sorted(np.flatnonzero(state.base.shown)) == sorted(np.asarray(decision.action))
+        mine, theirs = getattr(state.base_state, name), getattr(other.base_state, name)
+        np.testing.assert_array_equal(mine, theirs)
+    assert state.base_state.exposed.sum() == sum(counted)
+    assert sorted(np.flatnonzero(state.base_state.shown)) == sorted(np.asarray(decision.action))
 
 
 # --- FairLearn --------------------------------------------------------------------------------
@@ -112,11 +113,11 @@ def test_fairlearn_shows_the_most_deprived_first() -> None:
     problem = Problem.ranking(5, 3, 1)
     policy = FairLearnRank(0.5, tolerance=0.0)
     state = policy.init(problem)
-    state.base.shown[:] = [9.0, 1.0, 4.9, 2.0, 3.0]
-    state.base.slots[0] = 10.0
+    state.base_state.shown[:] = [9.0, 1.0, 4.9, 2.0, 3.0]
+    state.base_state.slots[0] = 10.0
     context = np.array([[0.1], [0.2], [0.3], [0.4], [0.5]])
     assert np.asarray(policy.act(state, context, stream(0, "f")).action).tolist() == [1, 3, 4]
-    state.base.shown[:] = [9.0, 6.0, 4.9, 7.0, 8.0]
+    state.base_state.shown[:] = [9.0, 6.0, 4.9, 7.0, 8.0]
     # One item lags behind; the others go by their optimistic values.
     assert np.asarray(policy.act(state, context, stream(0, "f")).action).tolist() == [2, 4, 3]
 
@@ -167,8 +168,10 @@ def test_the_factor_of_unbiased_by_hand(clip: bool) -> None:
 
     bonus, left = parts()
     assert left == pytest.approx(bonus)  # the factor is 1 before anything was looked at
-    assert plain.act(other, context, g, rng).info.reasons.fairness == pytest.approx(np.zeros(3))
-    state.base.exposed[:] = [6.0, 1.0, 3.0, 0.0]
+    why = plain.act(other, context, g, rng).explanation
+    assert why is not None
+    assert [row["fairness"] for row in why] == pytest.approx([0.0, 0.0, 0.0])
+    state.base_state.exposed[:] = [6.0, 1.0, 3.0, 0.0]
     bonus, left = parts()
     factors = {0: 1.0 - 3 * 0.6, 1: 1.0 - 3 * 0.1, 2: 1.0 - 3 * 0.3, 3: 1.0}
     for item, extra in bonus.items():
@@ -182,11 +185,11 @@ def test_an_item_that_is_always_first_has_a_negative_factor() -> None:
     weights = np.array(dcg(10))
     problem, policy = Problem.ranking(12, 10, 1), UnbiasedLinUCBRank()
     state = policy.init(problem)
-    state.base.exposed[:10] = 1000.0 * weights
+    state.base_state.exposed[:10] = 1000.0 * weights
     context = np.full((12, 1), 0.5)
     context[0] = 50.0  # first, whatever its factor
-    state.base.oracle.theta[:] = 1.0
-    state.base.oracle.inverse[:] = 1e-6
+    state.base_state.oracle.theta[:] = 1.0
+    state.base_state.oracle.inverse[:] = 1e-6
     row = policy.act(state, context, stream(0, "u")).explain()[0]
     assert row["item"] == 0
     assert (row["exploration"] + row["fairness"]) / row["exploration"] == pytest.approx(
@@ -235,7 +238,7 @@ def test_several_rewards_share_one_design(n: int) -> None:
                 earned.append(shown.rewards[slot])
         np.testing.assert_allclose(state.average, totals / t, rtol=0, atol=1e-12)
     x, y = np.array(seen), np.array(earned)
-    oracle = state.base.oracle
+    oracle = state.base_state.oracle
     assert oracle.gram.shape == (1, 6, 6)
     assert oracle.theta.shape == (1, n, 6)
     gram = 0.2 * np.eye(6) + x.T @ x
@@ -257,7 +260,7 @@ def test_scores_are_optimistic_for_either_sign_of_a_weight(n: int) -> None:
     rng = stream(1, "rounds")
     for t in range(1, 201):
         context = world.context(arrays, t, rng)
-        g = policy.direction(state, rng)
+        g = state.direction(rng)
         assert g[-1] == pytest.approx(-0.8)
         decision = policy.act(state, context, rng)
         tag = world.tag(arrays, context)
@@ -288,3 +291,11 @@ def test_worlds_without_users_are_ranked_too() -> None:
     trace = simulate(FWLinUCBRank(TwoSided(GiniEquality(), beta=3.0)), FiniteRanking.b1(), 2000)
     assert trace.compiled
     assert trace.value[-1] > 0.79334 - 0.05
+
+
+@pytest.mark.parametrize("policy", [UnbiasedLinUCBRank(), FairLearnRank(0.1)], ids=str)
+def test_a_policy_without_an_objective_has_no_live_numbers(policy: Any) -> None:
+    agent = Agent(policy, Problem.ranking(n_items=3, n_slots=2, n_features=1))
+    with pytest.raises(InvalidInput, match="no objective, so it keeps no live numbers"):
+        agent.live()
+    assert eval(repr(policy)) == policy

@@ -16,8 +16,8 @@ from fairwolfe.core.contexts import Bilinear
 from fairwolfe.core.feedback import Shown
 from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput, NumericalFailure
-from fairwolfe.kernels.linalg import LOG_DET
-from fairwolfe.ranking import LinUCBRank
+from fairwolfe.oracles.linear_state import LOG_DET
+from fairwolfe.ranking import LinUCBRank, Ranker
 from fairwolfe.ranking.ranker import RankState
 
 P, Q = 2, 3
@@ -248,3 +248,154 @@ def test_slots_are_fitted_so_that_none_is_exposed_more_often_than_the_one_before
     assert base.learnt(state).looks == pytest.approx((0.8, 0.4, 0.4))
     stated = LinUCBRank(position_weights=(1.0, 0.5, 0.1))
     assert stated.learnt(stated.init(problem)).looks == (1.0, 0.5, 0.1)
+
+
+def test_what_is_expected_of_a_ranking_and_of_the_others() -> None:
+    """`estimate` by its formula, and `look`: no score is below that of an upper bound."""
+    rng = stream(0, "estimate")
+    problem, base = problem_of(6, 3, 2), LinUCBRank(randomize=0.5)
+    state = learnt(base, problem, rng)
+    user, items = rng.normal(size=P), rng.normal(size=(6, Q))
+    g, slope = rng.normal(size=(2, 8))
+    choice = base.act(state, Bilinear(user, items), g, rng)
+    shown: Any = choice.action
+    chance = state.slots[1] / state.slots[0]
+    assert base.chances(state).tolist() == chance.tolist()
+    assert base.chances(base.init(problem)).tolist() == [1.0, 1.0, 1.0]
+    means = np.clip(
+        [state.oracle.theta[0] @ np.kron(user, items[i]) for i in shown], *problem.slot_ranges
+    )
+    wanted = np.zeros(8)
+    wanted[shown], wanted[6:] = chance, chance @ means
+    found = base.estimate(state, Bilinear(user, items), choice)
+    np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-14)
+    greedy = scores_of(LinUCBRank(exploration=0.0), state, user, items, slope)
+    doubt = base.doubt(problem)
+    for given, sure in ((doubt, True), (np.empty(0), False)):
+        best, missed = base.look(state, Bilinear(user, items), g, choice, slope, given)
+        np.testing.assert_allclose(missed, np.sort(greedy)[::-1][:3] - greedy[shown], atol=1e-12)
+        assert (best >= np.sort(greedy)[::-1][:3]).all() if sure else not best.any()
+    assert LinUCBRank(exposure="until_last_click").doubt(problem).size == 0
+
+
+# --- scores of one's own ------------------------------------------------------------------------
+
+
+class Optimistic(Ranker):
+    """LinUCBRank's scores, in Python."""
+
+    def scores(
+        self,
+        value: Vector,
+        width: Vector,
+        bonus: float,
+        direction: Vector,
+        exposed: Vector,
+        shown: Vector,
+        t: float,
+        slots: int,
+        params: Vector,
+    ) -> Vector:
+        assert value.shape == width.shape == direction.shape == exposed.shape == shown.shape
+        assert (shown <= t).all()
+        assert params.size == 0
+        return value + bonus * width + direction
+
+
+class Lifted(LinUCBRank):
+    """LinUCBRank's compiled scores, with something for the items that were never shown."""
+
+    def scores(self, *given: Any) -> Vector:
+        shown = given[5]
+        lifted: Vector = super().scores(*given) + 1e6 * (shown == 0.0)
+        return lifted
+
+
+def bits(state: RankState) -> list[bytes]:
+    counts = (state.exposed, state.shown, state.slots, state.features, state.retired)
+    return [array.tobytes() for array in (state.params, *state.oracle, *counts)]
+
+
+@pytest.mark.parametrize("exploration", [0.7, "pointwise"])
+@pytest.mark.parametrize("randomize", [0.0, 0.4])
+def test_scores_in_python_decide_and_learn_as_compiled_ones(
+    exploration: Any, randomize: float
+) -> None:
+    problem, rng = problem_of(7, 3, 2), stream(0, "own")
+    settings = {"exploration": exploration, "randomize": randomize}
+    bases = LinUCBRank(**settings), Optimistic(**settings)
+    states, drawn = [base.init(problem) for base in bases], [stream(1, "own") for _ in bases]
+    for t in range(40):
+        catalogue = bases[0].catalogue(states[0])
+        context = Bilinear(rng.normal(size=P), rng.normal(size=(7, Q)))
+        only = sorted(rng.permutation(7)[:5].tolist()) if t % 2 else None
+        pinned = {int(rng.integers(3)): int(rng.choice(only or range(7)))} if t % 3 == 0 else None
+        given = candidates(context, problem, catalogue, only=only, pinned=pinned)
+        g = rng.normal(size=given.ids.size + 2)
+        exposed = (rng.random(3) < 0.6).astype(float)
+        shown = Shown(exposed, exposed[:, None] * rng.random((3, 2)))
+        one, two = (
+            base.act(state, given, g, draws)
+            for base, state, draws in zip(bases, states, drawn, strict=True)
+        )
+        assert np.array_equal(one.action, two.action)
+        assert one.probability == two.probability
+        assert one.explanation == two.explanation
+        for slot, item in (pinned or {}).items():
+            assert np.asarray(two.action)[slot] == item
+        states = [
+            base.update(state, choice, g, shown)
+            for base, state, choice in zip(bases, states, (one, two), strict=True)
+        ]
+    assert bits(states[0]) == bits(states[1])
+
+
+def test_compiled_scores_can_be_changed_in_python() -> None:
+    problem, rng = problem_of(6, 3), stream(0, "lifted")
+    state = Lifted().init(problem)
+    context = Bilinear(rng.normal(size=P), rng.normal(size=(6, Q)))
+    state.shown[:] = [1, 1, 0, 1, 0, 1]
+    plain = LinUCBRank().act(state, context, np.ones(7), rng)
+    choice = Lifted().act(state, context, np.ones(7), rng)
+    ranking = np.asarray(choice.action).tolist()
+    assert set(ranking[:2]) == {2, 4}
+    assert ranking[2] == next(i for i in np.asarray(plain.action).tolist() if i not in (2, 4))
+
+
+def test_the_engine_has_rules_of_its_own_only() -> None:
+    problem = problem_of(6, 3, 2)
+    base = LinUCBRank(randomize=0.3, position_weights=(0.9, 0.5, 0.1))
+    rule = base.rule(problem)
+    assert rule is not None
+    assert (rule.name, rule.uniforms, rule.owed) == ("optimistic", 2, 0.0)
+    assert rule.params.tolist() == base.init(problem).params.tolist()
+    assert rule.position_weights is not None
+    assert rule.position_weights.tolist() == [0.9, 0.5, 0.1]
+    assert rule.limit == base.limit(problem) == 1000.0**2
+
+    class Acts(LinUCBRank):
+        def act(self, *given: Any) -> Any:
+            return super().act(*given)
+
+    class Learns(LinUCBRank):
+        def update(self, *given: Any) -> Any:
+            return super().update(*given)
+
+    class Draws(LinUCBRank):
+        def draws(self, *given: Any) -> Any:
+            return super().draws(*given)
+
+    for own in (Optimistic(), Lifted(), Acts(), Learns(), Draws()):
+        assert own.rule(problem) is None
+
+
+@pytest.mark.parametrize("bad", [np.zeros(5), np.zeros((6, 1)), 1.0])
+def test_scores_of_another_shape(bad: Any) -> None:
+    class Wrong(Ranker):
+        def scores(self, *given: Any) -> Any:
+            return bad
+
+    base, problem = Wrong(), problem_of(6, 3)
+    context = Bilinear(np.ones(P), np.ones((6, Q)))
+    with pytest.raises(InvalidInput, match=r"Wrong.scores returns shape .*each of 6 candidates"):
+        base.act(base.init(problem), context, np.ones(7), stream(0, "wrong"))

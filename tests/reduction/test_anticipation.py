@@ -11,6 +11,7 @@ import pytest
 import fairwolfe as fw
 from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Thompson
 from fairwolfe.core.decision import Decision
+from fairwolfe.core.rows import ArmRows
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Custom, GiniWelfare, Minimum, TwoSided
 from fairwolfe.oracles import SklearnRegressor
@@ -29,8 +30,8 @@ QUADRATIC = Custom(
 )
 
 
-def z_of(policy: Any, state: Any) -> Any:
-    return TARGET - policy.direction(state, np.random.default_rng(0)) / 2.0
+def z_of(state: Any) -> Any:
+    return TARGET - state.direction() / 2.0
 
 
 @dataclass
@@ -82,7 +83,7 @@ def test_z_is_that_of_a_plain_account(base: Any, memory: float | None) -> None:
     for number in range(400):
         decision = policy.act(state, rng.normal(size=(4, 3)) / 3.0, rng)
         state = policy.expect(state, decision)
-        account.expect(number, decision.evidence[0].x)
+        account.expect(number, decision.batch.rows.x[0])
         waiting.append((number, decision))
         while waiting and rng.random() < (0.47 if number < 300 else 0.7):
             which, late = waiting.pop(int(rng.integers(len(waiting))))
@@ -94,8 +95,8 @@ def test_z_is_that_of_a_plain_account(base: Any, memory: float | None) -> None:
             state = policy.update(state, late, reward)
             account.hear(which, reward)
         most = max(most, len(waiting))
-        expected = account.z(state.base.oracle.theta[0])
-        np.testing.assert_allclose(z_of(policy, state), expected, rtol=1e-9, atol=1e-9)
+        expected = account.z(state.state.theta[0])
+        np.testing.assert_allclose(z_of(state), expected, rtol=1e-9, atol=1e-9)
         assert (state.t, state.open) == (len(account.answers), len(account.open))
     assert most > 15  # so that something was anticipated
 
@@ -121,7 +122,7 @@ def test_open_decisions_of_rankings_count_by_their_chances() -> None:
             total[late.action] += seen
             total[6] += clicks.sum()
             heard.append((late, met))
-    theta = state.base.oracle.theta[0, 0].reshape(2, 2)
+    theta = state.state.theta[0, 0].reshape(2, 2)
 
     def clicks_of(decision: Any, met: Any) -> float:
         return float(weights @ np.array([met.user @ theta @ features[i] for i in decision.action]))
@@ -133,7 +134,7 @@ def test_open_decisions_of_rankings_count_by_their_chances() -> None:
         guesses[6] += clicks_of(decision, met)
     guesses[6] = np.clip(guesses[6] / len(opened) + away, 0.0, 3.0) * len(opened)
     z = (total + guesses) / (len(heard) + len(opened))
-    np.testing.assert_allclose(z_of(policy, state), z, rtol=1e-10)
+    np.testing.assert_allclose(z_of(state), z, rtol=1e-10)
     assert len(opened) > 15
 
 
@@ -176,7 +177,7 @@ def test_any_order_of_answers_gives_the_same_direction(policy: Any) -> None:
         order = np.arange(40)  # twenty stay open
         for i in np.random.default_rng(seed).permutation(order) if seed else order:
             agent.update(*made[i])
-        z = agent.policy.direction(agent._state, np.random.default_rng(9))
+        z = agent._running.direction()
         probability = agent.act(contexts[0][0]).probability
         directions.append((z, 1.0 if probability is None else probability))
     for z, probability in directions[1:]:
@@ -189,7 +190,7 @@ def test_what_is_answered_and_what_is_open_are_apart() -> None:
     made = [agent.act(context) for context, _ in rounds(10)]
     agent.update(made[3], [1.0, 2.0])
     assert (agent.t, agent.open, agent.average.tolist()) == (1, 9, [1.0, 2.0])
-    assert agent._state.ahead == 10
+    assert (agent._running.t, agent._running.open) == (1, 9)
 
 
 def test_unknown_is_the_mean_of_the_answered() -> None:
@@ -207,7 +208,7 @@ def test_unknown_is_the_mean_of_the_answered() -> None:
     )
     state = policy.expect(state, other)
     assert state.open == 1
-    np.testing.assert_allclose(z_of(policy, state), [1.0, 0.5])
+    np.testing.assert_allclose(z_of(state), [1.0, 0.5])
 
 
 def test_estimates_are_cut_to_the_ranges() -> None:
@@ -218,13 +219,13 @@ def test_estimates_are_cut_to_the_ranges() -> None:
         state = policy.update(state, decision, [1.0, 2.0])
     for _ in range(20):
         state = policy.expect(state, policy.act(state, [[1.0, 0.0, 0.0]], rng))
-    np.testing.assert_allclose(z_of(policy, state), [1.0, 2.0])
+    np.testing.assert_allclose(z_of(state), [1.0, 2.0])
 
 
 def test_a_policy_without_estimates_is_played_as_before() -> None:
     agent = fw.Agent(fw.FrankWolfe(Minimum(), Plain()), PROBLEM)
     made = [agent.act(context) for context, _ in rounds(5)]
-    assert (agent.open, agent._state.open, agent._state.ahead) == (5, 0, 0)
+    assert (agent.open, agent._running.open, agent._running.t) == (5, 0, 0)
     agent.expire(made[0])
     agent.update(made[1], [0.5, 0.5])
     assert (agent.t, agent.open) == (1, 3)
@@ -270,11 +271,11 @@ def test_an_expired_decision_is_open_no_more_and_its_answer_is_refused() -> None
     agent = fw.Agent(fw.FrankWolfe(QUADRATIC, LinUCB(), Identity()), PROBLEM)
     for context, reward in rounds(5):
         agent.update(agent.act(context), reward)
-    before = agent.policy.direction(agent._state, None).copy()
+    before = agent._running.direction().copy()
     decision = agent.act(np.eye(3))
-    assert not np.array_equal(agent.policy.direction(agent._state, None), before)
+    assert not np.array_equal(agent._running.direction(), before)
     agent.expire(decision)
-    assert np.array_equal(agent.policy.direction(agent._state, None), before)
+    assert np.array_equal(agent._running.direction(), before)
     for refused in (agent.update, lambda d, r: agent.update_many([d], [r])):
         with pytest.raises(InvalidInput, match="expired"):
             refused(decision, [1.0, 1.0])
@@ -295,7 +296,9 @@ def test_decisions_expire_by_themselves_after_so_many() -> None:
         one.act_many([np.eye(3)] * 4)
         stats = one.stats()
         assert (stats["t"], stats["open"], stats["expired"]) == (1, 5, 10)
-    assert again._state.waiting.tolist() == agent._state.waiting.tolist()
+    for name in ("open", "weights", "sums", "phi", "psi"):
+        one, other = (getattr(a._running.state, name) for a in (again, agent))
+        assert one.tolist() == other.tolist()
 
 
 @pytest.mark.parametrize("expires", [0, -1, 1.5, True, "5"])
@@ -337,9 +340,8 @@ def shortfall(policy: Any, off: tuple[float, float] | None, delay: int, seed: in
         which = int(rng.integers(4))
         decision = policy.act(state, tables[which], rng)
         if off is not None:
-            trail = decision.evidence
-            expected = np.clip(trail.expected + off, 0.0, 1.0)
-            decision = replace(decision, evidence=trail._replace(expected=expected))
+            estimate = decision.batch.rows.estimate
+            estimate[:] = np.clip(estimate + off, 0.0, 1.0)
         state = policy.expect(state, decision)
         mean = means[which, decision.action]
         total += mean
@@ -379,25 +381,23 @@ def test_biased_estimates_do_no_harm() -> None:
 
 def test_sums_do_not_drift() -> None:
     # A million decisions open and close beside ten that stay: what is left is theirs, exactly.
-    from fairwolfe.kernels.waiting import expect_rows, withdraw
-
     policy = fw.FrankWolfe(QUADRATIC, LinUCB(), Identity())
     state, rng = policy.init(PROBLEM), np.random.default_rng(0)
-    kept = rng.normal(size=(10, 3))
-    words = state.plan.frame(state).words
-    expect_rows.call(words, kept, -1, 0, 0, kept.shape[1])
-    start = state.waiting.copy()
+
+    def opened(features: Any) -> Any:
+        rows = ArmRows.empty(len(features), 3, 0)
+        rows.head["block"], rows.x[:] = 0, features
+        rows.head["place"] = state.issued + np.arange(len(features))
+        state.open_rows(rows)
+        return rows
+
+    opened(rng.normal(size=(10, 3)))
+    start = state.state.phi.copy()
     for _ in range(1000):
-        rows = rng.normal(size=(1000, 3)) * 10.0 ** rng.integers(-6, 6, (1000, 1))
-        expect_rows.call(words, rows, -1, 0, 0, rows.shape[1])
-        for place, row in zip(rng.permutation(1000), rows, strict=True):
-            withdraw.call(words, 0, row, float(place), 2, 2)
+        rows = opened(rng.normal(size=(1000, 3)) * 10.0 ** rng.integers(-6, 6, (1000, 1)))
+        state.withdraw(rows.part(rng.permutation(1000)))
     assert state.open == 10
-    n, half = 2, 4
-    sums, before = (
-        (w[3 + 4 * n :][:half] + w[3 + 4 * n :][half : 2 * half]) for w in (state.waiting, start)
-    )
-    np.testing.assert_allclose(sums, before, rtol=1e-14)
+    np.testing.assert_allclose(state.state.phi.sum(axis=1), start.sum(axis=1), rtol=1e-14)
 
 
 # --- rankings ---------------------------------------------------------------------------------
@@ -416,7 +416,7 @@ def test_expected_exposures_enter_z_by_their_chance() -> None:
         seen = (rng.random(2) < weights).astype(float)
         state = policy.update(state, decision, fw.Shown(seen, seen[:, None] * 0.5))
         shown[decision.action] += weights
-    np.testing.assert_allclose(z_of(policy, state)[:4], shown / 30.0, rtol=1e-12)
+    np.testing.assert_allclose(z_of(state)[:4], shown / 30.0, rtol=1e-12)
     assert not np.allclose(state.average[:4], shown / 30.0)  # what was earned stays what it was
 
 

@@ -16,7 +16,6 @@ from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.contexts import PerArm
 from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.linalg import LOG_DET, UPDATES
 from fairwolfe.objectives import (
     AtMost,
     Concave,
@@ -30,6 +29,7 @@ from fairwolfe.objectives import (
     Welfare,
 )
 from fairwolfe.oracles import Ridge
+from fairwolfe.oracles.linear_state import LOG_DET, UPDATES
 from fairwolfe.reduction import FrankWolfe, MOLinCB
 from fairwolfe.smoothing import Identity, Moreau, Randomized
 
@@ -166,7 +166,7 @@ def same_run(one: Concave, other: Concave, n: int, smoothing: Any = None) -> Non
         (a, s), (b, z) = (world.play(FrankWolfe(f, base, smoothing), problem) for f in (one, other))
         assert a == b
         np.testing.assert_allclose(s.iterate, z.iterate, rtol=0.0, atol=1e-12)
-        np.testing.assert_allclose(s.base.oracle.theta, z.base.oracle.theta, atol=1e-12)
+        np.testing.assert_allclose(s.state.theta, z.state.theta, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -328,11 +328,12 @@ def test_randomized_smoothing_follows_its_running_direction() -> None:
         running = (1.0 - weight) * running + weight * fresh
         apart += float(np.linalg.norm(running - fresh))
         decision = policy.act(state, world.contexts[t], rng)
-        np.testing.assert_allclose(decision.evidence.direction, running, rtol=0.0, atol=1e-13)
+        followed = np.array(decision.direction)
+        np.testing.assert_allclose(followed, running, rtol=0.0, atol=1e-13)
         twin.random()  # the arm's draw; after it both generators go on alike
         assert twin.random() == deepcopy(rng).random()
         state = policy.update(state, decision, world.rewards[t, decision.action])
-        np.testing.assert_allclose(state.direction, running, rtol=0.0, atol=1e-13)
+        np.testing.assert_allclose(state.state.running, running, rtol=0.0, atol=1e-13)
     assert apart > 1.0  # the newest gradients alone are something else
 
 
@@ -362,10 +363,11 @@ def test_late_feedback_in_any_order_gives_the_same_sums(policy: FrankWolfe | MOL
         assert state.t == ROUNDS
         np.testing.assert_allclose(state.average, np.mean(rewards, axis=0), rtol=0.0, atol=1e-12)
         np.testing.assert_allclose(state.iterate, states[0].iterate, rtol=0.0, atol=1e-9)
-        for one, other in zip(state.base.oracle, states[0].base.oracle, strict=True):
+        learnt, first = state.base_state.oracle, states[0].base_state.oracle
+        for one, other in zip(learnt, first, strict=True):
             np.testing.assert_allclose(one, other, rtol=0.0, atol=1e-9)
-        assert state.base.oracle.counters[UPDATES] == ROUNDS
-        assert state.base.oracle.counters[LOG_DET] > 1.0
+        assert learnt.counters[UPDATES] == ROUNDS
+        assert learnt.counters[LOG_DET] > 1.0
 
 
 def test_time_is_the_number_of_rewards() -> None:
@@ -378,10 +380,10 @@ def test_time_is_the_number_of_rewards() -> None:
         context = world.contexts[t]
         decisions = [policy.act(state, context, rng) for _ in range(10)]
         assert {d.t for d in decisions} == {state.t} == {t}
-        g = policy.direction(state, rng)
+        g = state.direction(rng)
         expected = GiniWelfare().envelope_gradient(state.iterate, 0.5 / math.sqrt(t + 1.0))
         np.testing.assert_allclose(g, expected, rtol=0.0, atol=1e-13)
-        values = context @ state.base.oracle.theta[0].T @ g
+        values = context @ state.state.theta[0].T @ g
         rare = 1.0 / (K + 20.0 * math.sqrt(t + 1.0) * (values.max() - values))
         rare[values.argmax()] += 1.0 - rare.sum()
         for decision in decisions:
@@ -394,7 +396,7 @@ def test_the_default_smoothing_follows_the_objective() -> None:
     diameter = math.sqrt(1.0 + 4.0 + 9.0)
 
     def chosen(objective: Concave) -> Any:
-        return FrankWolfe(objective, Uniform()).init(problem).plan.smoothing
+        return FrankWolfe(objective, Uniform()).init(problem).smoothing
 
     least = Custom(lambda z: float(z.min()), lambda z: np.eye(3)[int(z.argmin())])
     assert chosen(Linear((1.0, 2.0, 3.0))) == Identity()
@@ -410,16 +412,13 @@ def test_another_objective_takes_over_a_state() -> None:
     policy = FrankWolfe(Minimum(), LinUCB(ridge=0.1), Moreau(0.1))
     _, state = world.play(policy, problem)
     other = policy.with_objective(Linear((0.0, 1.0, 0.0)))
-    fresh = other.init(problem)
-    carried = state._replace(plan=fresh.plan)
-    rng = stream(0, "another")
-    np.testing.assert_array_equal(other.direction(carried, rng), [0.0, 1.0, 0.0])
+    carried = state.with_objective(other)
+    np.testing.assert_array_equal(carried.direction(), [0.0, 1.0, 0.0])
     assert other.base == policy.base
-    values = world.contexts[0] @ state.base.oracle.theta[0, 1]
+    values = world.contexts[0] @ state.state.theta[0, 1]
     greedy = FrankWolfe(other.objective, EpsilonGreedy(0.0))
-    plan = greedy.init(problem).plan
-    base = greedy.base.init(problem)._replace(oracle=state.base.oracle)
-    decided = greedy.act(state._replace(plan=plan, base=base), world.contexts[0], rng)
+    learnt = greedy.running(state.kind, carried.state)
+    decided = greedy.act(learnt, world.contexts[0], stream(0, "another"))
     assert decided.action == int(values.argmax())
 
 

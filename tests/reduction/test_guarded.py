@@ -192,9 +192,9 @@ def test_the_policy_learns_from_what_the_baseline_plays() -> None:
     agent = fw.Agent(guarded, PROBLEM)
     made = served(agent, contexts(100))
     assert all(d.explain()[0]["played"] == "baseline" for d in made)
-    state = agent._state
+    state = agent._running.state.policy
     assert state.policy.t == agent.t == 100
-    assert state.policy.base.oracle.counters[0] == 100
+    assert state.policy.state.learnt[0, 0] == 100
     assert np.allclose(agent.average, state.plan.earned(state.books) / 100.0)
     assert agent.value == pytest.approx(F.value(agent.average))
 
@@ -230,7 +230,7 @@ def test_a_loaded_agent_continues_alike(base: Any, tmp_path: Any) -> None:
         for one, decision in zip((agent, loaded, restored), made, strict=True):
             one.update(decision, given)
     assert agent.dump() is not None
-    assert np.array_equal(agent._state.books, loaded._state.books)
+    assert np.array_equal(agent._running.state.policy.books, loaded._running.state.policy.books)
 
 
 def test_a_decision_from_beyond_the_file_is_counted_once() -> None:
@@ -242,7 +242,7 @@ def test_a_decision_from_beyond_the_file_is_counted_once() -> None:
     own = again.act(contexts(1, 1)[0])
     again.update(beyond, [1.0, 1.0])
     again.update(own, [0.0, 1.0])
-    state = again._state
+    state = again._running.state.policy
     assert state.books[:3].tolist() == [52.0, 0.0, 52.0]
     assert state.open == again.open == 0
 
@@ -256,7 +256,7 @@ def test_expired_decisions_were_made_and_count() -> None:
     agent.expire(second)
     with pytest.raises(InvalidInput, match="expired"):
         agent.update(first, [1.0, 1.0])
-    state = agent._state
+    state = agent._running.state.policy
     assert agent.stats()["expired"] == 22 - agent.open
     assert state.books[:3].tolist() == [22.0, float(agent.open), 0.0]
     unanswered = state.plan.features(state.books)[1]
@@ -274,7 +274,7 @@ def test_many_at_once_are_the_decisions_one_by_one() -> None:
         many.update_many(batch, answers)
         for decision, answer in zip(each, answers, strict=True):
             one.update(decision, answer)
-        assert np.array_equal(one._state.books, many._state.books)
+        assert np.array_equal(one._running.state.policy.books, many._running.state.policy.books)
     assert 0 < one.stats()["baseline_played"] < 240
 
 
@@ -329,14 +329,16 @@ def test_a_forged_or_foreign_decision_is_refused_and_nothing_changes() -> None:
         trail._replace(other_x=np.full(3, 1e9)),
         trail._replace(block=3),
         trail._replace(held=1),  # type: ignore[arg-type]
-        trail._replace(place=-1),
-        trail._replace(policy=None),
     ]
-    books = agent._state.books.copy()
+    state = agent._running.state.policy
+    books = state.books.copy()
     for evidence in forged:
+        changed = fw.Decision(decision.id, 0, decision.action, 1.0, evidence)
+        with pytest.raises(InvalidInput, match="checksum"):  # an agent knows its own decisions
+            agent.update(changed, [1.0, 1.0])
         with pytest.raises(InvalidInput, match="evidence"):
-            agent.update(replace(decision, evidence=evidence), [1.0, 1.0])
-        assert np.array_equal(agent._state.books, books)
+            LOOSE.update(state, changed, [1.0, 1.0])
+        assert np.array_equal(agent._running.state.policy.books, books)
         assert agent.t == 0
     agent.update(decision, [1.0, 1.0])
     assert agent.t == 1
@@ -345,7 +347,7 @@ def test_a_forged_or_foreign_decision_is_refused_and_nothing_changes() -> None:
 def test_a_damaged_file_is_refused() -> None:
     agent = fw.Agent(LOOSE, PROBLEM)
     served(agent, contexts(10))
-    agent._state.books[1] = 11.0  # more open than were made
+    agent._running.state.policy.books[1] = 11.0  # more open than were made
     with pytest.raises(IncompatibleState, match="no more decisions count than were made"):
         fw.Agent.restore(agent.dump())
 
@@ -418,8 +420,9 @@ def test_a_spec_names_it_and_gives_its_parts_the_objective() -> None:
 def test_what_a_guard_has_learnt_is_what_its_policy_has() -> None:
     agent = fw.Agent(Guarded(LOOSE, FrankWolfe(F, Fixed(0)), 0.3, 0.9), PROBLEM)
     served(agent, contexts(50))
-    with agent.held() as state:
-        assert agent.policy.learnt(state).oracle is state.policy.policy.base.oracle
+    with agent.held() as running:
+        inner = running.state.policy.policy.state.policy.policy
+        assert np.shares_memory(running.learnt().oracle.theta, inner.state.theta)
     blind = Guarded(FrankWolfe(F, Greedy()), BASELINE, 0.3, 0.9)
     with pytest.raises(InvalidInput, match=r"Greedy\(.*\) keeps no estimate of each"):
         blind.learnt(blind.init(PROBLEM))

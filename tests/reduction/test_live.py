@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,8 @@ from fairwolfe.agent.file import arrays_of
 from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Thompson, Uniform
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.decision import Choice, Decision
+from fairwolfe.core.rows import PlainRows
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.settling import count_tally
 from fairwolfe.objectives import (
     AtLeast,
     AtMost,
@@ -73,8 +72,12 @@ def played(one: Agent, rounds: int, seed: int = 0, rng: Any = None, reward: Any 
     return one
 
 
+def window(decision: Decision) -> int:
+    return int(decision.batch.rows.head["window"].item(0))
+
+
 def live_arrays(one: Agent) -> dict[str, bytes]:
-    return {k: a.tobytes() for k, a in arrays_of(one._state) if k.startswith("state.live.")}
+    return {k: a.tobytes() for k, a in arrays_of(one._running) if k == "state.live"}
 
 
 # --- certificates ---------------------------------------------------------------------------------
@@ -98,7 +101,7 @@ EXPRESSIONS: dict[str, Concave] = {
 def test_certificates_are_above_f_and_touch_it(name: str) -> None:
     policy = FrankWolfe(EXPRESSIONS[name], Uniform())
     state = policy.init(THREE)
-    watch, rng = state.plan.watch, np.random.default_rng(0)
+    watch, rng = state.certificates, np.random.default_rng(0)
     points = rng.uniform(THREE.low, THREE.high, (300, 3))
     values = np.array([watch.objective.value(s) for s in points])
     for t, z in enumerate(points[:20]):
@@ -115,10 +118,11 @@ def test_with_moreau_the_slope_is_the_direction(name: str) -> None:
     state = policy.init(THREE)
     rng = np.random.default_rng(0)
     for t in range(20):
-        state.iterate[:] = rng.uniform(THREE.low, THREE.high)
-        state.counters[0] = t
-        slope = state.plan.watch.certificate(state.iterate, state.plan.watch._step(t))[1]
-        np.testing.assert_allclose(slope, policy.direction(state, rng), rtol=1e-9, atol=1e-12)
+        state.state.totals[:] = rng.uniform(THREE.low, THREE.high)
+        state.state.clocks[:] = 1.0
+        state.state.t[0] = t
+        slope = state.certificates.certificate(state.iterate, state.certificates._step(t))[1]
+        np.testing.assert_allclose(slope, state.direction(), rtol=1e-9, atol=1e-12)
 
 
 # --- what a base sees -----------------------------------------------------------------------------
@@ -146,16 +150,12 @@ def test_the_outlook_is_what_the_estimates_and_widths_say(base: Any) -> None:
     for _ in range(20):
         x, g, slope = context(rng), rng.normal(size=2), rng.normal(size=2)
         doubt = base.doubt(PROBLEM)
-        blind = base.act(state, x, g, deepcopy(rng))
-        choice = base.act(state, x, g, rng, look=(slope, doubt))
-        seen = choice.info.outlook
-        assert (choice.action, choice.probability) == (blind.action, blind.probability)
-        assert blind.info.outlook is None
+        choice = base.act(state, x, g, rng)
+        seen = base.look(state, x, g, choice, slope, doubt)
         scores, greedy = x @ theta.T @ slope, int((x @ theta.T @ g).argmax())
         gaps = scores.max() - scores
         assert seen[1] == pytest.approx(gaps[choice.action], abs=1e-12)
         assert seen[2] == pytest.approx(min(gaps[choice.action], gaps[greedy]), abs=1e-12)
-        assert base.tally(seen, np.zeros(2)) is seen
         if isinstance(base.regression, OnlineGradient):
             assert doubt.size == 0
             assert seen[3] == 0.0
@@ -208,16 +208,31 @@ def test_the_outlook_of_per_arm_contexts_is_that_of_their_flat_form() -> None:
     for _ in range(40):
         x, g, slope = rng.uniform(0.0, 0.5, 3), rng.normal(size=2), rng.normal(size=2)
         rows = np.kron(np.eye(4), x)
-        look = (slope, base.doubt(split))
-        choices = (
-            base.act(one, PerArm(x), g, rng, look=look),
-            base.act(other, rows, g, rng, look=look),
+        doubt = base.doubt(split)
+        choices = (base.act(one, PerArm(x), g, rng), base.act(other, rows, g, rng))
+        seen = (
+            base.look(one, PerArm(x), g, choices[0], slope, doubt),
+            base.look(other, rows, g, choices[1], slope, doubt),
         )
-        np.testing.assert_allclose(
-            choices[0].info.outlook, choices[1].info.outlook, rtol=1e-9, atol=1e-12
-        )
+        np.testing.assert_allclose(*seen, rtol=1e-9, atol=1e-12)
         r = rng.random(2)
         one, other = base.update(one, choices[0], g, r), base.update(other, choices[1], g, r)
+
+
+class Blind:
+    """The three methods of the contract and nothing else."""
+
+    def __init__(self) -> None:
+        self.inner = LinUCB()
+
+    def init(self, problem: Problem) -> Any:
+        return self.inner.init(problem)
+
+    def act(self, state: Any, x: Any, direction: Vector, rng: Any) -> Choice:
+        return self.inner.act(state, x, direction, rng)
+
+    def update(self, state: Any, choice: Choice, direction: Vector, feedback: Any) -> Any:
+        return self.inner.update(state, choice, direction, feedback)
 
 
 # --- windows --------------------------------------------------------------------------------------
@@ -225,7 +240,8 @@ def test_the_outlook_of_per_arm_contexts_is_that_of_their_flat_form() -> None:
 
 def test_windows_hold_what_a_list_of_all_decisions_says() -> None:
     rng = np.random.default_rng(0)
-    windows, low, high = Windows.start(2), PROBLEM.low, PROBLEM.high
+    running: Any = FrankWolfe(GiniWelfare(), Blind()).init(PROBLEM)
+    windows, low, high = running.windows, PROBLEM.low, PROBLEM.high
 
     def extent(b: Vector) -> tuple[float, float]:
         return float(np.maximum(b * low, b * high).sum()), float(abs(b) @ (high - low))
@@ -238,7 +254,9 @@ def test_windows_hold_what_a_list_of_all_decisions_says() -> None:
         slope, seen = windows.now.slope.copy(), rng.random(4)
         seen[0] *= 4.0
         reward = rng.random(2)
-        if count_tally(seen, reward, -1.0, *windows.now):
+        row = PlainRows.empty(1, 0, 0, 0)
+        row.head["number"], row.head["window"] = -1, windows.serial
+        if running.engine.settle(row, reward, reward, np.empty(0), seen, (0, 0)):
             windows.gather(0.25, slopes[t])
             found.append(t)
         windows.advance(extent, np.inf)
@@ -274,7 +292,7 @@ def test_windows_hold_what_a_list_of_all_decisions_says() -> None:
 
 def test_hoeffdings_margin_is_nearly_the_one_of_a_length_fixed_in_advance() -> None:
     for n in range(256, 3 * 256):
-        windows = Windows.start(1)
+        windows = Windows(Windows.start(1))
         for numbers in (windows.before.numbers, windows.now.numbers):
             numbers[1], numbers[13] = 256.0, 1.0  # planned, range
         windows.before.numbers[2], windows.now.numbers[2] = 256.0, n - 256.0
@@ -303,7 +321,7 @@ def test_nothing_is_said_before_a_window_is_complete() -> None:
 def test_memory_bounds_the_windows() -> None:
     one = played(agent(FrankWolfe(GiniWelfare(), LinUCB(), memory=150.0)), 64 + 128 + 256 + 256 + 9)
     # 1/(1 - 2^(-1/150)) = 217 decisions are remembered, so that 256 are long enough.
-    assert one._state.live.now.numbers[1] == 256.0
+    assert one._running.windows.now.numbers[1] == 256.0
     assert one.live().decisions == 256 + 9
     assert one.live().at_most is None
     assert "memory" in one.live().reason
@@ -315,7 +333,7 @@ def test_size_of_state_and_decision_is_constant() -> None:
     for _ in range(4):
         played(one, 200, rng=rng, reward=reward)
         decision = one.act(context(rng))
-        sizes.add(sum(array.nbytes for _, array in arrays_of(one._state)))
+        sizes.add(sum(array.nbytes for _, array in arrays_of(one._running)))
         lengths.append(len(decision.to_bytes()) - len(decision.id))
     assert len(sizes) == 1
     assert max(lengths) - min(lengths) <= 2  # a larger t takes another byte
@@ -396,7 +414,7 @@ def test_decisions_of_the_first_window_are_left_out_later() -> None:
     one, (rng, _) = agent(), world(0)
     early = one.act_many([context(rng) for _ in range(70)])
     one.update_many(early[:69], rng.random((69, 2)))
-    assert one._state.live.now.numbers[2] == 0.0
+    assert one._running.windows.now.numbers[2] == 0.0
     before = live_arrays(one)
     one.update(early[69], [1.0, 1.0])
     assert live_arrays(one) == before
@@ -414,12 +432,12 @@ def test_replacing_the_objective_starts_again() -> None:
     assert one.live().about is None
     assert one.live().value == one.value
     played(one, 40, rng=rng, reward=reward)
-    counted = one._state.live.now.numbers[2]
+    counted = one._running.windows.now.numbers[2]
     one.update(waiting, reward(x, waiting.action))  # of the old f: its windows are gone
-    assert one._state.live.now.numbers[2] == counted
+    assert one._running.windows.now.numbers[2] == counted
     # No certificate of the new f has the name of one of the old.
     played(one, 250, rng=rng, reward=reward)
-    assert one.act(x).evidence.live[0] != waiting.evidence.live[0]
+    assert window(one.act(x)) != window(waiting)
     about = one.live().about
     assert about is not None
     fresh = played(agent(FrankWolfe(Minimum(), LinUCB(exploration=0.2))), 1000).live().about
@@ -457,21 +475,6 @@ def test_every_policy_has_live_numbers(policy: Any) -> None:
 
 
 def test_a_base_that_sees_nothing_has_no_numbers() -> None:
-    class Blind:
-        """The three methods of the contract and nothing else."""
-
-        def __init__(self) -> None:
-            self.inner = LinUCB()
-
-        def init(self, problem: Problem) -> Any:
-            return self.inner.init(problem)
-
-        def act(self, state: Any, x: Any, direction: Vector, rng: Any) -> Choice:
-            return self.inner.act(state, x, direction, rng)
-
-        def update(self, state: Any, choice: Choice, direction: Vector, feedback: Any) -> Any:
-            return self.inner.update(state, choice, direction, feedback)
-
     one = played(agent(FrankWolfe(GiniWelfare(), Blind())), 300)
     live = one.live()
     assert (live.about, live.at_most, live.decisions) == (None, None, 0)
@@ -561,7 +564,7 @@ def test_no_guarantee_where_the_ranges_say_as_much() -> None:
 @pytest.mark.parametrize("name", ["gini", "linear", "sum", "mapped", "groups", "nash", "floor"])
 def test_what_the_ranges_allow(name: str) -> None:
     bound = EXPRESSIONS[name].bind(THREE)
-    watch = FrankWolfe(EXPRESSIONS[name], Uniform(), Moreau(0.5)).init(THREE).plan.watch
+    watch = FrankWolfe(EXPRESSIONS[name], Uniform(), Moreau(0.5)).init(THREE).certificates
     reached, ceiling = watch._extremes
     best = max(bound.value(z) for z in grid(THREE, 11))
     # 400 steps of Frank-Wolfe: both ends are near the largest value, the right side of it.

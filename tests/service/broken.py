@@ -1,6 +1,6 @@
 """Services that are broken on purpose: what a check finds in them it can find.
 
-python -m tests.service.broken early|twice-in-memory|cold|hasty|unsnapped|unsynced CONFIG.toml
+python -m tests.service.broken early|twice-in-memory|hasty|unsnapped|unsynced CONFIG.toml
 """
 
 from __future__ import annotations
@@ -47,11 +47,6 @@ def twice_in_memory() -> None:
     join.Merge.tell = tell  # type: ignore[method-assign,assignment]
 
 
-def cold() -> None:
-    """Says that it is ready before it is warm."""
-    vars(serve)["warm"] = lambda model: None
-
-
 def unsnapped() -> None:
     """Never keeps a snapshot."""
     core.Core.snapshot = lambda self: None  # type: ignore[method-assign]
@@ -85,7 +80,6 @@ WAYS = {
     "unsynced": unsynced,
     "early": early,
     "twice-in-memory": twice_in_memory,
-    "cold": cold,
     "unsnapped": unsnapped,
 }
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fairwolfe.service.events import Applied, Closed, Decided, Started, Told, decode
-from fairwolfe.service.join import made_from
 from fairwolfe.service.sqlite_store import SQLiteStore
 from tests.service.crowd import Event
 
@@ -44,8 +43,7 @@ def read_log(folder: Path) -> Log:
                 match event:
                     case Decided(made=made, requests=asked):
                         first = len(actions)
-                        for i, decision in enumerate(made_from(made)):
-                            actions[first + i] = decision.action
+                        actions |= enumerate(made.actions.tolist(), first)
                         for place, id, _ in asked:
                             requests[id].append(first + place)
                     case Told():

@@ -1,7 +1,8 @@
 """P1 played and checked: clients, troubles, and what must be true of what clients were told.
 
-The checks use histories of clients, HTTP reads after the last restart, and plain SQL on numbers of
-rows and decisions. Nothing of the log is decoded.
+The checks use histories of clients, HTTP reads after the last restart, plain SQL on numbers of
+rows and decisions, and the decisions of the log as tests/service/row_bytes.py reads them: nothing
+of the library decodes them.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from urllib.parse import urlsplit
 
 from fairwolfe.service.clock import LONGEST
 from tests.service.crowd import Crowd, Event
+from tests.service.row_bytes import Logged, read_log
 from tests.service.servers import ARMS, RANKING, ROOT, Server, wait_for
 from tests.service.test_p06_full_disk import fill
 
@@ -69,7 +71,8 @@ class Play:
             views = dict(self._views())
         finally:
             self.server.kill()
-        return [*self._answers(views), *_totals(finals, views, counted(self.server.state))]
+        counts, logs = counted(self.server.state)
+        return [*self._answers(views), *self._logged(logs), *_totals(finals, views, counts)]
 
     def _play(self, troubles: list[str]) -> None:
         for _ in range(troubles.count("first")):  # before there is anything
@@ -204,6 +207,23 @@ class Play:
             if strange:
                 yield f"{strange} is counted for decision {id}, and nobody reported it"
 
+    def _logged(self, logs: dict[int, Logged]) -> Iterator[str]:
+        """Whether every decision that a client was given is in the log as it was given."""
+        for event in self.crowd.history:
+            if event.kind != "decide" or event.answer is None or event.answer["id"] in self.lost:
+                continue
+            answer, log = event.answer, logs[NUMBERS[event.model]]
+            row = log.decisions.get(int(answer["id"].rpartition("-")[2]))
+            if row is None:
+                yield f"decision {answer['id']} was acknowledged and is not in the log"
+                continue
+            ranked = event.model == "front"
+            made = [log.items[item] for item in row.action] if ranked else row.action
+            chance = row.head["probability"]
+            told = (answer["items" if ranked else "arm"], answer.get("probability"))
+            if told != (made, None if math.isnan(chance) else chance):
+                yield f"decision {answer['id']} was {told}, and the log says {made} with {chance}"
+
     def _outcome(
         self,
         event: Event,
@@ -219,8 +239,8 @@ class Play:
             if missing and not undone:
                 yield f"{missing} of decision {id} was acknowledged as {outcome} and is lost"
         elif outcome == "late":
-            up = self._up(decided[id].began, event.ended)
-            if up < WINDOW - SLACK:
+            up, lives = self._up(decided[id].began, event.ended)
+            if up < WINDOW - SLACK * lives:
                 yield f"{id} was late after {up:.2f} s in which it could have been reported"
         elif outcome == "unknown":
             if event.ended < self.lost.get(id, math.inf):
@@ -228,9 +248,13 @@ class Play:
         else:
             yield f"{id} was a {outcome}"
 
-    def _up(self, start: float, stop: float) -> float:
-        """For how long feedback could be received and stored between two moments."""
-        return sum(max(0.0, min(stop, b) - max(start, a)) for a, b in self.up)
+    def _up(self, start: float, stop: float) -> tuple[float, int]:
+        """For how long feedback could be received and stored between two moments, and in how many
+        lives of the service.
+        """
+        parts = [min(stop, b) - max(start, a) for a, b in self.up]
+        there = [part for part in parts if part > 0.0]
+        return sum(there), max(len(there), 1)
 
 
 def cells_of(said: dict[str, Any]) -> list[Any]:
@@ -246,11 +270,15 @@ def cells_of(said: dict[str, Any]) -> list[Any]:
     return cells
 
 
-def counted(state: Path) -> dict[int, int]:
-    """How many decisions of each model the log has, without holes, by SQL on a copy of it."""
+def counted(state: Path) -> tuple[dict[int, int], dict[int, Logged]]:
+    """How many decisions of each model the log has, without holes, and the decisions: by SQL on a
+    copy of it.
+    """
     with TemporaryDirectory() as folder:
-        copy = shutil.copytree(state, Path(folder) / "examined")
-        return _counted(copy / "log.sqlite")
+        copy = shutil.copytree(state, Path(folder) / "examined") / "log.sqlite"
+        counts, logs = _counted(copy), read_log(copy)
+    assert counts == {model: len(logs[model].decisions) for model in counts}
+    return counts, logs
 
 
 def _counted(log: Path) -> dict[int, int]:

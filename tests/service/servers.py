@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
 ROOT = Path(__file__).parents[2]
-READY = 120.0  # seconds; kernels may have to be compiled
+READY = 120.0  # seconds
 ENDED = 30.0
 
 ARMS = """
@@ -110,10 +110,8 @@ class Server:
         return (self.folder / "stderr.txt").read_text()
 
     def said(self) -> list[dict[str, Any]]:
-        """The lines on stderr, which are JSON all of them but for those about compiling."""
-        lines = self.errors().splitlines()
-        compiling = ("compiling kernels", "kernels ready")
-        return [json.loads(line) for line in lines if not line.startswith(compiling)]
+        """The lines on stderr, which are JSON all of them."""
+        return [json.loads(line) for line in self.errors().splitlines()]
 
     def complaints(self) -> list[dict[str, Any]]:
         """Those that are more than news."""

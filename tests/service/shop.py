@@ -102,11 +102,19 @@ def filled(server: Server, rounds: int = 6, objective: str | None = None) -> Wor
     if objective is not None:
         reply = server.request("PUT", f"{SHOP}/objective", {"objective": objective}, if_match="*")
         assert reply.status == 200, reply
-    for _ in range(rounds):
+    for i in range(rounds):
         world.visit(server)
         world.route(server)
+        if i == rounds // 2:  # so that curves have more than one point
+            known = points(server)
+            wait_for(lambda known=known: points(server) > known)
     rest(server)
     return world
+
+
+def points(server: Server) -> int:
+    """How long the history of the shop is."""
+    return len(server.get(f"{SHOP}/history")["points"])
 
 
 def rest(server: Server) -> None:

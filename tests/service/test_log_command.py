@@ -183,7 +183,7 @@ def test_rounding_is_a_note_and_other_numbers_are_wrong(
     model = Model.load(0, store.token, data, store.row)
     store.close()
     assert model.agent is not None
-    parts = dict(arrays_of(model.agent._state))
+    parts = dict(arrays_of(model.agent._running))
     parts["state.totals"] *= factor
     forge_snapshot(folder, 0, seq, model.dump())
     found = told("verify", folder / "state", "--fold", code=code)

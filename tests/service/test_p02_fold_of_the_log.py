@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from fairwolfe.bandits.choosing import LinearBandit
+from fairwolfe.core.rows import PlainRows
+from fairwolfe.ranking.ranker import Ranker
+from fairwolfe.service.join import Group
 from fairwolfe.service.recovery import recover, replay
 from fairwolfe.service.sqlite_store import SQLiteStore
 from tests.service.inside import Inside, MemoryStore
@@ -67,6 +72,40 @@ def test_live_replayed_and_recovered_are_the_same_bits(missing: str) -> None:
     assert {n: m.digest() for n, m in fold.models.items()} == live
     assert {n: m.digest() for n, m in tail.models.items()} == live
     assert tail.records < fold.records
+
+
+LINUCB = '{ name = "frank-wolfe", objective = { name = "minimum" }, base = { name = "linucb" } }'
+GUARDED = f'policy = {{ name = "guarded", share = 0.9, policy = {LINUCB}, baseline = {LINUCB} }}'
+
+
+@pytest.mark.parametrize("which", ["base", "policy"])
+@pytest.mark.parametrize("missing", ["zero", "skip"])
+def test_what_decides_in_python_is_the_same_fold(
+    which: str, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = config("9 s", missing)
+    if which == "base":
+        for owner in (LinearBandit, Ranker):
+            monkeypatch.setattr(owner, "rule", lambda self, problem: None)
+    else:
+        text = re.sub(r"objective = .*\npolicy = .*", GUARDED, text, count=1)
+        text = text.replace('"arms",', '"arms", parameter_norm = 1.0,')
+    service = Inside(text)
+    play(service, 16)
+    assert all(isinstance(group.decisions.rows, PlainRows) for group in _groups(service, which))
+    live = {m.number: m.digest() for m in service.core.models.values()}
+    fold, tail = replay(service.store), recover(service.store)
+    assert {n: m.digest() for n, m in fold.models.items()} == live
+    assert {n: m.digest() for n, m in tail.models.items()} == live
+    assert fold.models[0].counts["joined"] > 5
+    assert fold.models[0].counts["expired"] > 0
+
+
+def _groups(service: Inside, which: str) -> list[Group]:
+    service.decide("router", arms=[[0.1] * 5])
+    service.decide("front", user=[0.1] * 4)
+    names = ("router", "front") if which == "base" else ("router",)
+    return [group for name in names for group in service.model(name).ring.groups]
 
 
 def test_every_prefix_of_the_log_is_the_state_of_its_time() -> None:

@@ -78,8 +78,6 @@ def test_recovery_unpickles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_server_takes_no_pickle_and_keeps_its_folders_private(tmp_path: Path) -> None:
-    from fairwolfe.kernels.compile import kept_in
-
     target = tmp_path / "harm"
     with Server(tmp_path, config(both=False)) as server:
         for kind in ("application/json", "application/msgpack", "application/python-pickle"):
@@ -90,5 +88,3 @@ def test_a_server_takes_no_pickle_and_keeps_its_folders_private(tmp_path: Path) 
         assert stat.S_IMODE(server.state.stat().st_mode) == 0o700
         for path in server.state.iterdir():
             assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
-    cache = kept_in()
-    assert cache is None or stat.S_IMODE(cache.stat().st_mode) & 0o077 == 0

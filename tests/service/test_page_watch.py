@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairwolfe.core.packing import pack, unpack
+from fairwolfe.core.packing import pack
 from fairwolfe.errors import IncompatibleState
-from fairwolfe.service import model as model_module
 from fairwolfe.service import watch
-from fairwolfe.service.events import ItemsAdded, ObjectiveReplaced, decode, encode
+from fairwolfe.service.events import ItemsAdded, ObjectiveReplaced
 from fairwolfe.service.keys import new_key
 from fairwolfe.service.model import Model
 from fairwolfe.service.page import number
@@ -172,24 +171,6 @@ def test_lines_of_rows_that_are_gone_are_left_out(monkeypatch: pytest.MonkeyPatc
 def _replayed(service: Inside) -> Inside:
     service.store.kept = {}
     return Inside(RANKING, service.store)
-
-
-def test_rows_of_before_have_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = encode([ObjectiveReplaced(0, MINIMUM)], 1.0)
-    wall, (tag, *fields) = unpack(row)
-    old = pack((wall, (tag, *fields[:2])))
-    assert decode(old) == [ObjectiveReplaced(0, MINIMUM, "")]
-
-
-def test_snapshots_of_before_are_left_aside(monkeypatch: pytest.MonkeyPatch) -> None:
-    service = stocked()
-    replace(service, MINIMUM, "owner")
-    with monkeypatch.context() as patched:
-        patched.setattr(model_module, "_FORMAT", 1)
-        service.core.snapshot()
-    again = Inside(RANKING, service.store)
-    assert again.model("front").version == 1
-    assert again.model("front").digest() == service.model("front").digest()
 
 
 def test_what_is_refused_is_no_change(tmp_path: Path) -> None:

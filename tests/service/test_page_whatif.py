@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -73,8 +72,8 @@ def test_with_the_true_parameters_it_is_the_true_world() -> None:
     objective = TwoSided(GiniWelfare(), beta=0.7)
     policy = FWLinUCBRank(objective=objective, exploration=0.1)
     agent = Agent(policy, truth.problem(), 0, items)
-    with agent.held() as state:
-        base = state.base
+    with agent.held() as running:
+        base = running.base_state
     base.oracle.theta[0] = np.eye(3).ravel()
     base.slots[:] = 1e6 * np.array([np.ones(3), dcg(3)])
     (answer,) = answers(agent, list(users), [repr(objective)])
@@ -106,8 +105,8 @@ def test_arms_are_a_linear_programme(kind: str) -> None:
     objective = Linear([1.0, 0.0]) + 0.5 * Minimum()
     base = fw.bandits.LinUCB(model="extended" if kind == "extended" else "shared")
     agent = Agent(fw.FrankWolfe(objective, base), problem, 0)
-    with agent.held() as state:
-        learnt = agent.policy.learnt(state).oracle.theta
+    with agent.held() as running:
+        learnt = running.learnt().oracle.theta
     learnt[:] = theta.reshape(learnt.shape)
     (answer,) = answers(agent, contexts, [repr(objective)])
     # Variables: the chance of each arm of each context, then the minimum.
@@ -135,8 +134,21 @@ def test_constraints_that_cannot_be_kept_are_said() -> None:
     assert second["value"] > 0.0
 
 
+class Somebodys:
+    """A policy with what it must have, and no more."""
+
+    def init(self, problem: fw.Problem) -> None:
+        pass
+
+    def act(self, state: None, context: Any, rng: Any) -> fw.Decision:
+        return fw.Decision("", 0, 0, None, None)
+
+    def update(self, state: None, decision: fw.Decision, feedback: Any) -> None:
+        pass
+
+
 def test_a_policy_without_estimates_says_so() -> None:
-    agent: Any = SimpleNamespace(policy="a policy of somebody's")
+    agent = Agent(Somebodys(), fw.Problem.arms(2, {"clicks": (0.0, 1.0)}))
     with pytest.raises(fw.errors.InvalidInput, match="no estimate"):
         world_of(agent, [np.ones((2, 2))])
 

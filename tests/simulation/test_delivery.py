@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,15 +17,12 @@ from fairwolfe.core.decision import Decision
 from fairwolfe.core.streams import stream
 from fairwolfe.environments import FactorModel, Finite, FiniteRanking, Mehrotra, dcg
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.compile import preparations, ready
-from fairwolfe.kernels.waiting import lean
-from fairwolfe.objectives import Custom, GiniEquality, GiniWelfare, Linear, Minimum, TwoSided
+from fairwolfe.objectives import Custom, GiniEquality, GiniWelfare, Linear, Minimum, Nash, TwoSided
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank
 from fairwolfe.simulation import Lateness, compare, delays, simulate
-from fairwolfe.simulation.delivery import Answer, LateRun, Post, copied
-from fairwolfe.simulation.rollout import needed
+from fairwolfe.simulation.plain import Answer, PlainRun, Post
 from fairwolfe.simulation.streams import Streams
-from fairwolfe.smoothing import Randomized
+from fairwolfe.smoothing import Identity, Randomized
 from fairwolfe.truth import known
 
 MUSIC = Mehrotra(n_arms=5, n_objectives=3, n_features=3)
@@ -53,7 +51,7 @@ class Diary:
         return state
 
 
-class Noted(LateRun):
+class Noted(PlainRun):
     """A run that keeps what every decision knew."""
 
     def answer(self, decision: Any, feedback: Any, reward: Vector) -> None:
@@ -109,7 +107,7 @@ def test_in_a_ranking_exposure_alone_is_no_click() -> None:
     world = FiniteRanking([[[1.0], [1.0]]], (0.0,), (1.0,))  # always looked at, never clicked
     assert simulate(FWLinUCBRank(FAIR), world, 5).average[-1, -1] == 0.0
     lateness = Lateness(delay=delays.ByOutcome(click=0, no_click=10**6))
-    run = LateRun(
+    run = PlainRun(
         FWLinUCBRank(FAIR),
         world,
         world.init(stream(0, "world")),
@@ -270,17 +268,6 @@ def test_answers_beyond_the_horizon_take_no_room() -> None:
 
 
 @pytest.mark.parametrize("name", ["linucb", "ranking"])
-def test_a_late_run_prepares_all_that_it_calls(name: str) -> None:
-    policy, world = policies()[name]
-    lateness = Lateness(delay=5, refresh=2)
-    ready(needed(policy, world))
-    simulate(policy, world, 1, lateness=lateness)  # what measures f
-    before = preparations()
-    simulate(policy, world, 30, lateness=lateness)
-    assert preparations() == before
-
-
-@pytest.mark.parametrize("name", ["linucb", "ranking"])
 def test_an_interrupt_returns_what_was_played(name: str) -> None:
     """The same as of a run that is no longer: what comes after its end takes no part in it."""
     policy, world = policies()[name]
@@ -325,8 +312,7 @@ def weight_of(opened: list[int], waiting: set[int]) -> float:
 def check_open(state: Any, opened: list[int], waiting: set[int]) -> None:
     assert state.open == len(waiting & set(opened))
     assert state.issued == len(opened)
-    weights = state.waiting[3 : 3 + state.totals.size]
-    assert np.allclose(weights, weight_of(opened, waiting), rtol=1e-9, atol=1e-9)
+    assert np.allclose(state.state.weights, weight_of(opened, waiting), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("refresh", [1, 4])
@@ -335,7 +321,7 @@ def test_every_state_counts_the_decisions_that_it_knows_of(refresh: int) -> None
     policy = fw.FrankWolfe(MUSIC.objective(), LinUCB(), memory=HALF_LIFE)
     lateness = Lateness(delay=DELAY, refresh=refresh)
     drawn = MUSIC.init(stream(0, "world"))
-    run = LateRun(policy, MUSIC, drawn, Streams.of(0), False, lateness, stream(0, "service"))
+    run = PlainRun(policy, MUSIC, drawn, Streams.of(0), False, lateness, stream(0, "service"))
     live: list[int] = []
     old: list[int] = []
     before: set[int] = set()
@@ -350,17 +336,19 @@ def test_every_state_counts_the_decisions_that_it_knows_of(refresh: int) -> None
             check_open(run.snapshot, old, set(old) - before)
 
 
-class Hoarding(LateRun):
+class Hoarding(PlainRun):
     """Estimates are never withdrawn: decisions count as open for ever, although answered."""
 
     def learn(self, answer: Answer) -> None:
-        super().learn(answer._replace(decision=fw.FrankWolfe.unawaited(answer.decision)))
+        answer.decision.batch.rows.head["place"] = -1
+        super().learn(answer)
 
 
-@pytest.mark.parametrize(("kind", "right"), [(LateRun, True), (Hoarding, False)])
+@pytest.mark.parametrize(("kind", "right"), [(PlainRun, True), (Hoarding, False)])
 def test_an_answer_replaces_the_estimate(kind: Any, right: bool) -> None:
-    """What the direction is taken at, against a sum over decisions; and that this can fail."""
-    policy = fw.FrankWolfe(MUSIC.objective(), LinUCB())
+    """Where the gradient is taken, against a sum over decisions; and that this can fail."""
+    f = Nash(offset=0.1)  # every z has a gradient of its own
+    policy = fw.FrankWolfe(f, LinUCB(), Identity())
     drawn = MUSIC.init(stream(0, "world"))
     lateness = Lateness(delay=10)
     run = kind(policy, MUSIC, drawn, Streams.of(0), False, lateness, stream(0, "service"))
@@ -369,22 +357,17 @@ def test_an_answer_replaces_the_estimate(kind: Any, right: bool) -> None:
         before = run.reward_sum.copy()
         run.play(1)
         rewards.append(run.reward_sum - before)
-    state = run.state
-    theta = state.base.oracle.theta[0]
-    rows = [answer.decision.evidence.base.x for _, _, answer in run.post.waiting]
+    state = run.state.state
+    theta = state.theta[0]
+    rows = [answer.decision.batch.rows.x[0] for _, _, answer in run.post.waiting]
     assert len(rows) == 10
-    learnt = state.waiting[-(theta.shape[1] + 1) : -1]  # the sum over the answered
+    learnt = state.psi[0, 0, :-1]  # the sum over the answered
     answered = np.mean(rewards[:70], axis=0)
     away = answered - theta @ learnt / 70
     estimates = np.clip(theta @ np.mean(rows, axis=0) + away, 0.0, 1.0)
     z = (70 * answered + 10 * estimates) / 80
-    at, over = np.empty(3), np.empty(3)
-    lean(state.totals, state.clocks, state.waiting, state.base.oracle.theta, RANGES, 1.0, at, over)
-    assert np.allclose(at / over, z, rtol=0.0, atol=1e-9) == right
-    assert (state.ahead == 80) == right
-
-
-RANGES = np.array([MUSIC.problem().low, MUSIC.problem().high])
+    assert np.allclose(run.state.direction(), f.gradient(z), rtol=0.0, atol=1e-9) == right
+    assert (run.state.t + run.state.open == 80) == right
 
 
 def test_without_regrets_the_run_is_the_same() -> None:
@@ -420,7 +403,7 @@ def played(policy: Any, world: Any, rounds: int) -> tuple[Any, Any, Any]:
 
 def check_copies(policy: Any, world: Any) -> None:
     state, decision, feedback = played(policy, world, 40)
-    twin = copied(state)
+    twin = deepcopy(state)
     before = {name: array.copy() for name, array in arrays_of(state)}
     arrays, copies = dict(arrays_of(state)), dict(arrays_of(twin))
     for name, array in arrays.items():
@@ -466,7 +449,7 @@ def test_a_fitted_model_is_copied() -> None:
     policy = fw.FrankWolfe(GiniWelfare(), EpsilonGreedy(0.2, oracle=oracle))
     check_copies(policy, MUSIC)
     state, decision, feedback = played(policy, MUSIC, 40)
-    twins = [copied(state) for _ in range(2)]
+    twins = [deepcopy(state) for _ in range(2)]
     context = MUSIC.context(MUSIC.init(stream(0, "world")), 1, stream(1, "contexts"))
     models = []
     for i, start in enumerate(twins):
@@ -474,7 +457,8 @@ def test_a_fitted_model_is_copied() -> None:
         for _ in range(30):
             twin = policy.update(twin, decision, np.asarray(feedback) + 10.0 * i)
         policy.act(twin, context, stream(0, "policy"))
-        models.append(twin.base.oracle.plan.predict(twin.base.oracle, np.asarray(context)))
+        oracle = twin.base_state.oracle
+        models.append(oracle.plan.predict(oracle, np.asarray(context)))
     assert models[1].max() > models[0].max() + 5.0
 
 

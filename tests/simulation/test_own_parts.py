@@ -21,6 +21,7 @@ from fairwolfe.checks import check
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.contexts import PerArm
 from fairwolfe.core.problem import Problem
+from fairwolfe.core.protocols import Oracle
 from fairwolfe.core.streams import Numbered
 from fairwolfe.environments import ArmsWorld, FiniteRanking, Mehrotra
 from fairwolfe.errors import InvalidInput
@@ -28,7 +29,7 @@ from fairwolfe.kernels.rules import SIGNATURE
 from fairwolfe.objectives import Concave, Custom, GiniEquality, Linear, Minimum, TwoSided
 from fairwolfe.offpolicy.decisions import Part
 from fairwolfe.offpolicy.targets import frozen
-from fairwolfe.oracles import OnlineGradient, Regression, Ridge
+from fairwolfe.oracles import OnlineGradient, Ridge
 from fairwolfe.ranking import LinUCBRank
 from fairwolfe.reduction.molincb import MOLinCB
 from fairwolfe.simulation import Lateness, Trace
@@ -105,7 +106,7 @@ class Gradual(Fading):
     """The same over online gradients, which keep no design."""
 
     @cached_property
-    def regression(self) -> Regression:
+    def regression(self) -> Oracle:
         return OnlineGradient()
 
     def choose_arm(
@@ -399,9 +400,7 @@ def test_the_probabilities_of_an_own_rule_are_found_for_all_arms() -> None:
         context, reward = rng.random((6, 4)) / 2.0, rng.random(3)
         decision = agents[1].act(context)
         for agent in agents:
-            choice = agent._state.plan.base.act(agent._state.base, context, np.ones(3), rng)
-            choice = choice._replace(action=decision.action, evidence=decision.evidence[0])
-            agent._state = agent.policy.study(agent._state, choice, reward)
+            agent.study(decision.batch.rows, reward[None])
     part = Part(20, 6, rng.random((20, 6, 4)) / 2.0)
     mine, theirs = (frozen(agent)(slice(0, 20), part) for agent in agents)
     np.testing.assert_allclose(mine, theirs, atol=1e-12)
@@ -429,7 +428,7 @@ def test_an_own_rule_over_another_regression_has_the_plain_loop() -> None:
     @dataclass(frozen=True)
     class Learner(Fading):
         @cached_property
-        def regression(self) -> Regression:
+        def regression(self) -> Oracle:
             return SklearnRegressor(SGDRegressor())
 
     trace = fw.simulate(fw.FrankWolfe(Minimum(), Learner()), WORLD, 60)
@@ -540,9 +539,8 @@ def test_what_is_raised_stops_the_loop_at_its_round() -> None:
         with pytest.raises(Mine):
             runs[0].play(10)
         runs[1].play(7)
-        assert runs[0].state.t == 7
-        np.testing.assert_array_equal(runs[0].state.totals, runs[1].state.totals)
-        for one, other in zip(runs[0].state.base.oracle, runs[1].state.base.oracle, strict=True):
+        assert runs[0].running.t == 7
+        for one, other in zip(*(run.running.state[:-1] for run in runs), strict=True):
             np.testing.assert_array_equal(one, other)
 
 
@@ -648,7 +646,7 @@ def test_ridges_of_an_own_rule() -> None:
         ridge: float = 10.0
 
         @cached_property
-        def regression(self) -> Regression:
+        def regression(self) -> Oracle:
             return Ridge(self.ridge)
 
     both(fw.FrankWolfe(Minimum(), Stiff()), WORLD)

@@ -14,7 +14,6 @@ from fairwolfe.core.arrays import IntVector, Vector
 from fairwolfe.core.registry import KINDS, load
 from fairwolfe.core.streams import stream
 from fairwolfe.environments import FactorModel, FiniteRanking, dcg
-from fairwolfe.kernels.linalg import REFRESH_EVERY, SINCE_REFRESH
 from fairwolfe.objectives import (
     AtLeast,
     AtMost,
@@ -34,6 +33,7 @@ from fairwolfe.objectives import (
     Welfare,
     Within,
 )
+from fairwolfe.oracles.linear_state import SINCE_REFRESH
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank, LinUCBRank, UnbiasedLinUCBRank
 from fairwolfe.ranking import ranker as ranker_module
 from fairwolfe.reduction import FrankWolfe
@@ -46,6 +46,7 @@ MUSIC = FactorModel(12, 15, dcg(5), n_factors=3)
 FEATURES = stream(0, "features").uniform(0.1, 0.5, (4, 7, 3))
 SMALL = FiniteRanking(FEATURES, (0.3, 0.6, 0.5), [[0.9, 0.7, 0.2]] * 3 + [[1.0, 0.4, 0.4]])
 FAIR = TwoSided(GiniEquality(), beta=0.5)
+REFRESH_EVERY = 10_000  # of kernels/types.pxd
 
 
 def rankings(policy: Any, world: Any, horizon: int = 1000, **options: Any) -> IntVector:
@@ -131,10 +132,7 @@ def test_products_are_their_flat_form(name: str) -> None:
         a = policy.act(one, context, draws)
         b = policy.act(other, context.flat(), draws)
         assert np.array_equal(a.action, b.action), t
-        parts = slice(1, 1 + 3 * len(a.action))
-        np.testing.assert_allclose(
-            a.info.reasons.record[parts], b.info.reasons.record[parts], rtol=1e-10, atol=1e-10
-        )
+        np.testing.assert_allclose(a.batch.rows.parts, b.batch.rows.parts, rtol=1e-10, atol=1e-10)
         shown = MUSIC.feedback(arrays, context, a.action, noise)
         one, other = policy.update(one, a, shown), policy.update(other, b, shown)
     np.testing.assert_allclose(one.average, other.average, rtol=0, atol=1e-12)
@@ -304,13 +302,13 @@ def test_rounds_that_v_takes_in_together_change_no_bit(n_factors: int) -> None:
         RankingsRun(policy, world, world.init(stream(1, "world")), Streams.of(1)) for _ in range(2)
     )
     for run in (one, other):
-        run.state.base.oracle.counters[SINCE_REFRESH] = REFRESH_EVERY - 20
+        run.running.state.learnt[0][SINCE_REFRESH] = REFRESH_EVERY - 20
     for wanted in (1, 2, 3, 4, 7, 12, 1, 30):
         singles = np.concatenate([other.play(1) for _ in range(wanted)])
         np.testing.assert_array_equal(one.play(wanted), singles)
-        for mine, theirs in zip(one.state.base.oracle, other.state.base.oracle, strict=True):
+        for mine, theirs in zip(one.running.state[:-1], other.running.state[:-1], strict=True):
             np.testing.assert_array_equal(mine, theirs)
-    assert one.state.base.oracle.counters[SINCE_REFRESH] == 40.0
+    assert one.running.state.learnt[0][SINCE_REFRESH] == 40.0
 
 
 def test_without_scalar_regret_the_same_is_played() -> None:

@@ -31,7 +31,7 @@ from fairwolfe.objectives import (
 )
 from fairwolfe.ranking import FWLinUCBRank
 from fairwolfe.reduction import FrankWolfe
-from fairwolfe.reduction.live import Watch
+from fairwolfe.reduction.live import Certificates
 from fairwolfe.truth import optimum
 from tests.theory.worlds import A2
 
@@ -102,10 +102,10 @@ def holds(world: str, seeds: int, times: tuple[int, ...]) -> None:
     policy = FrankWolfe(f, LinUCB(exploration=0.5))
     for seed in range(seeds):
         for state in states(environment, policy, seed, times):
-            live = policy.live(state)
-            assert state.live.bound(0.05) >= best(world)
+            live = state.live()
+            assert state.windows.bound(0.05) >= best(world)
             assert live.at_most is None or live.at_most >= best(world)
-            assert not any(c.feasible is False for c in policy.constraints(state))
+            assert not any(c.feasible is False for c in state.constraints())
 
 
 @pytest.mark.parametrize("world", WORLDS)
@@ -143,24 +143,26 @@ def test_the_guarantee_comes_below_the_optimum_without_constraints() -> None:
     environment, f = WORLDS["ceiling and min"]
     policy = FrankWolfe(f, LinUCB(exploration=0.5))
     (state,) = states(environment, policy, 0, (2000,))
-    at_most = policy.live(state).at_most
+    at_most = state.live().at_most
     assert at_most is not None
     assert best("ceiling and min") <= at_most < optimum(environment, Minimum()).value - 0.1  # .302
 
 
 def test_without_its_prices_it_guarantees_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is above f where constraints are kept is their intercept."""
-    right = Watch.priced_certificate
+    right = Certificates.priced_certificate
 
-    def wrong(self: Watch, z: Vector, prices: Vector, age: int) -> tuple[float, Vector, float]:
+    def wrong(
+        self: Certificates, z: Vector, prices: Vector, age: int
+    ) -> tuple[float, Vector, float]:
         _, slope, floor = right(self, z, prices, age)
         return *self.certificate(z, self._step(age))[:1], slope, floor
 
-    monkeypatch.setattr(Watch, "priced_certificate", wrong)
+    monkeypatch.setattr(Certificates, "priced_certificate", wrong)
     environment, f = WORLDS["ceiling and min"]
     policy = FrankWolfe(f, LinUCB(exploration=0.5))
     (state,) = states(environment, policy, 0, (2000,))
-    assert state.live.bound(0.05) < best("ceiling and min") - 0.1
+    assert state.windows.bound(0.05) < best("ceiling and min") - 0.1
 
 
 # --- about ----------------------------------------------------------------------------------------
@@ -173,7 +175,7 @@ def test_the_estimate_is_near_the_constrained_optimum(world: str) -> None:
     inside, off = [], []
     for seed in range(15):
         (state,) = states(environment, policy, seed, (2000,))
-        live = policy.live(state)
+        live = state.live()
         assert live.about is not None
         assert live.low is not None
         assert live.high is not None
@@ -190,7 +192,7 @@ def certified(world: str, seed: int, t: int, trusted: bool = True) -> Any:
     environment, f = IMPOSSIBLE[world]
     policy = FrankWolfe(f, LinUCB(exploration=0.3))
     (state,) = states(environment, policy, seed, (t,))
-    return policy.constraints(state, trusted=trusted), policy.live(state, trusted=trusted)
+    return state.constraints(trusted=trusted), state.live(trusted=trusted)
 
 
 @pytest.mark.parametrize("world", IMPOSSIBLE)
@@ -217,7 +219,7 @@ def test_without_a_parameter_norm_nothing_is_certified() -> None:
     problem = Problem.arms(given.n_features, dict(given.rewards))
     policy = FrankWolfe(f, LinUCB(exploration=0.3))
     (state,) = states(environment, policy, 0, (8000,), problem)
-    assert not any(c.feasible is False for c in policy.constraints(state))
+    assert not any(c.feasible is False for c in state.constraints())
 
 
 def test_nothing_is_certified_where_it_can_just_be_kept() -> None:
@@ -225,16 +227,16 @@ def test_nothing_is_certified_where_it_can_just_be_kept() -> None:
     policy = FrankWolfe(FIRST + AtLeast(0.499), LinUCB(exploration=0.3))
     for seed in range(5):
         for state in states(A2, policy, seed, (1000, 4000)):
-            assert not any(c.feasible is False for c in policy.constraints(state))
-            assert state.live.bound(0.05, above_floor=True) >= 0.0
+            assert not any(c.feasible is False for c in state.constraints())
+            assert state.windows.bound(0.05, above_floor=True) >= 0.0
 
 
 def test_a_negative_value_is_not_impossible() -> None:
     """Less than 0 is what floors are subtracted from first."""
     policy = FrankWolfe(Linear((-1.0, 0.0)) + AtLeast(0.3).on(0), LinUCB(exploration=0.3))
     (state,) = states(A2, policy, 0, (8000,))
-    assert -0.3 <= state.live.bound(0.05) < 0.0 <= state.live.bound(0.05, above_floor=True)
-    assert not any(c.feasible is False for c in policy.constraints(state))
+    assert -0.3 <= state.windows.bound(0.05) < 0.0 <= state.windows.bound(0.05, above_floor=True)
+    assert not any(c.feasible is False for c in state.constraints())
 
 
 # --- rankings ----------------------------------------------------------------------------------
@@ -260,6 +262,7 @@ def test_rankings_have_the_guarantee_too(name: str) -> None:
             decision = agent.act(context)
             agent.update(decision, LISTS.feedback(tables, context, decision.action, noise))
         live = agent.live()
-        assert agent._state.live.bound(0.05) >= f_star
+        with agent.held() as running:
+            assert running.windows.bound(0.05) >= f_star
         assert live.at_most is None or live.at_most >= f_star
         assert not any(c.feasible is False for c in agent.constraints)

@@ -153,8 +153,7 @@ def played(one: World, seed: int, mirrored: bool = False) -> Run:
     base = Erratic(one.means)
     policy = FrankWolfe(one.objective, base)
     state = policy.init(environment.problem())
-    plan = state.plan
-    prices, soft, smoothing = plan.prices, plan.relaxed, plan.smoothing
+    prices, soft, smoothing = state.prices, state.objective.relaxed(), state.smoothing
     assert prices is not None
     beta0 = float(smoothing.beta0 or 0.0) if isinstance(smoothing, Moreau) else 0.0
     leaves = [leaf for leaf in prices.moving.leaves if isinstance(leaf, Bounds)]
@@ -178,11 +177,11 @@ def played(one: World, seed: int, mirrored: bool = False) -> Run:
     found = []
     for t in range(HORIZON):
         context = environment.context(tables, t + 1, contexts)
-        g = policy.direction(state, rng).copy()
+        g = state.direction(rng)
         if mirrored:
             g = 2.0 * smoothing.direction(soft, z, t, None) - g
             base.instead.append(g)
-        y = state.prices.copy()
+        y = state.state.prices.copy()
         before = envelope(z, y, t)
         decision = policy.act(state, context, rng)
         reward = environment.feedback(tables, context, decision.action, noise)
@@ -193,11 +192,11 @@ def played(one: World, seed: int, mirrored: bool = False) -> Run:
         if beta0:
             bends += float(moved @ moved) / beta0
         z = z + moved / (t + 1.0)
-        after = envelope(z, y, t)[0] - envelope(z, state.prices, t + 1)[0]
+        after = envelope(z, y, t)[0] - envelope(z, state.state.prices, t + 1)[0]
         allowed += math.sqrt(t + 1.0) * bends / (2.0 * (t + 1.0)) + (t + 1.0) * after - before[1]
         x = one.rows @ z
         beyond = np.maximum(np.maximum(low - x, x - high), 0.0)
-        row = (soft.value(z), beyond, regret, envelope(z, state.prices, t + 1)[0], allowed)
+        row = (soft.value(z), beyond, regret, envelope(z, state.state.prices, t + 1)[0], allowed)
         found.append(row)
     np.testing.assert_allclose(state.iterate, z, atol=1e-12)
     values, distances, regrets, envelopes, allowances = (
@@ -374,7 +373,7 @@ def test_the_price_is_found(name: str) -> None:
     done = 0
     while done < 100_000:
         done += len(run.play(100_000 - done))
-    (budget,) = policy.constraints(run.state)
+    (budget,) = run.running.constraints()
     assert budget.shadow_price == pytest.approx(truth(name)[1], rel=0.15)
     assert budget.name == "r3"
     assert budget.feasible is True
@@ -418,7 +417,7 @@ def augmented(seed: int, weight: float, mirrored: bool) -> Vector:
     base = Erratic(means)
     policy = FrankWolfe(f, base, Augmented(weight=weight))
     state = policy.init(environment.problem())
-    beta0 = float(state.plan.smoothing.beta0)  # type: ignore[union-attr, arg-type]
+    beta0 = float(state.smoothing.beta0)
 
     def smoothed(z: Vector, y: Vector, t: int) -> tuple[float, Vector]:
         b = beta0 / math.sqrt(t + 1.0)
@@ -431,8 +430,8 @@ def augmented(seed: int, weight: float, mirrored: bool) -> Vector:
     z, right, room = np.zeros(3), 0.0, []
     for t in range(HORIZON):
         context = environment.context(tables, t + 1, contexts)
-        y, b = state.prices.copy(), beta0 / math.sqrt(t + 1.0)
-        g = policy.direction(state, draws).copy()
+        y, b = state.state.prices.copy(), beta0 / math.sqrt(t + 1.0)
+        g = state.direction(draws)
         np.testing.assert_allclose(g, smoothed(z, y, t)[1], atol=1e-9)
         if mirrored:
             g = 2.0 * y - g
@@ -444,8 +443,8 @@ def augmented(seed: int, weight: float, mirrored: bool) -> Vector:
         right -= b * float((g - y) @ (g - y)) / 2.0
         right += float((reward - z) @ (reward - z)) / (2.0 * b * (t + 1.0))
         z = z + (reward - z) / (t + 1.0)
-        right += (t + 1.0) * (smoothed(z, y, t)[0] - smoothed(z, state.prices, t + 1)[0])
-        room.append(right - (t + 1.0) * (best - smoothed(z, state.prices, t + 1)[0]))
+        right += (t + 1.0) * (smoothed(z, y, t)[0] - smoothed(z, state.state.prices, t + 1)[0])
+        room.append(right - (t + 1.0) * (best - smoothed(z, state.state.prices, t + 1)[0]))
     rooms: Vector = np.array(room)[PREFIXES - 1]
     return rooms
 

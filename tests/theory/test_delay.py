@@ -16,7 +16,7 @@ from fairwolfe.environments import FactorModel, Finite, dcg
 from fairwolfe.objectives import GiniEquality, GiniWelfare, Minimum, TwoSided
 from fairwolfe.ranking import FWLinUCBRank
 from fairwolfe.simulation import Lateness, delays, simulate
-from fairwolfe.simulation.delivery import LateRun
+from fairwolfe.simulation.plain import PlainRun
 from fairwolfe.simulation.streams import Streams
 
 ITEMS = FactorModel(12, 15, dcg(5), n_factors=3)
@@ -141,18 +141,18 @@ def test_in_a_long_run_of_arms_open_decisions_count() -> None:
 RARE = Finite([np.eye(2).tolist()], (1.0,), theta=[[0.2, 0.05], [0.05, 0.3]])
 
 
-def played(lateness: Lateness, rounds: int) -> LateRun:
+def played(lateness: Lateness, rounds: int) -> PlainRun:
     policy = fw.FrankWolfe(Minimum(), EpsilonGreedy(1.0))
     rng = stream(0, "service")
     drawn = RARE.init(stream(0, "world"))
-    run = LateRun(policy, RARE, drawn, Streams.of(0), False, lateness, rng)
+    run = PlainRun(policy, RARE, drawn, Streams.of(0), False, lateness, rng)
     while run.t < rounds:
         run.play(rounds - run.t)
     return run
 
 
-def estimates(run: LateRun) -> Matrix:
-    theta: Matrix = run.state.base.oracle.theta[0]
+def estimates(run: PlainRun) -> Matrix:
+    theta: Matrix = run.state.base_state.oracle.theta[0]
     return theta
 
 
@@ -180,7 +180,7 @@ def test_the_order_of_answers_leaves_the_sums_as_they_are() -> None:
         late.learn(answer)
     prompt = played(Lateness(), 500)  # every arm is drawn blindly: the decisions are the same
     assert late.state.t == prompt.state.t == 500
-    assert np.array_equal(late.state.earned, prompt.state.earned)
-    for one, two in zip(late.state.base.oracle, prompt.state.base.oracle, strict=True):
+    assert np.array_equal(late.state.state.earned, prompt.state.state.earned)
+    for one, two in zip(late.state.base_state.oracle, prompt.state.base_state.oracle, strict=True):
         assert np.allclose(one, two, rtol=1e-9, atol=1e-9)
     assert np.abs(estimates(late) - TRUTH).max() < 0.15

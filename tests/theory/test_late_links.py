@@ -8,7 +8,7 @@ differ by the open decisions only, T |z - s| <= open D_K, since estimates are cu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -26,7 +26,8 @@ class Hoarding(FrankWolfe):
     """Broken: the estimate of a decision stays in z beside its reward."""
 
     def update(self, state: Any, decision: Any, feedback: Any) -> Any:
-        return super().update(state, self.unawaited(decision), feedback)
+        decision.batch.rows.head["place"] = -1
+        return super().update(state, decision, feedback)
 
 
 @dataclass(frozen=True)
@@ -53,11 +54,10 @@ def played(world: str, base: str, delay: int, kind: type = FrankWolfe, n: int = 
     rows: list[Any] = []
     for t in range(1, n + 1):
         context = environment.context(tables, t, contexts)
-        plan = state.plan
-        g = policy.direction(state, rng).copy()
+        g = state.direction(rng)
         z = anticipated(state)
         away = 0.0 if t == 1 else float(np.linalg.norm(z - total / (t - 1)))
-        width = plan.smoothing.step(plan.objective, g.size, state.ahead)
+        width = state.smoothing.step(state.objective, g.size, state.t + state.open)
         support = environment.support(tables, g)[0]
         decision = policy.act(state, context, rng)
         state = policy.expect(state, decision)
@@ -72,15 +72,13 @@ def played(world: str, base: str, delay: int, kind: type = FrankWolfe, n: int = 
 
 def anticipated(state: Any) -> Vector:
     """z, by the formula of docs/delay.md, from the state's own sums."""
-    theta, answered = state.base.oracle.theta[0], state.t
-    n, d = theta.shape
-    kept = state.waiting[3 + 4 * n :].reshape(3, d + 1)
-    phi, psi, m = kept[0, :d] + kept[1, :d], kept[2, :d], state.open
-    z: Vector = state.totals / max(answered, 1)
+    sums, answered, m = state.state, state.t, state.open
+    theta, phi, psi = sums.theta[0], sums.phi[0, :, 0, :-1].sum(axis=0), sums.psi[0, 0, :-1]
+    z: Vector = sums.totals / max(answered, 1)
     if m and answered:
         mean = theta @ phi / m + z - theta @ psi / answered
-        low, high = state.plan.ranges
-        z = (state.totals + m * np.clip(mean, low, high)) / (answered + m)
+        low, high = state.kind.problem.low, state.kind.problem.high
+        z = (sums.totals + m * np.clip(mean, low, high)) / (answered + m)
     return z
 
 
@@ -134,8 +132,7 @@ def misled(kind: type) -> tuple[Vector, Vector]:
         context = environment.context(tables, t, contexts)
         decision = policy.act(state, context, rng)
         if t <= 300:
-            trail = decision.evidence._replace(expected=problem.high.copy())
-            decision = replace(decision, evidence=trail)
+            decision.batch.rows.estimate[0] = problem.high
         state = policy.expect(state, decision)
         reward = environment.feedback(tables, context, decision.action, noise)
         total += reward
@@ -149,10 +146,11 @@ def misled(kind: type) -> tuple[Vector, Vector]:
 
 def as_made(state: Any) -> Vector:
     """z, where estimates are kept as they were made."""
-    n = state.totals.size
-    weights, high, low, away = state.waiting[3 : 3 + 4 * n].reshape(4, n)
-    guess = np.clip(high + low + weights * away, *(weights * state.plan.ranges))
-    z: Vector = (state.totals + guess) / (state.clocks + weights)
+    sums, problem = state.state, state.kind.problem
+    weights, away = sums.weights, sums.answered
+    guess = sums.sums.sum(axis=0) + weights * away
+    guess = np.clip(guess, weights * problem.low, weights * problem.high)
+    z: Vector = (sums.totals + guess) / (sums.clocks + weights)
     return z
 
 

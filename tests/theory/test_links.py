@@ -17,12 +17,13 @@ import pytest
 
 from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Uniform
 from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.contexts import arms
 from fairwolfe.core.decision import Choice
 from fairwolfe.core.problem import Problem
 from fairwolfe.environments import Finite
-from fairwolfe.kernels.linalg import LOG_DET, predictions
 from fairwolfe.objectives import Concave, Custom, Linear, Nash
 from fairwolfe.oracles import Ridge
+from fairwolfe.oracles.linear_state import LOG_DET
 from fairwolfe.reduction import FrankWolfe
 from fairwolfe.simulation import simulate
 from fairwolfe.simulation.compiled import ArmsRun
@@ -55,17 +56,17 @@ WORLDS: dict[str, tuple[Finite, Concave]] = {
 class WrongSign(LinUCB):
     """Walks away from the objective."""
 
-    def act(self, state: Any, context: Any, direction: Vector, rng: Any, **options: Any) -> Choice:
-        return super().act(state, context, -direction, rng, **options)
+    def act(self, state: Any, context: Any, direction: Vector, rng: Any) -> Choice:
+        return super().act(state, context, -direction, rng)
 
 
 class Flat(LinUCB):
     """Takes |x| for the width of an arm, instead of |x| in the norm of V^-1."""
 
-    def act(self, state: Any, context: Any, direction: Vector, rng: Any, **options: Any) -> Choice:
+    def act(self, state: Any, context: Any, direction: Vector, rng: Any) -> Choice:
         eye = np.eye(state.oracle.inverse.shape[1])[None]
         blind = state._replace(oracle=state.oracle._replace(inverse=eye))
-        return super().act(blind, context, direction, rng, **options)
+        return super().act(blind, context, direction, rng)
 
 
 BASES: dict[str, Any] = {
@@ -113,7 +114,7 @@ def played(world: str, base: str, seed: int, horizon: int = 1500) -> Run:
     rows = []
     for t in range(1, horizon + 1):
         context = environment.context(tables, t, contexts)
-        g = policy.direction(state, rng).copy()
+        g = state.direction(rng)
         decision = policy.act(state, context, rng)
         arm = decision.action
         reward = environment.feedback(tables, context, arm, noise)
@@ -126,7 +127,7 @@ def played(world: str, base: str, seed: int, horizon: int = 1500) -> Run:
                 reward,
                 environment.support(tables, g)[0],
                 scores.max() - scores[arm],
-                state.base.oracle.counters[LOG_DET],
+                state.base_state.oracle.counters[LOG_DET],
             )
         )
     return Run(*(np.array(column) for column in zip(*rows, strict=True)))
@@ -346,15 +347,14 @@ RUNS, ROUNDS, LOOK = 200, 300, 5
 
 def radii(run: ArmsRun) -> Vector:
     """The radii that the rule itself uses: its scores less its estimates, over the widths."""
-    oracle, problem = run.state.base.oracle, run.state.plan.kind.problem
-    extended = run.base.extended
-    x = np.eye(problem.dimension)[:1]
+    running = run.running
+    state, problem = running.base_state, running.kind.problem
+    oracle, extended = state.oracle, running.base.extended
+    x, design = np.eye(problem.dimension)[:1], oracle.inverse[0]
+    learnt = oracle.estimates(arms(x, problem))
     found = []
     for g in np.eye(problem.n_objectives)[: 1 if extended else None]:
-        scores, report = np.empty(1), np.empty(1)
-        params, design = run.state.base.params, oracle.inverse[0]
-        arrays = (oracle.theta, oracle.inverse, oracle.counters, x, False, np.empty(0), params)
-        run.base.choose(g, *arrays, scores, report)
+        scores = running.base.choose(state, learnt, g, np.empty(0))[2]
         features = np.outer(g, x[0]).ravel() if extended else x[0]
         estimate = (oracle.theta[0] if extended else g @ oracle.theta[0]) @ features
         found.append(float(np.squeeze(scores - estimate)) / math.sqrt(features @ design @ features))
@@ -385,11 +385,11 @@ def worst_ratios(world: str, base: LinUCB) -> Vector:
         run = ArmsRun(FrankWolfe(f, base), environment, tables, Streams.of(seed))
         for _ in range(0, ROUNDS, LOOK):
             run.play(LOOK)
-            oracle = run.state.base.oracle
+            oracle = run.running.base_state.oracle
             away = oracle.theta[0] - truth
             distance = np.sqrt(((away @ oracle.gram[0]) * away).sum(axis=1))
             worst[seed] = max(worst[seed], (distance / radii(run)).max())
-        assert run.state.t == ROUNDS
+        assert run.running.t == ROUNDS
         log_det = np.linalg.slogdet(oracle.gram[0])[1] - truth.shape[1] * math.log(base.ridge)
         alpha = float(base.exploration) * by_hand(world, base, log_det)
         np.testing.assert_allclose(radii(run), alpha, rtol=1e-9)
@@ -438,8 +438,7 @@ def sequence(
         elif kind == "one direction":
             x = np.array([1.0, 0.0, 0.0])
         x /= max(1.0, float(np.linalg.norm(x)))
-        out = np.empty((1, 2))
-        predictions(state.theta, x[None], False, PLAIN.low, PLAIN.high, out)
+        out = state.model().predictions(x[None], PLAIN.low, PLAIN.high)
         if kind == "random":
             r = (rng.random(2) < theta @ x).astype(float)
         elif kind == "one direction":

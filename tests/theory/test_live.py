@@ -18,7 +18,7 @@ from fairwolfe.core.streams import stream
 from fairwolfe.environments import Finite, Mehrotra
 from fairwolfe.objectives import AtMost, Concave, Linear, Minimum, Welfare
 from fairwolfe.reduction import FrankWolfe, Live
-from fairwolfe.reduction.live import Watch
+from fairwolfe.reduction.live import Certificates
 from fairwolfe.reduction.windows import Windows
 from fairwolfe.truth import optimum
 from tests.theory.worlds import A1, A2, DISTANCE
@@ -66,8 +66,8 @@ def watched(
             reward = rewards.answer(arm, int(tags[i]), features[i], drawn[i])[1]
             state = policy.update(state, decision, reward)
             if state.t in times:
-                live = policy.live(state, trusted=trusted)
-                moments.append(Moment(live, state.live.bound(0.05)))
+                live = state.live(trusted=trusted)
+                moments.append(Moment(live, state.windows.bound(0.05)))
     return moments
 
 
@@ -142,22 +142,24 @@ def test_a_tenth_of_the_widths_guarantees_nothing() -> None:
 
 
 def test_the_wrong_sign_guarantees_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = Watch.certificate
+    right = Certificates.certificate
 
-    def wrong(self: Watch, z: Vector, step: float) -> tuple[float, Vector]:
+    def wrong(self: Certificates, z: Vector, step: float) -> tuple[float, Vector]:
         intercept, slope = right(self, z, step)
         return intercept, -slope
 
-    monkeypatch.setattr(Watch, "certificate", wrong)
+    monkeypatch.setattr(Certificates, "certificate", wrong)
     for moment in watched("A2", LinUCB(), 0, (1000, 2000)):
         assert moment.bound < best("A2") - 0.3  # -.2: the least, of the opposite
 
 
 def test_without_its_intercepts_it_guarantees_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = Watch.certificate
+    right = Certificates.certificate
     # f is -.5 - z on all rewards: the slope alone says nothing of the height.
     honest = watched("A1, below", LinUCB(), 0, (2000,))[0].bound
-    monkeypatch.setattr(Watch, "certificate", lambda self, z, step: (-0.6, right(self, z, step)[1]))
+    monkeypatch.setattr(
+        Certificates, "certificate", lambda self, z, step: (-0.6, right(self, z, step)[1])
+    )
     broken = watched("A1, below", LinUCB(), 0, (2000,))[0].bound
     assert honest >= best("A1, below") > broken
 
@@ -221,10 +223,10 @@ def test_the_gap_of_the_certificates_is_part_of_the_interval() -> None:
         decision = policy.act(state, context, rng)
         reward = environment.feedback(tables, context, decision.action, rng)
         state = policy.update(state, decision, reward)
-    about, half, _ = state.live.estimate(f, 0.05)
+    about, half, _ = state.windows.estimate(f, 0.05)
     assert abs(about - best("A1")) <= half
     assert half < 0.01
-    blind = Windows(*state.live)
+    blind = Windows(state.state.live.copy())
     for window in (blind.now, blind.before):
         window.numbers[5] = 0.0  # what the directions missed
     about, half, _ = blind.estimate(Blind(), 0.05)

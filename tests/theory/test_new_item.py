@@ -18,7 +18,6 @@ from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.environments import FactorModel, dcg
 from fairwolfe.objectives import GiniEquality, TwoSided
 from fairwolfe.ranking import FWLinUCBRank
-from fairwolfe.reduction.items import keep_items
 from fairwolfe.simulation.compiled import RankingsRun
 from fairwolfe.simulation.streams import Streams
 from fairwolfe.truth import optimum
@@ -62,7 +61,7 @@ def agent_of(run: RankingsRun, world: FactorModel) -> Agent:
     """An agent that goes on where a compiled run stopped."""
     items = np.array(world.items)
     agent = Agent(POLICY, world.problem(), items=items)
-    agent._state = keep_items(POLICY, run.state, items)
+    agent._take(run.running.keep_items(items))
     return agent
 
 
@@ -95,12 +94,12 @@ def settled(rate: Vector) -> int:
 def arrival(seed: int, after: int, own_clock: bool = True) -> tuple[Vector, Matrix]:
     """Exposures per decision of the others before, and of all items since the arrival."""
     run = compiled(BEFORE, seed, ARRIVAL)
-    before = run.state.average[:-1].copy()
+    before = run.running.average[:-1].copy()
     agent = agent_of(run, BEFORE)
     (new,) = agent.add_items(np.array(ALL.items)[NEW:])
     assert new == NEW
     if not own_clock:
-        agent._state.clocks[new] = float(ARRIVAL)
+        agent._running.state.clocks[new] = float(ARRIVAL)
     contexts, noise = (np.random.default_rng((seed, i)) for i in range(2))
     return before, rates(play(agent, ALL, after, contexts, noise))
 
@@ -121,7 +120,7 @@ def test_a_compiled_run_goes_on_as_an_agent() -> None:
 def test_a_late_item_has_its_share_as_soon_as_a_day_one_item(seed: int) -> None:
     _, since = arrival(seed, AFTER)
     day_one = compiled(ALL, seed, 0)
-    first = np.array([(day_one.play(1), day_one.state.average[NEW])[1] for _ in range(AFTER)])
+    first = np.array([(day_one.play(1), day_one.running.average[NEW])[1] for _ in range(AFTER)])
     late, early = settled(since[:, NEW]), settled(first)
     print(f"\nfair share after {late} decisions, a day-one item after {early}")
     # 136 and 294; 136 and 318.

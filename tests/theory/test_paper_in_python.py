@@ -127,7 +127,7 @@ def follow_arms(
     for _ in range(STEPS):
         x = world.normal(size=(world.integers(2, 21), N_FEATURES)) / 2.0
         x *= np.minimum(1.0, D_X / np.linalg.norm(x, axis=1))[:, None]
-        g = policy.direction(state, draws)
+        g = state.direction(draws)
         decision, arm = policy.act(state, x, draws), mine.act(x, twin.random())
         np.testing.assert_allclose(g, mine.g, rtol=TOLERANCE, atol=TOLERANCE)
         assert arm == decision.action
@@ -147,7 +147,7 @@ def same(policy: Any, state: Any, mine: Any) -> None:
     """Equal counts, averages and parameters."""
     assert state.t == mine.t
     np.testing.assert_allclose(state.average, mine.z, rtol=TOLERANCE, atol=TOLERANCE)
-    theta = policy.learnt(state).oracle.theta.ravel()
+    theta = state.learnt().oracle.theta.ravel()
     np.testing.assert_allclose(
         theta, mine.base.oracle.theta.ravel(), rtol=TOLERANCE, atol=TOLERANCE
     )
@@ -273,7 +273,7 @@ def rank(
     state, unused = policy.init(RANKING), np.random.default_rng(0)
     rankings = []
     for x, looks, likes in visits():
-        g = policy.direction(state, unused)
+        g = state.direction(unused)
         decision, ranking = policy.act(state, x, unused), mine.act(x)
         np.testing.assert_allclose(g, mine.g, rtol=TOLERANCE, atol=TOLERANCE)
         assert ranking.tolist() == np.array(decision.action).tolist()

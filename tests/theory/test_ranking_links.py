@@ -17,11 +17,9 @@ import pytest
 from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.decision import Choice
 from fairwolfe.environments import FiniteRanking
-from fairwolfe.kernels.compile import kernel
-from fairwolfe.kernels.linalg import LOG_DET
 from fairwolfe.objectives import Concave, GiniEquality, TwoSided
+from fairwolfe.oracles.linear_state import LOG_DET
 from fairwolfe.ranking import LinUCBRank
-from fairwolfe.ranking.kernels import RANK
 from fairwolfe.ranking.policies import UTILITY
 from fairwolfe.reduction import FrankWolfe
 from fairwolfe.simulation.compiled import RankingsRun
@@ -57,37 +55,22 @@ WORLDS: dict[str, tuple[FiniteRanking, Concave, float]] = {
 BETA_0 = {"B1": 0.5, "pairs": 1.0}
 
 
-@kernel(signature=RANK)
-def misled(
-    value: Vector,
-    width: Vector,
-    bonus: float,
-    direction: Vector,
-    exposed: Vector,
-    shown: Vector,
-    t: float,
-    slots: int,
-    params: Vector,
-    out: Vector,
-) -> None:
-    """The items' side of the direction with the wrong sign."""
-    for i in range(out.size):
-        out[i] = value[i] + bonus * width[i] - direction[i]
-
-
 class WrongSign(LinUCBRank):
-    """Gives more to those who have most."""
+    """Gives more to those who have most: the items' side of the direction has the wrong sign."""
 
-    rule = misled
+    def scores(
+        self, value: Vector, width: Vector, bonus: float, direction: Vector, *rest: Any
+    ) -> Vector:
+        return value + bonus * width - direction
 
 
 class Flat(LinUCBRank):
     """Takes |x| for the width of an item, instead of |x| in the norm of V^-1."""
 
-    def act(self, state: Any, context: Any, direction: Vector, rng: Any, **options: Any) -> Choice:
+    def act(self, state: Any, context: Any, direction: Vector, rng: Any) -> Choice:
         eye = np.eye(state.oracle.inverse.shape[1])[None]
         blind = state._replace(oracle=state.oracle._replace(inverse=eye))
-        return super().act(blind, context, direction, rng, **options)
+        return super().act(blind, context, direction, rng)
 
 
 def ranker(world: str, name: str) -> LinUCBRank:
@@ -142,7 +125,7 @@ def played(world: str, name: str, seed: int, horizon: int = 1000) -> Run:
     rows = []
     for t in range(1, horizon + 1):
         context = environment.context(tables, t, contexts)
-        g = player.direction(state, rng).copy()
+        g = state.direction(rng)
         decision = player.act(state, context, rng)
         shown = environment.feedback(tables, context, decision.action, noise)
         best = environment.best_action(tables, context, g)
@@ -164,7 +147,7 @@ def played(world: str, name: str, seed: int, horizon: int = 1000) -> Run:
                 reward,
                 environment.support(tables, g)[0],
                 gap,
-                state.base.oracle.counters[LOG_DET],
+                state.base_state.oracle.counters[LOG_DET],
             )
         )
     return Run(*(np.array(column) for column in zip(*rows, strict=True)))
@@ -373,12 +356,14 @@ def alpha(base: LinUCBRank, truth: Vector, log_det: float) -> float:
 
 def radius(run: RankingsRun) -> float:
     """The radius that the ranker itself uses: the bonus of an item over its width."""
-    state = run.state.base
+    state = run.running.base_state
     m, d = state.exposed.size, state.problem.dimension
     features = np.tile(np.eye(d)[0], (m, 1))
     direction = np.append(np.zeros(m), 1.0)
-    choice = run.base.act(state, features, direction, np.random.default_rng(0))
-    return float(choice.info.reasons.exploration[0]) / math.sqrt(state.oracle.inverse[0][0, 0])
+    choice = run.running.base.act(state, features, direction, np.random.default_rng(0))
+    assert choice.explanation is not None
+    bonus = float(choice.explanation[0]["exploration"])
+    return bonus / math.sqrt(state.oracle.inverse[0][0, 0])
 
 
 @cache
@@ -392,12 +377,12 @@ def worst_ratios(world: str, base: LinUCBRank) -> Vector:
         run = RankingsRun(FrankWolfe(f, base), environment, tables, Streams.of(seed), False)
         for _ in range(0, ROUNDS, LOOK):
             run.play(LOOK)
-            oracle = run.state.base.oracle
+            oracle = run.running.base_state.oracle
             away = oracle.theta[0, 0] - truth
             distance = math.sqrt(away @ oracle.gram[0] @ away)
             reach = alpha(base, truth, oracle.counters[LOG_DET])
             worst[seed] = max(worst[seed], distance / reach)
-        assert run.state.t == ROUNDS
+        assert run.running.t == ROUNDS
         log_det = np.linalg.slogdet(oracle.gram[0])[1] - truth.size * math.log(base.ridge)
         assert radius(run) == pytest.approx(alpha(base, truth, log_det), rel=1e-9)
     return worst

@@ -12,22 +12,9 @@ import numpy as np
 
 from fairwolfe.core.arrays import Vector
 from fairwolfe.environments import Finite
-from fairwolfe.kernels.compile import kernel
 from fairwolfe.objectives import AtLeast, AtMost, Concave, Minimum
-from fairwolfe.objectives.concave import GRADIENT
 
 __all__ = ["A1", "A2", "AS_A_SUM", "DISTANCE", "MINIMUM", "Distance"]
-
-
-@kernel(signature=GRADIENT)
-def clipped(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -> None:
-    """params: the target. Slope -1 or 1, less within one step of the target."""
-    for i in range(z.size):
-        away = params[0] - z[i]
-        if step == 0.0:
-            out[i] = np.sign(away)
-        else:
-            out[i] = min(max(away / step, -1.0), 1.0)
 
 
 @dataclass(frozen=True)
@@ -35,7 +22,6 @@ class Distance(Concave):
     """f(z) = -sum_i |z_i - target|: Lipschitz constant sqrt(n), as a leaf of its own."""
 
     target: float = 0.5
-    kernel = clipped
 
     def _value(self, z: Vector) -> float:
         return 0.0 - float(abs(z - self.target).sum())
@@ -43,8 +29,9 @@ class Distance(Concave):
     def lipschitz(self, n: int) -> float:
         return float(np.sqrt(n))
 
-    def _params(self, n: int) -> Vector:
-        return np.array([self.target])
+    def _gradient(self, z: Vector, step: float) -> Vector:
+        away = self.target - z
+        return np.sign(away) if step == 0.0 else np.clip(away / step, -1.0, 1.0)
 
 
 A1, A2 = Finite.a1(), Finite.a2()

@@ -12,7 +12,7 @@ import math
 import os
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, BinaryIO, TypeVar
 
@@ -20,18 +20,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairwolfe.core import expressions
+from fairwolfe.core.catalogue import Catalogue
 from fairwolfe.core.folders import file_path, whole_file
+from fairwolfe.core.kinds import kind_of
 from fairwolfe.core.problem import Problem, all_finite
-from fairwolfe.core.protocols import Policy, Restored, Stored
+from fairwolfe.core.protocols import Policy
 from fairwolfe.core.restoring import need, require, room
 from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput, MissingData
+from fairwolfe.kinds import Ranking
+from fairwolfe.reduction.policy import PolicyRunning, runs_itself
+from fairwolfe.reduction.running import Running
 
 __all__ = [
     "FORMAT",
     "VERSION",
     "array_of",
     "arrays_of",
-    "fill",
     "filled",
     "key",
     "parts_of",
@@ -40,17 +44,19 @@ __all__ = [
     "read_from",
     "rebuilt",
     "refusals",
+    "secret",
     "words",
     "write",
     "write_to",
 ]
 
-FORMAT, VERSION = "fairwolfe agent", 5
+FORMAT, VERSION = "fairwolfe agent", 6
 _TEXT = "agent.json"
 _REBUILT = frozenset({"plan", "problem", "params"})  # made by `init`; may hold addresses
 _MAGIC = b"PK\x03\x04"
 _MEMBER = re.compile(r"\w+(\.\w+)*\.npy")
 _ENCRYPTED = 0x1
+_NONE = np.empty(0)
 _KINDS = "fiub"  # of the numbers that a state may hold
 _LONGEST_TEXT = 4 << 20  # bytes; a policy with a number for each of 100,000 items takes a half
 
@@ -71,24 +77,26 @@ def arrays_of(state: Any) -> Iterator[tuple[str, Array]]:
         yield name, array_of(part)
 
 
-def array_of(part: Array | Stored) -> Array:
+def array_of(part: Any) -> Array:
     """A part of a state as an array."""
     return part if isinstance(part, np.ndarray) else part.dump()
 
 
-def parts_of(state: Any, name: str = "state") -> list[tuple[str, Array | Stored]]:
-    """Every (name, part) of a state: see `arrays_of`."""
+def parts_of(state: Any, name: str = "state") -> list[tuple[str, Any]]:
+    """Every (name, part) of a state: see `arrays_of`. A running policy is its state."""
+    if isinstance(state, Running | PolicyRunning):
+        return parts_of(state.state, name)
     if isinstance(state, np.ndarray) and not state.dtype.hasobject:
         return [(name, state)]
     if isinstance(state, tuple) and hasattr(state, "_fields"):
-        parts: list[tuple[str, Array | Stored]] = []
+        parts: list[tuple[str, Any]] = []
         for field, part in zip(state._fields, state, strict=True):
             if field not in _REBUILT:
                 parts += parts_of(part, f"{name}.{field}")
         return parts
     if state is None or (isinstance(state, tuple) and not state):
         return []
-    if isinstance(state, Stored):
+    if hasattr(state, "dump") and hasattr(state, "load"):
         return [(name, state)]
     raise IncompatibleState(
         f"{name} is a {type(state).__name__}, which cannot be saved; states are NamedTuples of "
@@ -97,24 +105,29 @@ def parts_of(state: Any, name: str = "state") -> list[tuple[str, Array | Stored]
     )
 
 
-def rebuilt(
-    make: Callable[[], S],
-    problem: Problem,
-    arrays: Mapping[str, Array],
-    extra: int = 0,
-    lacks: Iterable[str] = (),
-) -> S:
-    """What `make` allocates for a problem, filled with these arrays and no larger than they are.
-
-    extra: bytes that the agent itself keeps; lacks: names that stay as they are made where the
-    arrays do not have them.
-    """
-    with room(sum(array.nbytes for array in arrays.values()) + extra):
+def rebuilt(policy: Any, problem: Problem, arrays: Mapping[str, Array]) -> Any:
+    """The policy running in a problem, filled with these arrays and no larger than they are."""
+    with room(sum(array.nbytes for array in arrays.values())):
         need(problem.n_objectives)  # policy or agent keep the average of each reward
-        state = make()
-    fresh = dict(arrays_of(state)) if lacks else {}
-    kept = {name: fresh[name] for name in lacks if name in fresh and name not in arrays}
-    return filled(state, {**arrays, **kept})
+        running = _fresh(policy, problem, arrays)
+    filled(running, arrays)
+    if isinstance(running, Running):  # an engine keeps features of items in its own order
+        return policy.running(running.kind, running.state)
+    return running
+
+
+def _fresh(policy: Any, problem: Problem, arrays: Mapping[str, Array]) -> Any:
+    """A running policy of the shape of the one that these arrays were saved from."""
+    kind = kind_of(problem)
+    names = ("state.", "state.base.")  # of a compiled ranker, and of one in Python
+    prefix = next((one for one in names if arrays.get(f"{one}retired", _NONE).size), None)
+    if not runs_itself(policy):
+        return PolicyRunning(policy, kind)
+    if prefix is not None and isinstance(kind, Ranking):
+        retired, features = arrays[f"{prefix}retired"], arrays[f"{prefix}features"]
+        catalogue = Catalogue(np.flatnonzero(retired == 0.0), features, retired.size)
+        kind = kind.holding(catalogue)
+    return policy.running(kind)
 
 
 def filled(state: S, arrays: Mapping[str, Array]) -> S:
@@ -137,15 +150,7 @@ def filled(state: S, arrays: Mapping[str, Array]) -> S:
     return state
 
 
-def fill(name: str, part: Array, given: Array | None) -> None:
-    """Write an array from a file into one of the same shape."""
-    if given is None:
-        raise IncompatibleState(f"{name} is missing: the state belongs to another policy")
-    _compare(name, part, given)
-    np.copyto(part, given)
-
-
-def _compare(name: str, part: Array | Stored, given: Array) -> None:
+def _compare(name: str, part: Any, given: Array) -> None:
     """Raise for an array that cannot replace a part."""
     if isinstance(part, np.ndarray):
         fits = given.shape == part.shape and given.dtype == part.dtype
@@ -164,8 +169,12 @@ def _compare(name: str, part: Array | Stored, given: Array) -> None:
 
 
 def _tell_restored(state: Any, name: str) -> None:
+    if isinstance(state, Running):
+        _tell_restored(state.base_state, name)  # of a compiled policy: its design
+    if isinstance(state, Running | PolicyRunning):
+        state = state.state
     if isinstance(state, tuple) and hasattr(state, "_fields"):
-        if isinstance(state, Restored):
+        if hasattr(state, "restored"):
             try:
                 state.restored()
             except IncompatibleState as error:
@@ -182,6 +191,7 @@ def write(
     path = file_path(path)
     try:
         with whole_file(path) as file:
+            os.chmod(file.name, 0o600)  # whoever reads the file can sign decisions
             write_to(file, text, arrays)
     except OSError as error:
         raise OSError(
@@ -311,6 +321,17 @@ def words(name: str, given: Any) -> set[str]:
     if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
         raise InvalidInput(f"{name} is {given!r:.80}; it is a list of words")
     return set(given)
+
+
+def secret(given: Any, size: int) -> bytes:
+    """The key that signs decisions, from its hexadecimal text."""
+    try:
+        found = bytes.fromhex(given)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"key is {given!r:.8}...; it is {size} bytes in hexadecimal") from error
+    if len(found) != size:
+        raise InvalidInput(f"key has {len(found)} bytes; it has {size}")
+    return found
 
 
 def key(name: str, given: Any) -> tuple[int, int]:

@@ -9,16 +9,16 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fairwolfe.core.batch import Batch
-from fairwolfe.core.decision import Decision
+from fairwolfe.core.decision import Batch, Decision
 from fairwolfe.errors import IncompatibleState, InvalidInput
 
-__all__ = ["Ledger"]
+__all__ = ["Ledger", "require_decision"]
 
 _FULL = 0xFF
 _MOST = 2**53  # no agent makes more decisions
 _MOST_OPEN = 2**33  # decisions, which take a gigabyte of bits
 _LONGEST = 64  # characters of a token
+_MOST_STAGES = 64
 
 
 class Numbers(NamedTuple):
@@ -40,8 +40,9 @@ Entry: TypeAlias = tuple[int, str | None]
 class Ledger:
     """Numbers the decisions of one agent and remembers which were answered.
 
-    An answer costs one bit, and none below the watermark: leading bytes whose eight decisions are
-    all answered are dropped, so that memory does not grow while feedback comes.
+    An answer costs one bit for each stage of rewards (those that arrive together), and none below
+    the watermark: leading bytes that are full are dropped, so that memory does not grow while
+    feedback comes.
 
     The token in an id identifies the agent. A loaded ledger continues with its own token, so
     that its decisions are not mistaken for those of another process that read the same file; under
@@ -49,22 +50,26 @@ class Ledger:
 
     >>> ledger = Ledger()
     >>> decision = Decision(ledger.issue(), 0, 2, None, ())
-    >>> ledger.mark(ledger.entry(decision), ledger.answered + 1)
+    >>> ledger.mark([ledger.entry(decision)], ledger.answered + 1)
     >>> ledger.issued, ledger.open
     (1, 0)
     """
 
-    __slots__ = ("answered", "beyond", "earlier", "expired", "issued", "kept", "start", "token")
+    __slots__ = (
+        *("answered", "beyond", "earlier", "expired", "issued", "kept", "stages", "start"),
+        "token",
+    )
 
-    def __init__(self, token: str | None = None) -> None:
+    def __init__(self, token: str | None = None, stages: int = 1) -> None:
+        self.stages = stages
         self.token = secrets.token_hex(8) if token is None else _text("token", token)
         self.start = 0  # the first number under this token
         self.earlier: dict[str, Numbers] = {}  # by token
         self.issued = 0
         self.answered = 0
         self.expired = 0  # that get no feedback any more
-        # How many bytes were dropped, and the others: bit n % 8 of byte n // 8 is decision n's.
-        # One attribute, so that no interrupt comes between the two.
+        # How many bytes were dropped, and the others: bit n % 8 of byte n // 8, where stage s of
+        # decision m has n = m stages + s. One attribute: no interrupt comes between the two.
         self.kept = (0, bytearray())
         self.beyond: dict[str, set[int]] = {}  # token -> answered numbers from its end on
 
@@ -88,6 +93,7 @@ class Ledger:
                 break
         else:
             number = 8 * (dropped + len(bits))
+        number //= self.stages
         return self.issued - number if number < self.issued else None
 
     def next_id(self) -> str:
@@ -102,18 +108,13 @@ class Ledger:
 
     def entry(self, decision: Decision) -> Entry:
         """The entry of a decision of this agent that waits for its feedback; else an error."""
-        if not isinstance(decision, Decision):
-            raise InvalidInput(
-                f"the decision is {decision!r:.80}; give the Decision that act returned (or "
-                "Decision.from_bytes of its bytes)"
-            )
-        token, number = decision.place()
+        require_decision(decision)
+        return self._entry(decision.token, decision.number, decision)
+
+    def _entry(self, token: str, number: int, decision: Any) -> Entry:
         if token == self.token:
-            if self.start <= number < self.issued:
-                dropped, bits = self.kept
-                place = (number >> 3) - dropped
-                if place >= len(bits) or (place >= 0 and not bits[place] >> (number & 7) & 1):
-                    return number, None
+            if self.start <= number < self.issued and not self._bits(number, number + 1):
+                return number, None
             numbers = Numbers(self.start, self.issued, False)
         elif token in self.earlier:
             numbers = self.earlier[token]
@@ -128,9 +129,7 @@ class Ledger:
             answered = number in self.beyond.get(token, ())
             entry: Entry = (number, token)
         else:
-            dropped, bits = self.kept
-            place = (number >> 3) - dropped
-            answered = place < 0 or (place < len(bits) and bits[place] >> (number & 7) & 1 == 1)
+            answered = self._bits(number, number + 1) != 0
             entry = (number, None)
         if answered:
             raise InvalidInput(
@@ -141,53 +140,67 @@ class Ledger:
             )
         return entry
 
-    def entries(self, batch: Batch) -> bool:
-        """Judge decisions made together as `entry` judges one, and raise for the first that is
-        wrong; whether some of them were made after the file that was loaded.
+    def entries(self, batch: Batch, start: int = 0) -> list[Entry]:
+        """`entry` of each of a batch; the first that is wrong raises, under its number from `start`
+        on.
         """
-        first, stop = batch.first, batch.first + len(batch)
+        numbers: list[int] = batch.numbers.tolist()
+        first, stop = numbers[0], numbers[0] + len(numbers)
         own = batch.token == self.token and self.start <= first and stop <= self.issued
-        if own and not self._bits(first, stop):
-            return False
-        tokens = []
+        in_a_row = own and numbers == list(range(first, stop))
+        if in_a_row and not self._bits(first, stop):
+            return [(number, None) for number in numbers]
+        entries = []
         for i, decision in enumerate(batch):
             try:
-                tokens.append(self.entry(decision)[1])
+                entries.append(self.entry(decision))
             except InvalidInput as error:
-                raise InvalidInput(f"answer {i}: {error}") from error
-        return tokens.count(None) < len(tokens)
-
-    def mark_batch(self, batch: Batch, answered: int) -> None:
-        """Decisions made together are answered, the last the `answered`-th."""
-        first, stop = batch.first, batch.first + len(batch)
-        dropped, bits = self.kept
-        start, end = (first >> 3) - dropped, ((stop + 7) >> 3) - dropped
-        if len(bits) < end:
-            bits.extend(bytes(end - len(bits)))
-        marks = ((1 << (stop - first)) - 1) << (first & 7)
-        whole = int.from_bytes(bits[start:end], "little") | marks
-        bits[start:end] = whole.to_bytes(end - start, "little")
-        self.answered = answered
-        self._drop()
+                raise InvalidInput(f"answer {start + i}: {error}") from error
+        return entries
 
     def _bits(self, first: int, stop: int) -> int:
         """The marks of these decisions, as the bits of a number."""
         dropped, bits = self.kept
+        first, stop = first * self.stages, stop * self.stages
         start = (first >> 3) - dropped
         if start < 0:
             return 1  # what was dropped is marked
+        if start >= len(bits):
+            return 0
         end = ((stop + 7) >> 3) - dropped
-        whole = int.from_bytes(bits[start:end], "little") >> (first & 7)
-        return whole & ((1 << (stop - first)) - 1)
+        whole = bits[start] if end == start + 1 else int.from_bytes(bits[start:end], "little")
+        return whole >> (first & 7) & ((1 << (stop - first)) - 1)
 
-    def mark(self, entry: Entry, answered: int) -> None:
-        """The decision of this entry is answered, the `answered`-th. Twice does no harm."""
-        number, token = entry
-        if token is not None:
-            self.beyond.setdefault(token, set()).add(number)
+    def mark(self, entries: list[Entry], answered: int) -> None:
+        """Decisions are answered, the last the `answered`-th. Twice does no harm."""
+        first, last = entries[0][0], entries[-1][0]
+        if first < last and entries == [(number, None) for number in range(first, last + 1)]:
+            self._set(first, last + 1)
         else:
-            self._set(number)
+            for number, token in entries:
+                if token is not None:
+                    self.beyond.setdefault(token, set()).add(number)
+                else:
+                    self._set(number, number + 1)
         self.answered = answered
+
+    def _set(self, first: int, stop: int) -> None:
+        """Mark decisions in a row."""
+        dropped, bits = self.kept
+        first, stop = max(first * self.stages, 8 * dropped), stop * self.stages
+        start, end = (first >> 3) - dropped, ((stop + 7) >> 3) - dropped
+        if first >= stop:
+            return
+        if len(bits) < end:
+            bits.extend(bytes(end - len(bits)))
+        marks = ((1 << (stop - first)) - 1) << (first & 7)
+        if end == start + 1:
+            bits[start] |= marks
+        else:
+            whole = int.from_bytes(bits[start:end], "little") | marks
+            bits[start:end] = whole.to_bytes(end - start, "little")
+        if start == 0:
+            self._drop()
 
     def waits(self, number: int) -> bool:
         """Whether the decision of this number waits for its feedback."""
@@ -197,19 +210,8 @@ class Ledger:
         """The decision of this entry gets no feedback any more, the `expired`-th of these. Twice
         does no harm.
         """
-        self._set(entry[0])
+        self._set(entry[0], entry[0] + 1)
         self.expired = expired
-
-    def _set(self, number: int) -> None:
-        dropped, bits = self.kept
-        place = (number >> 3) - dropped
-        if place < 0:
-            return
-        if place >= len(bits):
-            bits.extend(bytes(place + 1 - len(bits)))
-        bits[place] |= 1 << (number & 7)
-        if place == 0:
-            self._drop()
 
     def _drop(self) -> None:
         """Drop the leading bytes that are full."""
@@ -248,6 +250,7 @@ class Ledger:
             "issued": self.issued,
             "answered": self.answered,
             "expired": self.expired,
+            "stages": self.stages,
             "dropped": self.kept[0],
             "earlier": self.earlier,
             "beyond": {token: len(numbers) for token, numbers in self.beyond.items()},
@@ -265,7 +268,7 @@ class Ledger:
         """
         if not isinstance(numbers, dict):
             raise IncompatibleState(f"the ledger is {numbers!r:.60}; it must be a table")
-        ledger = cls()
+        ledger = cls(stages=max(_whole("stages", numbers["stages"], _MOST_STAGES), 1))
         ledger.issued = _whole("issued", numbers["issued"])
         ledger.answered = _whole("answered", numbers["answered"])
         ledger.expired = _whole("expired", numbers["expired"], ledger.issued)
@@ -285,7 +288,7 @@ class Ledger:
                 "give that, or none"
             )
         ledger._take_beyond(_table("beyond", numbers["beyond"]), arrays["recovered"])
-        dropped = _whole("dropped", numbers["dropped"], ledger.issued // 8)
+        dropped = _whole("dropped", numbers["dropped"], ledger.stages * ledger.issued // 8)
         ledger._take_bits(dropped, arrays["answered"])
         return ledger
 
@@ -311,15 +314,24 @@ class Ledger:
         if bits.ndim != 1 or bits.dtype != np.uint8:
             raise IncompatibleState(f"answered is {bits.dtype} of shape {bits.shape}, not bytes")
         marked = np.flatnonzero(np.unpackbits(bits, bitorder="little"))
-        counted = 8 * dropped + marked.size + self.recovered
-        last = 8 * dropped + int(marked[-1]) if marked.size else -1
+        counted = (8 * dropped + marked.size) / self.stages + self.recovered
+        last = (8 * dropped + int(marked[-1])) // self.stages if marked.size else -1
         if counted != self.answered + self.expired or last >= self.issued or self.open > _MOST_OPEN:
             raise IncompatibleState(
                 f"in the ledger {self.answered} of {self.issued} decisions were answered "
-                f"and {self.expired} have expired, and marks {counted}, the last of them number "
+                f"and {self.expired} have expired, and marks {counted:g}, the last of them number "
                 f"{last}: the file is damaged or forged"
             )
         self.kept = (dropped, bytearray(bits.tobytes()))
+
+
+def require_decision(given: Any) -> None:
+    """Raise InvalidInput for anything but a decision."""
+    if not isinstance(given, Decision):
+        raise InvalidInput(
+            f"the decision is {given!r:.80}; give the Decision that act returned (or "
+            "Decision.from_bytes of its bytes)"
+        )
 
 
 def _whole(name: str, value: Any, most: int = _MOST) -> int:

@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairwolfe.agent.ledger import Ledger
-from fairwolfe.core.batch import Batch
 from fairwolfe.core.catalogue import Candidates
 from fairwolfe.core.contexts import Arms, Bilinear
-from fairwolfe.core.decision import Decision
-from fairwolfe.core.feedback import Shown
+from fairwolfe.core.decision import Batch, Decision
+from fairwolfe.core.feedback import Shown, row_of
 from fairwolfe.core.folders import file_path
 from fairwolfe.core.interrupts import uninterrupted
 from fairwolfe.core.kinds import Kind, Stack
@@ -35,7 +34,7 @@ _TAIL = 1 << 16  # bytes in which the end of the last whole line is looked for a
 logger = logging.getLogger("fairwolfe")
 
 
-class Met(NamedTuple):
+class Kept(NamedTuple):
     """The context of a decision, or one of those that were read together."""
 
     given: Any  # a checked context, or a Stack
@@ -63,7 +62,7 @@ class DecisionLog:
         self.path, self.mark, self.header = path, mark, header
         self.logged = 0
         self.unlogged = 0  # answered, but made before the log began, or elsewhere
-        self._met: dict[int, Met] = {}
+        self._contexts: dict[int, Kept] = {}
         self._staged: dict[int, dict[str, Any]] = {}
         if not isinstance(path, (str, os.PathLike)):
             raise InvalidInput(f"the path of a log is {path!r:.60}; give a text, such as log.jsonl")
@@ -81,7 +80,7 @@ class DecisionLog:
 
     def take_over(self, older: DecisionLog) -> None:
         """What is open in an older log is open in this one."""
-        self._met = older._met
+        self._contexts = older._contexts
 
     def counts(self) -> dict[str, int]:
         """For `Agent.stats`."""
@@ -97,7 +96,9 @@ class DecisionLog:
 
     # --- decisions -----------------------------------------------------------------------------
 
-    def meet(self, number: int, kind: Kind, context: Any, given: Any, names: Any) -> None:
+    def remember_context(
+        self, number: int, kind: Kind, context: Any, given: Any, names: Any
+    ) -> None:
         """A decision is made in a context, which was read as `given`; names: of its arms, where
         they came with it. What is kept are copies: the caller may use its arrays again.
         """
@@ -112,9 +113,9 @@ class DecisionLog:
         elif isinstance(given, Candidates):
             items = given.items if given.kept else given.items.copy()
             kept = given._replace(user=given.user.copy(), items=items)
-        self._met[number] = Met(kept, None, time.time(), columns)
+        self._contexts[number] = Kept(kept, None, time.time(), columns)
 
-    def meet_many(self, first: int, kind: Kind, stack: Stack) -> None:
+    def remember_contexts(self, first: int, kind: Kind, stack: Stack) -> None:
         """Decisions are made in contexts that were read from one array, from number `first` on."""
         given, now = stack.given, time.time()
         if isinstance(given, Arms):
@@ -122,37 +123,33 @@ class DecisionLog:
         else:
             stack = stack._replace(given=given._replace(user=given.user.copy()))
         for i in range(stack.rows):
-            self._met[first + i] = Met((kind, stack), i, now, {})
+            self._contexts[first + i] = Kept((kind, stack), i, now, {})
 
-    def leave(self, number: int) -> None:
+    def forget(self, number: int) -> None:
         """A decision gets no feedback any more."""
-        self._met.pop(number, None)
+        self._contexts.pop(number, None)
 
     # --- answers -------------------------------------------------------------------------------
 
-    def stage(self, token: str, decision: Decision, observation: Any) -> None:
-        """An answer is about to be applied; token: that of the agent's own decisions."""
-        own, number = decision.place()
-        met = self._met.get(number) if own == token else None
-        if met is None:
+    def stage(self, token: str, batch: Batch, observation: Any) -> None:
+        """Answers are about to be applied; token: that of the agent's own decisions."""
+        for i, decision in enumerate(batch):
+            self._stage(token, decision, row_of(observation, i))
+
+    def _stage(self, token: str, decision: Decision, observation: Any) -> None:
+        number = decision.number
+        kept = self._contexts.get(number) if decision.token == token else None
+        if kept is None:
             self.unlogged += 1
             return
         self._staged[number] = {
             "id": decision.id,
             "number": number,
-            "time": met.time,
+            "time": kept.time,
             "probability": decision.probability,
-            **_context_columns(met),
+            **_context_columns(kept),
             **_answer_columns(self.header, decision.action, observation),
         }
-
-    def stage_batch(self, token: str, batch: Batch, observation: Any) -> None:
-        """The answers to a batch are about to be applied."""
-        for i, decision in enumerate(batch):
-            one = observation[i]
-            if isinstance(observation, Shown):
-                one = Shown(observation.exposed[i], observation.rewards[i])
-            self.stage(token, decision, one)
 
     def settle(self, ledger: Ledger, mark: tuple[Any, ...], header: Callable[[], Header]) -> None:
         """Write the staged rows whose answers were applied; drop the others. A new header goes
@@ -174,7 +171,7 @@ class DecisionLog:
             self.mark, self.header = mark, header()
             lines.insert(0, line_of(self.header.to_dict()))
         for number in rows:
-            self._met.pop(number, None)
+            self._contexts.pop(number, None)
         try:
             self._write(b"".join(lines))
             self.logged += len(rows)
@@ -194,12 +191,12 @@ class DecisionLog:
             data = data[os.write(self._file, data) :]
 
 
-def _context_columns(met: Met) -> dict[str, Any]:
-    given = met.given
-    if met.row is not None:
-        kind, stack = met.given
-        given = kind.single(stack, met.row)
-    columns = dict(met.columns)
+def _context_columns(kept: Kept) -> dict[str, Any]:
+    given = kept.given
+    if kept.row is not None:
+        kind, stack = kept.given
+        given = kind.single(stack, kept.row)
+    columns = dict(kept.columns)
     if isinstance(given, Arms):
         if "arms" not in columns:
             if given.per_arm:

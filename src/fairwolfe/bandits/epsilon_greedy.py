@@ -8,43 +8,13 @@ from typing import Self
 
 import numpy as np
 
-from fairwolfe.bandits.choosing import CHOOSE, LinearBandit
-from fairwolfe.core.arrays import Cube, Matrix, Vector
+from fairwolfe.bandits.choosing import LinearBandit
+from fairwolfe.core.arrays import Vector
 from fairwolfe.core.problem import Problem, number_where
-from fairwolfe.kernels.compile import kernel
-from fairwolfe.kernels.linalg import scores
-from fairwolfe.kernels.selection import argmax, draw
-from fairwolfe.oracles import OnlineGradient, Regression, Ridge
+from fairwolfe.core.protocols import Oracle
+from fairwolfe.oracles import OnlineGradient, Ridge
 
 __all__ = ["EpsilonGreedy"]
-
-
-@kernel(signature=CHOOSE)
-def epsilon_greedy(
-    direction: Vector,
-    theta: Cube,
-    inverse: Cube,
-    counters: Vector,
-    features: Matrix,
-    per_arm: bool,
-    draws: Vector,
-    params: Vector,
-    out: Vector,
-    report: Vector,
-) -> int:
-    """params: epsilon.
-
-    direction (rewards,), theta (blocks, rewards, features), features (arms or 1, features),
-    draws (1,), out (arms,), report (1,). inverse, counters: not used.
-    """
-    scores(direction, theta, features, per_arm, out)
-    probabilities = np.empty(out.size)
-    for a in range(out.size):
-        probabilities[a] = params[0] / out.size
-    probabilities[argmax(out)] += 1.0 - params[0]
-    arm = draw(probabilities, draws[0])
-    report[0] = probabilities[arm]
-    return arm
 
 
 @dataclass(frozen=True)
@@ -62,16 +32,16 @@ class EpsilonGreedy(LinearBandit):
     """
 
     epsilon: float
-    oracle: Regression | None = field(default=None, kw_only=True)
+    oracle: Oracle | None = field(default=None, kw_only=True)
 
-    choose = epsilon_greedy
+    rule_name = "epsilon_greedy"
     uniforms = 1
 
     def __post_init__(self) -> None:
         number_where("epsilon", self.epsilon, lambda x: 0.0 <= x <= 1.0, "a number from 0 to 1")
 
     @cached_property
-    def regression(self) -> Regression:
+    def regression(self) -> Oracle:
         """The oracle, `Ridge()` unless one was given."""
         return Ridge() if self.oracle is None else self.oracle
 

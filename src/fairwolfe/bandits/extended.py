@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -14,7 +13,7 @@ from fairwolfe.core.brief import short
 from fairwolfe.core.contexts import Bilinear, arms
 from fairwolfe.core.decision import Choice
 from fairwolfe.core.problem import Problem
-from fairwolfe.core.protocols import Compiled, ScalarPolicy, keeps
+from fairwolfe.core.protocols import ScalarPolicy, keeps
 from fairwolfe.errors import InvalidInput
 
 __all__ = ["Extended"]
@@ -51,7 +50,7 @@ class Extended:
 
     Parameters
     ----------
-    policy: a `ScalarPolicy` (fw.protocols), such as VowpalWabbit(), or your own
+    policy: a `ScalarPolicy` (fairwolfe.core.protocols), such as VowpalWabbit(), or your own
     features: "outer" or "pair"
 
     Reference: Sec. 3.2 of the paper, the extended contexts of the reduction; docs/bandits.md.
@@ -82,7 +81,7 @@ class Extended:
         if not keeps(self.policy, ScalarPolicy):
             raise InvalidInput(
                 f"the policy is {self.policy!r}; give one for one reward, with the methods of "
-                "ScalarPolicy in fw.protocols, such as VowpalWabbit()"
+                "ScalarPolicy in fairwolfe.core.protocols, such as VowpalWabbit()"
             )
         if self.features not in ("outer", "pair"):
             raise InvalidInput(f"features is {self.features!r}; give 'outer' or 'pair'")
@@ -97,10 +96,6 @@ class Extended:
         n, d = problem.n_objectives, problem.dimension
         size = n * d if self.features == "outer" else n + d
         return ExtendedState(problem, self.policy.init(size))
-
-    def kernels(self, problem: Problem) -> Iterable[Any]:
-        """Those of the policy, if it has any."""
-        return self.policy.kernels(problem) if isinstance(self.policy, Compiled) else ()
 
     def act(
         self,

@@ -8,39 +8,14 @@ from typing import Self
 
 import numpy as np
 
-from fairwolfe.bandits.choosing import CHOOSE, LinearBandit
-from fairwolfe.core.arrays import Cube, Matrix, Vector
+from fairwolfe.bandits.choosing import LinearBandit
+from fairwolfe.core.arrays import Vector
 from fairwolfe.core.problem import Problem, whole_number
+from fairwolfe.core.protocols import Oracle
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.compile import kernel
-from fairwolfe.oracles import LinearOracle, Ridge
+from fairwolfe.oracles import Ridge
 
 __all__ = ["Fixed"]
-
-
-@kernel(signature=CHOOSE)
-def fixed_choice(
-    direction: Vector,
-    theta: Cube,
-    inverse: Cube,
-    counters: Vector,
-    features: Matrix,
-    per_arm: bool,
-    draws: Vector,
-    params: Vector,
-    out: Vector,
-    report: Vector,
-) -> int:
-    """params: the arm.
-
-    direction (rewards,), theta (blocks, rewards, features), features (arms or 1, features),
-    out (arms,), report (1,). inverse, counters, draws: not used.
-    """
-    arm = min(int(params[0]), out.size - 1)
-    for a in range(out.size):
-        out[a] = 0.0
-    report[0] = 1.0
-    return arm
 
 
 @dataclass(frozen=True)
@@ -58,7 +33,7 @@ class Fixed(LinearBandit):
 
     arm: int = 0
 
-    choose = fixed_choice
+    rule_name = "fixed"
     needs_direction = False
 
     def __post_init__(self) -> None:
@@ -66,7 +41,7 @@ class Fixed(LinearBandit):
             raise InvalidInput(f"arm is {self.arm}; give the number of an arm, from 0 on")
 
     @cached_property
-    def regression(self) -> LinearOracle:
+    def regression(self) -> Oracle:
         """Ridge with penalty 1."""
         return Ridge()
 

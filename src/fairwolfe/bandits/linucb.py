@@ -9,83 +9,16 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from fairwolfe.bandits.choosing import CHOOSE, BanditState, LinearBandit
-from fairwolfe.bandits.optimism import (
-    Exploration,
-    add_bonus,
-    add_extended_bonus,
-    add_pointwise_bonus,
-    exploration_number,
-    shared_doubt,
-)
-from fairwolfe.core.arrays import Cube, Matrix, Vector
+from fairwolfe.bandits.choosing import BanditState, LinearBandit
+from fairwolfe.bandits.optimism import Exploration, exploration_number, shared_doubt
+from fairwolfe.core.arrays import Vector
 from fairwolfe.core.problem import Problem, level, one_of
+from fairwolfe.core.protocols import Oracle
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
-from fairwolfe.kernels.compile import Kernel, kernel
-from fairwolfe.kernels.linalg import scores
-from fairwolfe.kernels.selection import argmax
-from fairwolfe.oracles import LinearOracle, Ridge
+from fairwolfe.oracles import Ridge
 from fairwolfe.oracles.linear_state import parameter_norms
 
 __all__ = ["LinUCB"]
-
-
-@kernel(signature=CHOOSE)
-def linucb(
-    direction: Vector,
-    theta: Cube,
-    inverse: Cube,
-    counters: Vector,
-    features: Matrix,
-    per_arm: bool,
-    draws: Vector,
-    params: Vector,
-    out: Vector,
-    report: Vector,
-) -> int:
-    """params: exploration, or minus the parameters of a reward (pointwise), 2 ln(1/delta_1); R_i;
-    sqrt(ridge) D_theta_i; ranges.
-
-    direction (rewards,), theta (blocks, rewards, features), inverse (blocks, features, features),
-    counters (5,), features (arms or 1, features), draws (0,), out (arms,),
-    report (1,).
-    """
-    width = np.empty(out.size)
-    scores(direction, theta, features, per_arm, out)
-    if params[0] < 0.0:
-        add_pointwise_bonus(
-            direction, theta, inverse, counters, features, per_arm, params, out, width
-        )
-    else:
-        add_bonus(direction, inverse, counters, features, per_arm, params, out, width)
-    report[0] = 1.0
-    return argmax(out)
-
-
-@kernel(signature=CHOOSE)
-def linucb_extended(
-    direction: Vector,
-    theta: Cube,
-    inverse: Cube,
-    counters: Vector,
-    features: Matrix,
-    per_arm: bool,
-    draws: Vector,
-    params: Vector,
-    out: Vector,
-    report: Vector,
-) -> int:
-    """params: exploration or -1 (pointwise), 2 ln(1/delta_1), R, sqrt(ridge) D_theta; ranges.
-
-    With e = rewards features: direction (rewards,), theta (1, 1, e), inverse (1, e, e),
-    counters (5,), features (arms, features), draws (0,), out (arms,), report (1,).
-    """
-    n, d = direction.size, features.shape[1]
-    parameters = theta[0, 0].reshape((1, n, d))
-    scores(direction, parameters, features, False, out)
-    add_extended_bonus(direction, inverse, counters, features, params, out)
-    report[0] = 1.0
-    return argmax(out)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,9 +72,9 @@ class LinUCB(LinearBandit):
         Ridge(self.ridge)
 
     @property
-    def choose(self) -> Kernel[..., int]:  # type: ignore[override]
+    def rule_name(self) -> str:  # type: ignore[override]
         """The rule of the model."""
-        return linucb_extended if self.extended else linucb
+        return "linucb_extended" if self.extended else "linucb"
 
     @cached_property
     def extended(self) -> bool:  # type: ignore[override]
@@ -149,7 +82,7 @@ class LinUCB(LinearBandit):
         return self.model == "extended"
 
     @cached_property
-    def regression(self) -> LinearOracle:
+    def regression(self) -> Oracle:
         """Ridge: LinUCB needs its confidence widths."""
         return Ridge(self.ridge)
 

@@ -8,59 +8,14 @@ from typing import Self
 
 import numpy as np
 
-from fairwolfe.bandits.choosing import CHOOSE, LinearBandit
-from fairwolfe.core.arrays import Cube, Matrix, Vector
+from fairwolfe.bandits.choosing import LinearBandit
+from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.problem import Problem, number_where
-from fairwolfe.kernels.compile import fma, kernel
-from fairwolfe.kernels.linalg import cholesky, combine_rows, row_products
-from fairwolfe.kernels.selection import argmax
-from fairwolfe.oracles import LinearOracle, Ridge
+from fairwolfe.core.protocols import Oracle
+from fairwolfe.oracles import Ridge
 from fairwolfe.oracles.linear_state import noise_scales
 
 __all__ = ["Thompson"]
-
-
-@kernel(signature=CHOOSE)
-def thompson(
-    direction: Vector,
-    theta: Cube,
-    inverse: Cube,
-    counters: Vector,
-    features: Matrix,
-    per_arm: bool,
-    draws: Vector,
-    params: Vector,
-    out: Vector,
-    report: Vector,
-) -> int:
-    """params: R_i times the scale. draws: d normals for each block.
-
-    <g, theta> has mean sum_i g_i theta_i and covariance (sum_i g_i^2 R_i^2) V^-1, the rewards
-    being independent: one draw of d numbers is enough for all D rewards.
-
-    direction (rewards,), theta (blocks, rewards, features), inverse (blocks, features, features),
-    counters (5,), features (arms or 1, features), draws (blocks features,), out (arms,),
-    report (1,).
-    """
-    n, d = direction.size, theta.shape[2]
-    spread = 0.0
-    for i in range(n):
-        spread += (direction[i] * params[i]) ** 2
-    spread = np.sqrt(spread)
-    drawn, lower = np.empty(d), np.empty((d, d))
-    for block in range(theta.shape[0]):
-        combine_rows(direction, theta[block], drawn)
-        if not cholesky(inverse[block], lower):
-            return -1
-        for j in range(d):
-            noise = 0.0
-            for k in range(j + 1):
-                noise = fma(lower[j, k], draws[block * d + k], noise)
-            drawn[j] = fma(spread, noise, drawn[j])
-        row_products(features, drawn, out[block : block + 1] if per_arm else out)
-    arm = argmax(out)
-    report[0] = np.nan  # it has no closed form
-    return arm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,14 +40,14 @@ class Thompson(LinearBandit):
     scale: float = 1.0
     ridge: float = 1.0
 
-    choose = thompson
+    rule_name = "thompson"
 
     def __post_init__(self) -> None:
         number_where("scale", self.scale, lambda scale: scale >= 0.0, "a number of at least 0")
         Ridge(self.ridge)
 
     @cached_property
-    def regression(self) -> LinearOracle:
+    def regression(self) -> Oracle:
         """Ridge: its design gives the uncertainty of the parameters."""
         return Ridge(self.ridge)
 

@@ -8,34 +8,13 @@ from typing import Self
 
 import numpy as np
 
-from fairwolfe.bandits.choosing import CHOOSE, LinearBandit
-from fairwolfe.core.arrays import Cube, Matrix, Vector
+from fairwolfe.bandits.choosing import LinearBandit
+from fairwolfe.core.arrays import Vector
 from fairwolfe.core.problem import Problem
-from fairwolfe.kernels.compile import kernel
-from fairwolfe.oracles import LinearOracle, Ridge
+from fairwolfe.core.protocols import Oracle
+from fairwolfe.oracles import Ridge
 
 __all__ = ["Uniform"]
-
-
-@kernel(signature=CHOOSE)
-def uniform_choice(
-    direction: Vector,
-    theta: Cube,
-    inverse: Cube,
-    counters: Vector,
-    features: Matrix,
-    per_arm: bool,
-    draws: Vector,
-    params: Vector,
-    out: Vector,
-    report: Vector,
-) -> int:
-    """draws (1,), out (arms,), report (1,); nothing else is used."""
-    arm = min(int(draws[0] * out.size), out.size - 1)
-    for a in range(out.size):
-        out[a] = 0.0
-    report[0] = 1.0 / out.size
-    return arm
 
 
 @dataclass(frozen=True)
@@ -48,11 +27,11 @@ class Uniform(LinearBandit):
     0.5
     """
 
-    choose = uniform_choice
+    rule_name = "uniform"
     uniforms = 1
 
     @cached_property
-    def regression(self) -> LinearOracle:
+    def regression(self) -> Oracle:
         """Ridge with penalty 1."""
         return Ridge()
 

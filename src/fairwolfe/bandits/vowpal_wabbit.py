@@ -11,11 +11,10 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fairwolfe.bandits.rule import Rule
 from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.problem import whole_number
 from fairwolfe.errors import IncompatibleState, InvalidInput, NumericalFailure, require_extra
-from fairwolfe.kernels.compile import Kernel
-from fairwolfe.kernels.selection import draw
 
 __all__ = ["VowpalWabbit"]
 
@@ -180,17 +179,11 @@ class VowpalWabbit:
         """Make a workspace; MissingExtra without the package, InvalidInput for bad arguments."""
         return _Model(self.command_line, whole_number("n_features", n_features))
 
-    def kernels(self, problem: Any) -> tuple[Kernel[..., Any], ...]:
-        """What `act` calls."""
-        return (draw,)
-
     def act(
         self, state: _Model, features: Matrix, rng: np.random.Generator
     ) -> tuple[int, float | None]:
         """Draw from the predicted probabilities; nothing is learnt."""
-        probabilities = state.probabilities(features)
-        arm = draw(probabilities, rng.random())
-        return arm, float(probabilities[arm])
+        return Rule.drawn(state.probabilities(features), rng.random())
 
     def update(
         self, state: _Model, features: Vector, arm: int, probability: float | None, reward: float

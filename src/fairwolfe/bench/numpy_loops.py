@@ -17,7 +17,7 @@ from scipy.optimize import isotonic_regression
 from fairwolfe.bandits import LinUCB, SquareCB
 from fairwolfe.core.arrays import IntVector, Matrix, Vector
 from fairwolfe.errors import InvalidInput, NumericalFailure
-from fairwolfe.kernels.linalg import LOG_DET
+from fairwolfe.oracles.linear_state import LOG_DET
 from fairwolfe.simulation.compiled import ArmsRun, RankingsRun
 
 __all__ = [
@@ -51,16 +51,15 @@ class _Loop:
     """What all loops keep: the ridge regression, the average reward, the generators."""
 
     def __init__(self, run: Run) -> None:
-        state = run.state
-        oracle = state.base.oracle
-        plan: Any = state.plan
-        self.objective, self.base = plan.objective, plan.base
-        self.beta0: float = plan.smoothing.beta0
+        running = run.running
+        oracle = running.base_state.oracle
+        self.objective, self.base = running.objective, running.base
+        self.beta0: float = running.smoothing.beta0
         self.streams = deepcopy(run.streams)
         self.design = oracle.gram[0].copy()  # which the compiled run keeps too
         self.inverse = oracle.inverse[0].copy()
         self.log_det = float(oracle.counters[LOG_DET])
-        self.z, self.t = state.iterate.copy(), state.t
+        self.z, self.t = running.iterate.copy(), running.t
 
     def absorb(self, x: Vector) -> None:
         """One observation with features x, by Sherman and Morrison."""
@@ -80,7 +79,7 @@ class ArmsLoop(_Loop, ABC):
 
     def __init__(self, run: ArmsRun) -> None:
         super().__init__(run)
-        oracle = run.state.base.oracle
+        oracle = run.running.base_state.oracle
         self.theta = np.array(run.world)
         self.moment = oracle.moment[0].T.copy()
         self.n_arms: int = run.environment.n_arms
@@ -149,7 +148,7 @@ class RankingLoop(_Loop):
 
     def __init__(self, run: RankingsRun) -> None:
         super().__init__(run)
-        world, oracle = run.world, run.state.base.oracle
+        world, oracle = run.world, run.running.base_state.oracle
         self.users, self.items = world.users.copy(), world.items.copy()
         self.weights = world.weights[0].copy()
         self.n_slots = self.weights.size
@@ -216,9 +215,10 @@ def loop_of(run: Run) -> ArmsLoop | RankingLoop:
     if isinstance(run, RankingsRun):
         return RankingLoop(run)
     rules: dict[Any, type[ArmsLoop]] = {LinUCB: LinUCBLoop, SquareCB: SquareCBLoop}
-    if type(run.base) not in rules:
-        raise InvalidInput(f"there is no NumPy loop for {run.base!r}; use LinUCB or SquareCB")
-    return rules[type(run.base)](run)
+    base = run.running.base
+    if type(base) not in rules:
+        raise InvalidInput(f"there is no NumPy loop for {base!r}; use LinUCB or SquareCB")
+    return rules[type(base)](run)
 
 
 def checked(loop: Loop, run: Run, rounds: int = 20) -> Loop:

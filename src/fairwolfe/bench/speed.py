@@ -239,7 +239,7 @@ def measure(
 def _timed(case: Case, seconds: float, report: Callable[[Case, float], None]) -> Timing:
     report(case, 0.0)
     clock = turns(sides(case))
-    next(clock)  # not counted: kernels are loaded or compiled in it
+    next(clock)  # not counted: code is loaded in it
     times: list[dict[str, float]] = []
     began, spent = monotonic(), 0.0
     while spent < seconds or len(times) < FEWEST:
@@ -252,7 +252,7 @@ def _timed(case: Case, seconds: float, report: Callable[[Case, float], None]) ->
 
 def about() -> dict[str, Any]:
     """The machine, how busy it is, the versions and the date."""
-    packages = ("fairwolfe", "numpy", "scipy", "numba")
+    packages = ("fairwolfe", "numpy", "scipy")
     return {
         "machine": _processor(),
         "cores": os.cpu_count(),

@@ -14,7 +14,7 @@ from fairwolfe.core.contexts import Bilinear, PerArm
 from fairwolfe.core.feedback import Shown
 from fairwolfe.core.kinds import kind_of
 from fairwolfe.core.problem import whole_number
-from fairwolfe.core.protocols import Bounded, Environment
+from fairwolfe.core.protocols import Environment
 from fairwolfe.core.registry import names
 from fairwolfe.core.streams import stream
 from fairwolfe.environments import make
@@ -99,7 +99,7 @@ class World(gymnasium.Env[Any, Any]):
             )
         self.kind = kind_of(self.problem)
         self.reward_dim = self.problem.n_objectives
-        bounded = isinstance(given, Bounded) and given.bounded
+        bounded = getattr(given, "bounded", False)
         edge = np.full(self.reward_dim, np.inf)
         low, high = (self.problem.low, self.problem.high) if bounded else (-edge, edge)
         self.reward_space = spaces.Box(low, high, dtype=np.float64)

@@ -10,16 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from fairwolfe.checks.bandit import BASE_CHECKS
+from fairwolfe.checks.bandit import (
+    ANY_BASE_CHECKS,
+    BASE_CHECKS,
+    RANKING_BASE_CHECKS,
+    SCALAR_CHECKS,
+)
 from fairwolfe.checks.environment import ENVIRONMENT_CHECKS
-from fairwolfe.checks.kind import ANY_BASE_CHECKS, KIND_CHECKS
+from fairwolfe.checks.kind import KIND_CHECKS
 from fairwolfe.checks.objective import OBJECTIVE_CHECKS
 from fairwolfe.checks.oracle import ORACLE_CHECKS
-from fairwolfe.checks.policy import ANY_POLICY_CHECKS, POLICY_CHECKS
-from fairwolfe.checks.promise import Check, examples_of
-from fairwolfe.checks.ranking import RANKING_BASE_CHECKS, RANKING_POLICY_CHECKS
+from fairwolfe.checks.policy import ANY_POLICY_CHECKS, POLICY_CHECKS, RANKING_POLICY_CHECKS
+from fairwolfe.checks.promise import Check, contract_of, examples_of
 from fairwolfe.checks.rounds import decides
-from fairwolfe.checks.scalar import SCALAR_CHECKS
 from fairwolfe.checks.smoothing import SMOOTHING_CHECKS
 from fairwolfe.core.kinds import Kind
 from fairwolfe.core.protocols import (
@@ -30,15 +33,15 @@ from fairwolfe.core.protocols import (
     Policy,
     ScalarPolicy,
     Smoothing,
-    keeps,
 )
 from fairwolfe.core.registry import import_class
 from fairwolfe.core.streams import stream
-from fairwolfe.errors import ConformanceError, InvalidInput
+from fairwolfe.errors import ConformanceError
 
 __all__ = [
     "BASE_CHECKS",
     "ENVIRONMENT_CHECKS",
+    "KIND_CHECKS",
     "OBJECTIVE_CHECKS",
     "ORACLE_CHECKS",
     "POLICY_CHECKS",
@@ -114,35 +117,7 @@ def checks_for(example: Any) -> list[Check]:
     """The checks of an instance: those of the contract that it keeps."""
     if isinstance(example, Kind):
         return KIND_CHECKS
-    contract, kind = _contract(example), decides(example)
+    contract, kind = contract_of(example), decides(example)
     if kind == "arms":
         return CONTRACTS[contract]
     return OTHERS.get(kind, OTHERS[""]).get(contract, CONTRACTS[contract])
-
-
-def _contract(example: Any) -> Any:
-    """The contract that an instance keeps by the names of its methods."""
-    kept = [contract for contract in CONTRACTS if isinstance(example, contract)]
-    if not kept:
-        missing = {one: _missing(example, one) for one in CONTRACTS}
-        nearest = min(CONTRACTS, key=lambda one: len(missing[one]) / len(_methods(one)))
-        if 2 * len(missing[nearest]) < len(_methods(nearest)):
-            raise InvalidInput(
-                f"{type(example).__name__} has no {', '.join(missing[nearest])}; add it as in "
-                f"fw.protocols.{nearest.__name__}"
-            )
-        listed = ", ".join(contract.__name__ for contract in CONTRACTS)
-        raise InvalidInput(
-            f"{type(example).__name__} keeps none of the contracts {listed}; see "
-            "fw.protocols for the methods that they name"
-        )
-    # Two contracts may name the same methods and differ in the arguments.
-    return next((contract for contract in kept if keeps(example, contract)), kept[0])
-
-
-def _methods(contract: Any) -> list[str]:
-    return [name for name in dir(contract) if not name.startswith("_")]
-
-
-def _missing(example: Any, contract: Any) -> list[str]:
-    return [name for name in _methods(contract) if not hasattr(example, name)]

@@ -1,4 +1,4 @@
-"""Checks of kinds of decision, and of bandits for kinds that are not built in."""
+"""Checks of kinds of decision."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe.checks.playing import PLAYER_CHECKS, Player, can_be_stored, checks_of, directed, same
-from fairwolfe.checks.promise import Check, is_a_value, is_refused, require
-from fairwolfe.checks.rounds import bad_contexts, bad_rewards, decides
+from fairwolfe.checks.promise import Check, is_refused, require, same
+from fairwolfe.checks.rounds import bad_contexts, bad_rewards
 from fairwolfe.core.kinds import Answer, Kind, kind_of
 from fairwolfe.core.problem import Problem
-from fairwolfe.core.registry import load
-from fairwolfe.core.streams import stream
 
-__all__ = ["ANY_BASE_CHECKS", "KIND_CHECKS"]
+__all__ = ["KIND_CHECKS"]
 
 _ROUNDS = 20
 
@@ -41,10 +38,10 @@ def reads_once(kind: Kind, rng: np.random.Generator) -> None:
         require(0.0 <= norm <= most * (1.0 + 1e-9), f"the norm is {norm}, of at most {most}")
         for action in kind.actions(context, rng)[:5]:
             require(kind.is_action(context, action), f"{action!r} is listed and is not an action")
-            _hears(kind, action, kind.random_feedback(action, rng))
+            _reads_feedback(kind, action, kind.random_feedback(action, rng))
 
 
-def _hears(kind: Kind, action: Any, feedback: Any) -> None:
+def _reads_feedback(kind: Kind, action: Any, feedback: Any) -> None:
     """An answer has a reward vector inside the ranges, however it is given."""
     answer, problem = kind.observe(action, feedback), kind.problem
     require(isinstance(answer, Answer), f"observe gives {answer!r}")
@@ -55,9 +52,11 @@ def _hears(kind: Kind, action: Any, feedback: Any) -> None:
     require(kind.observe(action, answer) is answer, "an answer is read again")
     again = kind.observe(action, answer.observation).reward
     require(np.array_equal(again, reward), f"its observation gives {again}, not {reward}")
-    reply = kind.hear(action, feedback)
+    reply = kind.read_feedback(action, feedback)
     require(not reply.outside, f"inside its range: {reply.outside}")
-    require(np.array_equal(reply.reward, reward), f"hear gives {reply.reward}, not {reward}")
+    require(
+        np.array_equal(reply.reward, reward), f"read_feedback gives {reply.reward}, not {reward}"
+    )
 
 
 def refuses_what_is_bad(kind: Kind, rng: np.random.Generator) -> None:
@@ -67,7 +66,7 @@ def refuses_what_is_bad(kind: Kind, rng: np.random.Generator) -> None:
     for what, bad in bad_contexts(problem, context).items():
         require(is_refused(lambda given=bad: kind.read(given)), f"{what} does not raise")  # type: ignore[misc]
     for what, bad in bad_rewards(problem).items():
-        for gate in (kind.observe, kind.hear):
+        for gate in (kind.observe, kind.read_feedback):
             refused = is_refused(lambda given=bad, gate=gate: gate(action, given))  # type: ignore[misc]
             require(refused, f"{what} does not raise in {gate.__name__}")
 
@@ -97,14 +96,3 @@ KIND_CHECKS: list[Check] = [
     refuses_what_is_bad,
     knows_its_extent,
 ]
-
-
-def _player(base: Any) -> Player:
-    """A base of another kind of decision, with a fixed direction."""
-    problem = load("kinds", decides(base)).example()  # type: ignore[attr-defined]
-    direction = stream(0, "checks", "direction").standard_normal(problem.n_objectives)
-    return directed(base, problem, direction)
-
-
-ANY_BASE_CHECKS: list[Check] = [is_a_value, *checks_of(_player, *PLAYER_CHECKS, can_be_stored)]
-"""Of bandits for kinds of decision that are not built in."""

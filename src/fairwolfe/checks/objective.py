@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe.checks.promise import Check, has, is_a_value, is_refused, length, require, steepest
+from fairwolfe.checks.promise import Check, is_a_value, is_refused, length, require, steepest
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.problem import Problem
-from fairwolfe.core.protocols import Bends, Constrained, Mixed, Sized
 from fairwolfe.errors import ConformanceError, NoProx
 
 __all__ = ["OBJECTIVE_CHECKS"]
@@ -33,8 +32,7 @@ def _points(objective: Any, rng: np.random.Generator) -> Iterator[tuple[Vector, 
 
 def _kept(objective: Any, z: Vector, rng: np.random.Generator) -> Vector:
     """A point near z, or another one, that keeps the hard constraints of an objective."""
-    constrained = isinstance(objective, Constrained) and objective.constrained
-    if not constrained:
+    if not getattr(objective, "constrained", False):
         return z
     for _ in range(_DRAWS):
         if math.isfinite(objective.value(z)):
@@ -142,7 +140,7 @@ def is_smooth_if_it_says_so(objective: Any, rng: np.random.Generator) -> None:
         return
     require(objective.smooth is True, "smooth is not a bool")
     for f in (objective, objective.bind(_problem(objective))):
-        constant = f.smoothness(length(f)) if has(f, Bends) else np.inf
+        constant = f.smoothness(length(f)) if hasattr(f, "smoothness") else np.inf
         for x, y in _pairs_with_zero(f, rng):
             bend, apart = steepest(f.gradient, x, y)
             if math.isinf(constant):
@@ -159,7 +157,7 @@ def refuses_bad_input(objective: Any, rng: np.random.Generator) -> None:
     """value and gradient raise InvalidInput for NaN, infinities and wrong shapes."""
     n = length(objective)
     bad = [np.full(n, np.nan), np.full(n, np.inf), np.ones((n, 2)), np.ones(0)]
-    if isinstance(objective, Sized) and objective.size is not None:
+    if getattr(objective, "size", None) is not None:
         bad.append(np.ones(n + 1))
     for z in bad:
         for method in (objective.value, objective.gradient):
@@ -191,7 +189,7 @@ def can_be_bound(objective: Any, rng: np.random.Generator) -> None:
 def _problem(objective: Any) -> Problem:
     """One of its size, with rewards from 0 to 1."""
     n = length(objective)
-    users = objective.n_users if isinstance(objective, Mixed) else None
+    users = getattr(objective, "n_users", None)
     rewards = {f"r{i}": (0.0, 1.0) for i in range(n if users is None else users)}
     if users is None:
         return Problem.arms(3, rewards)
@@ -199,7 +197,7 @@ def _problem(objective: Any) -> Problem:
 
 
 def has_a_compiled_gradient(objective: Any, rng: np.random.Generator) -> None:
-    """Reached by address inside sums and multiples, with scratch that never changes a result."""
+    """Part of the trees of sums and multiples, with scratch that never changes a result."""
     double = objective + objective
     half = 0.5 * objective
     for x, y in _points(objective, rng):
@@ -208,8 +206,8 @@ def has_a_compiled_gradient(objective: Any, rng: np.random.Generator) -> None:
         require(np.allclose(half.gradient(x), 0.5 * g, rtol=1e-12, atol=1e-14), "f / 2")
         objective.gradient(y)
         require(np.array_equal(objective.gradient(x), g), "a call in between changed the result")
-        fresh = objective.program(x.size)
-        require(np.array_equal(fresh.gradient(x, 0.0, fresh.work()), g), "scratch matters")
+        fresh = objective.tree(x.size)
+        require(np.array_equal(fresh.gradient(x, 0.0), g), "scratch matters")
 
 
 OBJECTIVE_CHECKS: list[Check] = [

@@ -10,23 +10,38 @@ from typing import Any
 import numpy as np
 
 from fairwolfe.core.arrays import Vector
-from fairwolfe.core.protocols import Exemplary, Sized
+from fairwolfe.core.protocols import (
+    Base,
+    Environment,
+    Objective,
+    Oracle,
+    Policy,
+    ScalarPolicy,
+    Smoothing,
+    keeps,
+)
 from fairwolfe.core.registry import classes, import_class
 from fairwolfe.errors import ConformanceError, InvalidInput
 
 __all__ = [
     "Check",
+    "arrays",
+    "contract_of",
     "examples_of",
-    "has",
     "is_a_value",
     "is_refused",
     "length",
     "require",
+    "same",
     "steepest",
 ]
 
 Check = Callable[[Any, np.random.Generator], None]
 
+_CONTRACTS: tuple[Any, ...] = (
+    *(Objective, Smoothing, Oracle),
+    *(Base, ScalarPolicy, Policy, Environment),
+)
 _HALVINGS = 20  # lengths of about 1e-6 are left: gradients differ by far more than by rounding
 
 
@@ -36,16 +51,20 @@ def require(condition: bool, broken: str) -> None:
         raise ConformanceError(broken)
 
 
-def has(subject: Any, power: Any) -> bool:
-    """Whether a subject has a power; unlike isinstance it leaves the other methods in sight."""
-    return isinstance(subject, power)
+def is_refused(attempt: Callable[[], Any]) -> bool:
+    """Whether the attempt raises InvalidInput; another error does not count."""
+    try:
+        attempt()
+    except Exception as error:
+        return isinstance(error, InvalidInput)
+    return False
 
 
 def examples_of(subject: Any) -> tuple[Any, ...]:
-    """An instance itself, or the instances that a class shows."""
+    """An instance itself, or the `examples()` of a class."""
     if not isinstance(subject, type):
         return (subject,)
-    if not isinstance(subject, Exemplary):
+    if not hasattr(subject, "examples"):
         raise InvalidInput(
             f"{subject.__name__} has no examples(); give it a classmethod that returns a tuple of "
             "instances, or check an instance"
@@ -56,13 +75,59 @@ def examples_of(subject: Any) -> tuple[Any, ...]:
     return examples
 
 
-def is_refused(attempt: Callable[[], Any]) -> bool:
-    """Whether the attempt raises InvalidInput; other errors are no refusal."""
-    try:
-        attempt()
-    except Exception as error:
-        return isinstance(error, InvalidInput)
-    return False
+def contract_of(example: Any) -> Any:
+    """The contract that an instance keeps, by the names and the arguments of its methods."""
+    kept = [contract for contract in _CONTRACTS if isinstance(example, contract)]
+    if kept:
+        return next((contract for contract in kept if keeps(example, contract)), kept[0])
+    name, missing = type(example).__name__, {one: _missing(example, one) for one in _CONTRACTS}
+    nearest = min(_CONTRACTS, key=lambda one: len(missing[one]) / len(_methods(one)))
+    if 2 * len(missing[nearest]) < len(_methods(nearest)):
+        raise InvalidInput(
+            f"{name} has no {', '.join(missing[nearest])}; add it as in "
+            f"fairwolfe.core.protocols.{nearest.__name__}"
+        )
+    listed = ", ".join(contract.__name__ for contract in _CONTRACTS)
+    raise InvalidInput(
+        f"{name} keeps none of the contracts {listed}; fairwolfe.core.protocols has their methods"
+    )
+
+
+def _methods(contract: Any) -> list[str]:
+    return [name for name in dir(contract) if not name.startswith("_")]
+
+
+def _missing(example: Any, contract: Any) -> list[str]:
+    return [name for name in _methods(contract) if not hasattr(example, name)]
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values, such as states, hold the same bits."""
+    if isinstance(one, np.ndarray):
+        return bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
+    if isinstance(one, (tuple, list)):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[k], other[k]) for k in one)
+    if hasattr(one, "copied"):  # a running policy
+        return same(one.state, other.state)
+    if is_dataclass(one) and not isinstance(one, type):
+        names = [f.name for f in fields(one)]
+        return all(same(getattr(one, name), getattr(other, name)) for name in names)
+    return bool(one == other)
+
+
+def arrays(state: Any) -> Iterator[Any]:
+    """Every array of a state."""
+    if isinstance(state, np.ndarray):
+        yield state
+    elif isinstance(state, (tuple, list)):
+        for part in state:
+            yield from arrays(part)
+    elif isinstance(state, dict):
+        yield from arrays(list(state.values()))
+    elif hasattr(state, "copied"):
+        yield from arrays(state.state)
 
 
 def steepest(gradient: Callable[[Vector], Vector], x: Vector, y: Vector) -> tuple[float, float]:
@@ -83,7 +148,7 @@ def steepest(gradient: Callable[[Vector], Vector], x: Vector, y: Vector) -> tupl
 
 def length(objective: Any) -> int:
     """The length of z that an objective is checked with."""
-    return (objective.size if isinstance(objective, Sized) else None) or 5
+    return getattr(objective, "size", None) or 5
 
 
 def is_a_value(subject: Any, rng: np.random.Generator) -> None:

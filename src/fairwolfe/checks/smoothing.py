@@ -9,7 +9,6 @@ import numpy as np
 
 from fairwolfe.checks.promise import Check, examples_of, is_a_value, length, require, steepest
 from fairwolfe.core.arrays import Vector
-from fairwolfe.core.protocols import Aimed
 from fairwolfe.core.registry import KINDS, load
 from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput, NoProx
@@ -36,7 +35,7 @@ def smoothable(smoothing: Any) -> list[Any]:
 
 def approaches(smoothing: Any, rng: np.random.Generator) -> None:
     """|f_t - f| <= M_2/sqrt t and |f_t - f_(t-1)| <= M_1/(t sqrt t)."""
-    fixed = isinstance(smoothing, Aimed) and smoothing.horizon is not None
+    fixed = getattr(smoothing, "horizon", None) is not None
     for objective in smoothable(smoothing):
         n = length(objective)
         m_1, m_2 = smoothing.m_1(objective, n), smoothing.m_2(objective, n)
@@ -73,7 +72,7 @@ def has_lipschitz_gradients(smoothing: Any, rng: np.random.Generator) -> None:
 
 def _rate(smoothing: Any, t: int) -> float:
     """How much sharper f_t is than f_0."""
-    horizon = smoothing.horizon if isinstance(smoothing, Aimed) else None
+    horizon = getattr(smoothing, "horizon", None)
     return math.sqrt((t if horizon is None else horizon) + 1.0)
 
 

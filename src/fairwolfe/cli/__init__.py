@@ -23,7 +23,6 @@ from fairwolfe.cli.reproduce import reproduce
 from fairwolfe.cli.run import run
 from fairwolfe.cli.serve import keys, serve
 from fairwolfe.cli.tradeoff import tradeoff
-from fairwolfe.cli.warm import warm
 from fairwolfe.errors import FairwolfeError, did_you_mean
 
 __all__ = ["commands", "main"]
@@ -81,6 +80,5 @@ for _command in (
     run,
     serve,
     tradeoff,
-    warm,
 ):
     commands.add_command(_command)

@@ -22,8 +22,7 @@ def bench(seconds: float, as_json: bool) -> None:
     play in turns on one thread, and the NumPy loop must first decide like the compiled run. Times
     are microseconds of processor time, medians over turns; the ratio, with its lowest and highest,
     is taken within a turn, because machines are noisy. The compiled run and the NumPy loop simulate
-    a world and draw its contexts; the Agent is given them. What must be compiled first comes on top
-    of --seconds, once.
+    a world and draw its contexts; the Agent is given them.
     """
     from fairwolfe.lab.local import ONE_THREAD
 
@@ -35,7 +34,7 @@ def bench(seconds: float, as_json: bool) -> None:
     task = bar.add_task("preparing", total=seconds)
 
     def report(case: speed.Case, spent: float) -> None:
-        doing = "timing" if spent > 0.0 else "preparing"  # a minute, if kernels must be compiled
+        doing = "timing" if spent > 0.0 else "preparing"
         bar.update(task, advance=spent, description=f"{doing} {case.name}, {case.size}")
 
     timings = speed.measure(speed.CASES, seconds, report)

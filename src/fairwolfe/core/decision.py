@@ -1,50 +1,37 @@
-"""`Choice` and `Decision`: what was chosen, and all that learning from it will need."""
+"""`Decision` and `Batch`: views of rows; `Choice`: what a base in Python chose."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from types import NoneType
-from typing import Any, NamedTuple
+import math
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from hmac import compare_digest
+from typing import Any, NamedTuple, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fairwolfe.core.arrays import Action
-from fairwolfe.core.brief import Brief, Summary, count, few, short
-from fairwolfe.core.packing import pack, unpack
+from fairwolfe.core.arrays import Action, Vector
+from fairwolfe.core.brief import Brief, Summary, few, short
+from fairwolfe.core.packing import pack
+from fairwolfe.core.rows import ArmRows, PlainRows, RankingRows, Rows, check, dump, load, merge
 from fairwolfe.errors import InvalidInput
 
-__all__ = ["NOTHING", "Choice", "Decision", "Info", "Learnt", "decided", "small"]
+__all__ = ["Batch", "Choice", "Decision", "Learnt"]
 
 _DIGITS = 15  # of the number of a decision: no agent makes more, and a float holds them all
-
-
-class Info(NamedTuple):
-    """What is reported of a choice, and never learnt from by the base that made it.
-
-    reasons: what made the scores of a ranking, for `explain`
-    estimate: of the reward vector, where it was requested
-    outlook: what live numbers need of the actions that were not chosen, where it was requested
-    names: what arms or items are called, by number, where they have names
-    """
-
-    reasons: Any = None
-    estimate: Any = None
-    outlook: Any = None
-    names: Sequence[str] | None = None
-
-
-NOTHING = Info()
+_ITEMS = 12  # of a ranking that are printed
+_TAG = 16  # bytes of the keyed checksum of a decision
 
 
 class Choice(NamedTuple):
-    """What a base chose, with what probability (None: unknown), and what its update needs."""
+    """What a base in Python chose, with what probability (None: unknown), and what its update
+    needs; explanation: rows of numbers by name, for `Decision.explain`, or None.
+    """
 
     action: Action
     probability: float | None
     evidence: Any
-    info: Info = NOTHING
+    explanation: list[dict[str, Any]] | None = None
 
 
 class Learnt(NamedTuple):
@@ -56,81 +43,102 @@ class Learnt(NamedTuple):
     """How likely each slot is exposed; empty for arms."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
 class Decision(Brief):
     """What a policy decided: enough to learn from the feedback whenever it comes.
 
-    `evidence` is made of nested tuples of arrays, numbers, strings and None; read back from bytes
-    they are plain tuples, so an `update` takes them apart by position.
+    `evidence` is what a policy in Python gives itself to learn from: nested tuples of arrays,
+    numbers, strings and None. Read back from bytes they are plain tuples.
 
     >>> Decision.from_bytes(Decision("a-0", 0, 3, 0.5, (np.ones(2), None)).to_bytes())
-    Decision(id='a-0', t=0, action=3, probability=0.5, evidence=<1 array, 2 numbers>)
+    Decision(id='a-0', t=0, action=3, probability=0.5)
     """
 
-    id: str
-    t: int
-    action: Action
-    probability: float | None
-    evidence: Any
-    info: Info = field(default=NOTHING, repr=False, compare=False)  # not part of its bytes
+    __slots__ = ("_batch", "_row")
 
-    def place(self) -> tuple[str, int]:
-        """The token of the agent that made it, and its number there; -1 where it has none."""
-        token, _, digits = str(self.id).rpartition("-")
-        number = int(digits) if digits.isdecimal() and len(digits) <= _DIGITS else -1
-        return token, number
+    def __init__(
+        self, id: str, t: int, action: Action, probability: float | None, evidence: Any
+    ) -> None:
+        rows = PlainRows.empty(1, 0, 0, 0)
+        token, number = _place(str(id))
+        arm = action if isinstance(action, (int, np.integer)) else -1
+        chance = math.nan if probability is None else float(probability)
+        rows.head["number"], rows.head["t"], rows.head["arm"] = number, t, arm
+        rows.head["probability"] = chance
+        rows.stored[0] = (action, evidence)
+        self._batch, self._row = Batch(rows, token), 0
+
+    @classmethod
+    def of(cls, batch: Batch, row: int) -> Decision:
+        """One of a batch."""
+        decision = cls.__new__(cls)
+        decision._batch, decision._row = batch, row
+        return decision
+
+    @property
+    def batch(self) -> Batch:
+        """The decision as a batch of length one."""
+        whole = self._batch
+        return whole if len(whole.rows.head) == 1 else whole[self._row : self._row + 1]
+
+    @property
+    def id(self) -> str:
+        """The token of the agent that made it, and its number there; else what it was given."""
+        return self._batch.id(self._row)
+
+    @property
+    def token(self) -> str:
+        """Of the agent that made it."""
+        return self._batch.token
 
     @property
     def number(self) -> int:
         """Its place among the decisions of the agent that made it; -1 where none did."""
-        return self.place()[1]
+        return int(self._batch.rows.head["number"].item(self._row))
+
+    @property
+    def t(self) -> int:
+        """How many rewards were averaged in when it was made."""
+        return int(self._batch.rows.head["t"].item(self._row))
+
+    @property
+    def action(self) -> Any:
+        """The arm, or the ids of the items, best slot first."""
+        rows = self._batch.rows
+        if isinstance(rows, ArmRows):
+            return rows.head["arm"].item(self._row)
+        return rows.items[self._row] if isinstance(rows, RankingRows) else rows.stored[self._row][0]
+
+    @property
+    def probability(self) -> float | None:
+        """The propensity of the action; None where it is unknown."""
+        known: float = self._batch.rows.head["probability"].item(self._row)
+        return None if math.isnan(known) else known
+
+    @property
+    def evidence(self) -> Any:
+        """What a policy in Python learns from; None for compiled policies."""
+        rows = self._batch.rows
+        return rows.stored[self._row][1] if isinstance(rows, PlainRows) else None
+
+    @property
+    def direction(self) -> Vector | None:
+        """g, where the decision keeps it."""
+        g = self._batch.rows.g
+        return g[self._row] if g.shape[1] else None
 
     @property
     def name(self) -> str | None:
         """What the arm is called; None for a ranking, without names, and read back from bytes."""
-        names = self.info.names
-        return None if names is None or isinstance(self.action, np.ndarray) else names[self.action]
+        names, action = self._batch.names_of(self._row), self.action
+        return None if names is None or isinstance(action, np.ndarray) else names[action]
 
     @property
     def names(self) -> tuple[str, ...] | None:
         """The keys of the items of a ranking, best slot first; None where `name` would be."""
-        names = self.info.names
-        if names is None or not isinstance(self.action, np.ndarray):
+        names, action = self._batch.names_of(self._row), self.action
+        if names is None or not isinstance(action, np.ndarray):
             return None
-        return tuple(names[item] for item in self.action.tolist())
-
-    def issued(self, id: str, t: int) -> Decision:
-        """The same as an agent hands it out, with its own id."""
-        return Decision(id, t, self.action, self.probability, self.evidence, self.info)
-
-    def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={value}" for name, value in self._facts().items())
-        return f"Decision(id={short(repr(self.id))}, {shown})"
-
-    def summary(self, most: int) -> Summary:
-        """Everything but the numbers of the evidence."""
-        return Summary(short(self.id), self._facts().items())
-
-    def _facts(self) -> dict[str, str]:
-        action = np.asarray(self.action)
-        listed = f"[{few(action.tolist(), _ITEMS)}]" if action.ndim else str(self.action)
-        arrays = _arrays(self.evidence)
-        numbers = sum(array.size for array in arrays)
-        held = f"<{count(len(arrays), 'array')}, {count(numbers, 'number')}>"
-        called = {} if self.name is None else {"name": short(repr(self.name))}
-        return {
-            "t": str(self.t),
-            "action": listed,
-            **called,
-            "probability": short(self.probability),
-            "evidence": "None" if self.evidence is None else held,
-        }
-
-    def to_bytes(self) -> bytes:
-        """Versioned MessagePack with a check sum, for a log or another process; never pickle."""
-        stated = None if self.probability is None else float(self.probability)
-        action = self.action if isinstance(self.action, int) else small(self.action)
-        return pack((self.id, self.t, action, stated, self.evidence))
+        return tuple(names[item] for item in action.tolist())
 
     def explain(self) -> list[dict[str, Any]]:
         """What made the score of what was chosen: of a ranking, slot by slot; of an arm, its own.
@@ -138,71 +146,244 @@ class Decision(Brief):
         `value` is what it is estimated to earn along the direction, `exploration` the bonus for
         what is not known yet; for items `fairness` is the bonus for exposure, and the sum of the
         three is the score; their rank without fairness is given too. `name` is there if there
-        are names. Known where the decision was made, and not part of its bytes.
+        are names.
         """
-        reasons = self.info.reasons
-        if reasons is None:
+        rows, i = self._batch.rows, self._row
+        if isinstance(rows, ArmRows):
+            value, score = rows.head["value"].item(i), rows.head["score"].item(i)
+            why: Any = [{"arm": self.action, "value": value, "exploration": score - value}]
+        elif isinstance(rows, RankingRows):
+            why = _explained(rows, i) if rows.parts.shape[2] else None
+        else:
+            why = rows.explained[i]
+            if why is not None and isinstance(self.action, int):  # numbered in the whole context
+                why = [row | {"arm": self.action} if "arm" in row else row for row in why]
+        if why is None:
             raise InvalidInput(
                 f"there is nothing to explain of decision {self.id!r}: the policy gives no "
                 "reasons, or the decision was made in another process"
             )
-        rows: list[dict[str, Any]] = reasons.rows()
-        if not isinstance(self.action, np.ndarray):  # the number among all arms of the context
-            rows = [row | {"arm": self.action} if "arm" in row else row for row in rows]
         names = self.names if self.name is None else (self.name,)
-        if names is None or len(names) != len(rows):
-            return rows
-        return [{"name": name, **row} for name, row in zip(names, rows, strict=True)]
+        if names is None or len(names) != len(why):
+            return list(why)
+        return [{"name": name, **row} for name, row in zip(names, why, strict=True)]
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value}" for name, value in self._facts().items())
+        return f"Decision(id={short(repr(self.id))}, {shown})"
+
+    def summary(self, most: int) -> Summary:
+        """What it is, in a few rows."""
+        return Summary(short(self.id), self._facts().items())
+
+    def _facts(self) -> dict[str, str]:
+        action = np.asarray(self.action)
+        listed = f"[{few(action.tolist(), _ITEMS)}]" if action.ndim else str(self.action)
+        called = {} if self.name is None else {"name": short(repr(self.name))}
+        return {
+            "t": str(self.t),
+            "action": listed,
+            **called,
+            "probability": short(self.probability),
+        }
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Decision) and self.to_bytes() == other.to_bytes()
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def to_bytes(self) -> bytes:
+        """The row, for a log or another process, with a keyed checksum; never pickle."""
+        return self.batch.to_bytes()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Decision:
-        """Rebuild a decision that `to_bytes` wrote; InvalidInput for any other bytes."""
-        values = unpack(data)
-        fits = [isinstance(value, kind) for value, kind in zip(values, _FIELDS, strict=False)]
-        if len(values) != len(_FIELDS) or not all(fits) or isinstance(values[2], bool):
+        """Rebuild a decision that `to_bytes` wrote; InvalidInput for other bytes. The checksum is
+        verified by `update`, which knows the key.
+        """
+        batch = Batch.from_bytes(data)
+        if len(batch) != 1:
             raise InvalidInput(
-                f"the bytes hold {values[:4]!r}; a decision is an id, t, an action, a probability "
-                "or None, and its evidence"
+                f"the bytes hold {len(batch)} decisions; read them with Batch.from_bytes"
             )
-        id, t, action, probability, evidence = values
-        if isinstance(action, np.ndarray) and action.dtype == np.int32:
-            action = action.astype(np.int64)
-        return cls(id, t, action, probability, evidence)
+        return cls.of(batch, 0)
 
 
-def decided(
-    id: str, t: int, action: Action, probability: float | None, evidence: Any, info: Info
-) -> Decision:
-    """`Decision(...)`, in a third of the time that a frozen dataclass takes."""
-    decision = _new(Decision)
-    _put_id(decision, id)
-    _put_t(decision, t)
-    _put_action(decision, action)
-    _put_probability(decision, probability)
-    _put_evidence(decision, evidence)
-    _put_info(decision, info)
-    return decision
+class Batch(Sequence[Decision]):
+    """Decisions as rows; reading one makes a `Decision`, and a slice is a batch again.
+
+    Parameters
+    ----------
+    rows: the decisions
+    token: of the agent that made them; empty where a policy did
+    key: the secret of that agent, which makes and verifies the checksums of bytes
+    tags: the checksums of decisions that were read from bytes, until they are verified
+    names: for each decision what arms or items are called, by number; not part of the bytes
+    """
+
+    __slots__ = ("key", "names", "rows", "tags", "token")
+
+    def __init__(
+        self,
+        rows: Rows,
+        token: str = "",
+        key: bytes = b"",
+        tags: bytes | None = None,
+        names: Sequence[Any] | None = None,
+    ) -> None:
+        self.rows: Any = rows  # of any kind
+        self.token, self.key, self.tags, self.names = token, key, tags, names
+
+    def __len__(self) -> int:
+        return len(self.rows.head)
+
+    @overload
+    def __getitem__(self, place: int) -> Decision: ...
+    @overload
+    def __getitem__(self, place: slice) -> Batch: ...
+    def __getitem__(self, place: int | slice) -> Decision | Batch:
+        n = len(self.rows.head)
+        if isinstance(place, slice):
+            start, stop, step = place.indices(n)
+            if step != 1:
+                raise InvalidInput(
+                    f"a slice of a batch has the step {step}; take decisions in a row"
+                )
+            return self._part(start, max(start, stop))
+        i = place + n if place < 0 else place
+        if not 0 <= i < n:
+            raise IndexError(f"decision {place} of {n}")
+        return Decision.of(self, i)
+
+    def __iter__(self) -> Iterator[Decision]:
+        return (Decision.of(self, i) for i in range(len(self)))
+
+    def _part(self, start: int, stop: int) -> Batch:
+        if stop - start == len(self):
+            return self
+        tags = None if self.tags is None else self.tags[_TAG * start : _TAG * stop]
+        names = None if self.names is None else self.names[start:stop]
+        return Batch(self.rows.part(slice(start, stop)), self.token, self.key, tags, names)
+
+    @staticmethod
+    def merged(batches: Sequence[Batch]) -> list[Batch]:
+        """The same decisions in fewer batches: verified neighbours of one agent become one where
+        their columns have the same shapes.
+        """
+        runs: list[list[Batch]] = []
+        for batch in batches:
+            last = runs[-1][-1] if runs else None
+            same = last is not None and (last.token, last.key) == (batch.token, batch.key)
+            if same and last is not None and last.tags is None and batch.tags is None:
+                runs[-1].append(batch)
+            else:
+                runs.append([batch])
+        return [whole for run in runs for whole in _merged(run)]
+
+    @property
+    def actions(self) -> Any:
+        """The arms (n,), or the rankings (n, k); of a policy in Python a list."""
+        return self.rows.actions
+
+    @property
+    def numbers(self) -> Any:
+        """Of the decisions in their agent, (n,)."""
+        return self.rows.head["number"]
+
+    @property
+    def probabilities(self) -> Vector:
+        """The propensities, (n,); NaN where they are unknown."""
+        propensities: Vector = self.rows.head["probability"]
+        return propensities
+
+    def id(self, row: int) -> str:
+        """The id of one of them."""
+        number = self.rows.head["number"].item(row)
+        return f"{self.token}-{number}" if number >= 0 else self.token
+
+    def names_of(self, row: int) -> Any:
+        """What arms or items are called in one of them; None without names."""
+        return None if self.names is None else self.names[row]
+
+    def __repr__(self) -> str:
+        ids = f"{self.id(0)} to {self.numbers[-1]}" if len(self) else "none"
+        return f"<Batch of {len(self)} decisions, {ids}>"
+
+    # --- bytes --------------------------------------------------------------------------------
+
+    def to_bytes(self) -> bytes:
+        """The rows with a keyed checksum for each; never pickle."""
+        tags = self.tags if self.tags is not None else self._tags(self.key)
+        return dump(self.rows, self.token, tags)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Batch:
+        """Rebuild a batch that `to_bytes` wrote; InvalidInput for any other bytes. The checksums
+        are verified by `update`, which knows the key.
+        """
+        rows, token, tags = load(data)
+        return cls(rows, token, tags=tags)
+
+    def verify(self, key: bytes, limit: float = math.inf) -> None:
+        """Raise InvalidInput unless the agent with this key has made the decisions.
+
+        limit: the largest norm of features in decisions that were read from bytes.
+        """
+        if self.tags is None:
+            if self.key is key or self.key == key:
+                return
+        elif compare_digest(self.tags, self._tags(key)):
+            check(self.rows, limit)  # whoever has the file of an agent has its key
+            self.tags, self.key = None, key
+            return
+        raise InvalidInput(
+            f"decision {self.id(0) if len(self) else ''!r} was not made by this agent, or its "
+            "bytes are damaged: the checksum does not match"
+        )
+
+    def _tags(self, key: bytes) -> bytes:
+        """One keyed checksum for each decision, over the token, the shapes and its row."""
+        rows = self.rows
+        columns: list[Any] = [column for column in rows if column.dtype != object]
+        shapes = [column.shape[1:] for column in columns]
+        start = f"{self.token}\0{type(rows).__name__}{shapes}".encode()
+        first = blake2b(start, digest_size=_TAG, key=key)
+        tags = []
+        for i in range(len(self)):
+            one = first.copy()
+            for column in columns:
+                one.update(column[i].tobytes())
+            if isinstance(rows, PlainRows):
+                one.update(pack((rows.stored[i],)))
+            tags.append(one.digest())
+        return b"".join(tags)
 
 
-_new = object.__new__
-_put_id, _put_t, _put_action, _put_probability, _put_evidence, _put_info = (
-    vars(Decision)[name].__set__ for name in Decision.__slots__
-)
+def _merged(run: list[Batch]) -> list[Batch]:
+    if len(run) == 1:
+        return run
+    several = merge([batch.rows for batch in run])
+    names: list[Any] | None = None
+    if all(batch.names is not None for batch in run):
+        names = [name for batch in run for name in batch.names or ()]
+    merged, start = [], 0
+    for rows in several:
+        stop = start + len(rows.head)
+        own = None if names is None else names[start:stop]
+        merged.append(Batch(rows, run[0].token, run[0].key, None, own))
+        start = stop
+    return merged
 
 
-def small(actions: Any) -> Any:
-    """Item ids in half of the bytes, where these are enough."""
-    plain = isinstance(actions, np.ndarray) and actions.dtype == np.int64 and actions.size
-    return actions.astype(np.int32) if plain and abs(actions).max() < 2**31 else actions
+def _explained(rows: RankingRows, i: int) -> list[dict[str, Any]]:
+    names = ("item", "value", "exploration", "fairness", "rank_without_fairness")
+    columns = (rows.items[i].tolist(), *rows.parts[i].tolist(), rows.ranks[i].tolist())
+    return [dict(zip(names, one, strict=True)) for one in zip(*columns, strict=True)]
 
 
-_ITEMS = 12  # of a ranking that are printed
-
-
-def _arrays(evidence: Any) -> list[NDArray[Any]]:
-    if isinstance(evidence, tuple):
-        return [array for part in evidence for array in _arrays(part)]
-    return [evidence] if isinstance(evidence, np.ndarray) else []
-
-
-_FIELDS: tuple[Any, ...] = (str, int, (int, np.ndarray), (float, NoneType), object)
+def _place(id: str) -> tuple[str, int]:
+    """The token and the number of an id; all of it and -1 where it has no number."""
+    token, _, digits = id.rpartition("-")
+    number = int(digits) if digits.isdecimal() and len(digits) <= _DIGITS else -1
+    return (token, number) if token and str(number) == digits else (id, -1)

@@ -8,7 +8,8 @@ ask the kind and never what it is, so that a new kind is one class and one regis
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -56,7 +57,7 @@ class Stack(NamedTuple):
 
     given: as `read` returns one, with an axis more; or a list of them, where their shapes differ
     norm: the largest of their norms
-    how: what `act_rows` gets besides
+    how: what else describes their candidates
     """
 
     rows: int
@@ -128,7 +129,7 @@ class Kind(ABC):
     def observe(self, action: Any, feedback: Any) -> Answer:
         """Feedback in the form that environments give it, checked; an Answer as it is."""
 
-    def hear(self, action: Any, reward: Any, **options: Any) -> Answer:
+    def read_feedback(self, action: Any, reward: Any, **options: Any) -> Answer:
         """Feedback in the forms that people give it to `Agent.update`, checked.
 
         options: what else was given, such as exposed; `names` has only the names of the items. A
@@ -178,24 +179,22 @@ class Kind(ABC):
         """Checked contexts in a row."""
         return Stack(len(given), given, max((one.norm for one in given), default=0.0))
 
-    def unexplained(self, stack: Stack) -> Stack:
-        """The same, where no reasons will be read: these may be left out."""
-        return stack
-
     def single(self, stack: Stack, i: int) -> Any:
         """One of them."""
         return stack.given[i]
 
-    def hear_many(
+    def read_feedback_many(
         self, actions: Any, rewards: Any, options: Sequence[Mapping[str, Any]] = ()
     ) -> Answers | list[Answer]:
-        """`hear`, for decisions made together: by column, or a list where that cannot be; an error
-        names the first that is wrong.
+        """`read_feedback`, for decisions made together: by column, or a list where that cannot be;
+        an error names the first that is wrong.
         """
         answers = []
         for i, (action, reward) in enumerate(zip(actions, rewards, strict=True)):
             try:
-                answers.append(self.hear(action, reward, **(options[i] if options else {})))
+                answers.append(
+                    self.read_feedback(action, reward, **(options[i] if options else {}))
+                )
             except InvalidInput as error:
                 raise InvalidInput(f"answer {i}: {error}") from error
         return self.together(answers)
@@ -254,30 +253,32 @@ class Kind(ABC):
         """What people call the coordinates that f sees."""
         return tuple(self.problem.rewards)
 
+    @cached_property
+    def _ends(self) -> tuple[Vector, Vector]:
+        """The smallest and the largest value of each coordinate that f sees."""
+        return self.seen.low, self.seen.high
+
     def extent(self, slope: Vector) -> tuple[float, float]:
         """The largest <slope, z> of a reward vector z, and the range of the best of a context."""
-        low, high = self.seen.low, self.seen.high
+        low, high = self._ends
         top = np.maximum(slope * low, slope * high).sum()
         return float(top), float(np.abs(slope) @ (high - low))
 
     def corner(self, slope: Vector, z: Vector) -> Vector:
         """A reward vector of largest <slope, z>; where the slope is 0, as it is in z."""
-        low, high = self.seen.low, self.seen.high
+        low, high = self._ends
         return np.where(slope > 0.0, high, np.where(slope < 0.0, low, z))
 
     def middle(self) -> Vector:
         """A reward vector inside the ranges."""
-        return 0.5 * (self.seen.low + self.seen.high)
+        low, high = self._ends
+        return 0.5 * (low + high)
 
     # --- the rest -----------------------------------------------------------------------------
 
     def fitted(self, base: Any) -> Self:
         """The kind as this base wants its feedback read."""
         return self
-
-    def kernels(self) -> Iterable[Any]:
-        """What the gates call."""
-        return ()
 
     @abstractmethod
     def random_context(self, rng: np.random.Generator) -> Any:

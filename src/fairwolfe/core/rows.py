@@ -1,17 +1,24 @@
 """`Rows`: decisions as columns, the only form that they have inside the library.
 
-One decision is rows of length one. The memory is the format: bytes are a copy of it.
+One decision is rows of length one. The memory is the format: bytes are a copy of it (`dump`), and
+reading them is a view (`load`). The layout is documented in docs/rows.md.
 """
 
 from __future__ import annotations
 
+import math
+import struct
 from typing import Any, NamedTuple, Self
 
+import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-from fairwolfe.core.arrays import Cube, IntMatrix, IntVector, Matrix
+from fairwolfe.core.arrays import Cube, IntMatrix, Matrix
+from fairwolfe.core.packing import pack, unpack
+from fairwolfe.errors import InvalidInput
 
-__all__ = ["HEAD", "ArmRows", "RankingRows", "Rows"]
+__all__ = ["HEAD", "ArmRows", "PlainRows", "RankingRows", "Rows", "check", "dump", "load", "merge"]
 
 HEAD = np.dtype(
     [
@@ -31,7 +38,15 @@ HEAD = np.dtype(
         ("untried", "<f8"),  # and what an arm that was hardly tried may be above it
     ]
 )
-"""What arms and rankings have in common, 112 bytes a decision."""
+"""What all kinds of decision have in common, 112 bytes each."""
+
+Heads = np.ndarray[tuple[int], np.dtype[np.void]]
+Objects = NDArray[np.object_]
+
+
+def _heads(n: int) -> Heads:
+    """Zeros, in a third of the time that `np.zeros` takes for a record."""
+    return np.ndarray((n,), HEAD, bytearray(HEAD.itemsize * n))
 
 
 class ArmRows(NamedTuple):
@@ -41,16 +56,21 @@ class ArmRows(NamedTuple):
     learning needs them.
     """
 
-    head: np.ndarray[tuple[int], np.dtype[np.void]]
+    head: Heads
     x: Matrix
     g: Matrix
 
     @classmethod
     def empty(cls, n: int, d: int, n_directions: int) -> Self:
         """Room for n decisions."""
-        return cls(np.empty(n, HEAD), np.empty((n, d)), np.empty((n, n_directions)))
+        return cls(_heads(n), np.empty((n, d)), np.empty((n, n_directions)))
 
-    def part(self, which: slice | IntVector) -> Self:
+    @property
+    def actions(self) -> Any:
+        """The arms, (n,)."""
+        return self.head["arm"]
+
+    def part(self, which: Any) -> Self:
         """Some of them."""
         columns: Any = (column[which] for column in self)
         return type(self)(*columns)
@@ -60,13 +80,13 @@ class RankingRows(NamedTuple):
     """Rankings of k items each.
 
     head (n,) of HEAD; items (n, k): ids, best slot first; user (n, p); exposure (n, k): how likely
-    each slot is seen; parts (n, 3, k): value, exploration and fairness of each item's score; ranks
-    (n, k): of the items without fairness; live (n, 2, k): optimistic scores and what was missed,
-    by slot; g (n, coordinates or 0): directions, where learning needs them; x (n, k or 0, q):
-    features of the items, where contexts bring them.
+    each slot is seen; parts (n, 3, k or 0): value, exploration and fairness of each item's score,
+    where rankings can be explained; ranks (n, k or 0): of the items without fairness; live
+    (n, 2, k): optimistic scores and what was missed, by slot; g (n, coordinates or 0): directions,
+    where learning needs them; x (n, k or 0, q): features of the items, where contexts bring them.
     """
 
-    head: np.ndarray[tuple[int], np.dtype[np.void]]
+    head: Heads
     items: IntMatrix
     user: Matrix
     exposure: Matrix
@@ -78,25 +98,264 @@ class RankingRows(NamedTuple):
 
     @classmethod
     def empty(
-        cls, n: int, k: int, p: int, n_directions: int, features: tuple[int, int] = (0, 0)
+        cls,
+        n: int,
+        k: int,
+        p: int,
+        n_directions: int,
+        features: tuple[int, int] = (0, 0),
+        explained: bool = True,
     ) -> Self:
         """Room for n rankings. features: (k, q) where contexts bring them."""
+        why = k if explained else 0
         return cls(
-            np.zeros(n, HEAD),
+            _heads(n),
             np.empty((n, k), np.int64),
             np.empty((n, p)),
             np.empty((n, k)),
-            np.empty((n, 3, k)),
-            np.empty((n, k), np.int64),
+            np.empty((n, 3, why)),
+            np.empty((n, why), np.int64),
             np.zeros((n, 2, k)),
             np.empty((n, n_directions)),
             np.empty((n, *features)),
         )
 
-    def part(self, which: slice | IntVector) -> Self:
+    @property
+    def actions(self) -> Any:
+        """The rankings, (n, k)."""
+        return self.items
+
+    def part(self, which: Any) -> Self:
         """Some of them."""
         columns: Any = (column[which] for column in self)
         return type(self)(*columns)
 
 
-Rows = ArmRows | RankingRows
+class PlainRows(NamedTuple):
+    """Decisions of a policy or a base in Python.
+
+    head (n,) of HEAD; estimate (n, coordinates or 0): of the reward vectors, as they were when the
+    decisions were made; g (n, coordinates or 0): directions; live (n, 2, k or 0): of rankings, as
+    in `RankingRows`; stored (n,): pairs of an action and its evidence; explained (n,): rows for
+    `Decision.explain`, or None, which are not part of the bytes.
+    """
+
+    head: Heads
+    estimate: Matrix
+    g: Matrix
+    live: Cube
+    stored: Objects
+    explained: Objects
+
+    @classmethod
+    def empty(cls, n: int, n_estimates: int, n_directions: int, k: int) -> Self:
+        """Room for n decisions."""
+        head = _heads(n)
+        head["arm"] = head["block"] = head["place"] = head["window"] = -1
+        return cls(
+            head,
+            np.empty((n, n_estimates)),
+            np.empty((n, n_directions)),
+            np.zeros((n, 2, k)),
+            np.empty(n, object),
+            np.empty(n, object),
+        )
+
+    @property
+    def actions(self) -> Any:
+        """What was decided, a list."""
+        return [action for action, _ in self.stored]
+
+    def part(self, which: Any) -> Self:
+        """Some of them."""
+        columns: Any = (column[which] for column in self)
+        return type(self)(*columns)
+
+
+Rows = ArmRows | RankingRows | PlainRows
+
+_F, _I = np.dtype("<f8"), np.dtype("<i8")
+_FINITE = ("value", "score", "best", "missed", "spare", "untried")
+_KINDS: tuple[Any, ...] = (ArmRows, RankingRows, PlainRows)
+_VERSION = 2
+_PREFIX = struct.Struct("<4sHH")  # magic, version, bytes of the header that follows
+_MAGIC = b"fwr\n"
+_TAG = 16  # bytes of a tag
+_WORD = 8  # columns start at multiples of this many bytes
+
+
+def check(rows: Rows, limit: float = math.inf) -> None:
+    """Raise InvalidInput for numbers that no decision holds, in rows of unknown origin.
+
+    All are finite (a probability may be NaN), and features have at most the norm `limit`. Shapes
+    and indices are checked by the kernels.
+    """
+    for name in _FINITE:
+        if not np.isfinite(rows.head[name]).all():
+            raise InvalidInput(f"the {name} of a decision is not a finite number")
+    p = rows.head["probability"]
+    if not (np.isnan(p) | ((p > 0.0) & (p <= 1.0))).all():
+        raise InvalidInput("the probability of a decision is not above 0 and at most 1")
+    for name, column in zip(rows._fields, rows, strict=True):
+        if column.dtype == _F and not np.isfinite(column).all():
+            raise InvalidInput(f"{name} of a decision holds numbers that are not finite")
+    if isinstance(rows, PlainRows):
+        return
+    with np.errstate(over="ignore"):  # an infinity is too large too
+        norm = np.linalg.norm(rows.x, axis=-1)
+        if isinstance(rows, RankingRows):
+            norm = norm * np.linalg.norm(rows.user, axis=-1)[:, None]
+    if not (norm <= limit).all():
+        raise InvalidInput(
+            f"the features of a decision have norm {norm.max():g}; at most {limit:g} can be learnt "
+            "from"
+        )
+
+
+def merge(several: list[Any]) -> list[Any]:
+    """The same rows in fewer pieces: neighbours whose columns have the same shapes become one."""
+    runs: list[list[Any]] = []
+    for rows in several:
+        last = runs[-1][-1] if runs else None
+        if last is not None and type(last) is type(rows) and _shapes(last) == _shapes(rows):
+            runs[-1].append(rows)
+        else:
+            runs.append([rows])
+    return [run[0] if len(run) == 1 else _concatenated(run) for run in runs]
+
+
+def _shapes(rows: Any) -> list[tuple[int, ...]]:
+    return [column.shape[1:] for column in rows]
+
+
+def _concatenated(run: list[Any]) -> Any:
+    return type(run[0])(*(np.concatenate(columns) for columns in zip(*run, strict=True)))
+
+
+# --- bytes ----------------------------------------------------------------------------------------
+
+
+class _Header(NamedTuple):
+    kind: int  # place in _KINDS
+    token: str
+    n: int
+    tagged: bool
+    shapes: list[list[int]]  # of each numeric column, without its first axis
+    extra: int  # bytes after the columns: what PlainRows stores
+
+
+_HEADERS = msgspec.msgpack.Decoder(_Header)
+
+
+def dump(rows: Rows, token: str, tags: bytes = b"") -> bytes:
+    """Rows as bytes: a header, 16 bytes for each tag if there are any, and the columns."""
+    code = _KINDS.index(type(rows))
+    columns = _numeric(rows)
+    extra = b""
+    if isinstance(rows, PlainRows):
+        extra = pack(tuple(rows.stored))
+    shapes = [list(column.shape[1:]) for column in columns]
+    header = msgspec.msgpack.encode(
+        _Header(code, token, len(rows.head), bool(tags), shapes, len(extra))
+    )
+    prefix = _PREFIX.pack(_MAGIC, _VERSION, len(header))
+    padding = bytes(-(len(prefix) + len(header)) % _WORD)
+    return b"".join(
+        (prefix, header, padding, tags, *(column.tobytes() for column in columns), extra)
+    )
+
+
+def load(data: Any) -> tuple[Rows, str, bytes]:
+    """Rows that `dump` wrote, their token and their tags; InvalidInput for any other bytes.
+
+    Sizes are checked here; what the numbers are is for the tags, or for the kernels, to judge.
+    """
+    try:
+        view = memoryview(data).cast("B")
+    except TypeError as error:
+        raise InvalidInput(
+            f"the bytes of a decision are a {type(data).__name__}; give what Decision.to_bytes "
+            "returned"
+        ) from error
+    if len(view) < _PREFIX.size:
+        raise InvalidInput(f"{len(view)} bytes are too few for a decision: they are cut short")
+    magic, version, length = _PREFIX.unpack_from(view)
+    if magic != _MAGIC:
+        raise InvalidInput(
+            f"the bytes begin with {bytes(magic)!r}, those of a decision with {_MAGIC!r}; give "
+            "what Decision.to_bytes returned"
+        )
+    if version != _VERSION:
+        raise InvalidInput(
+            f"the bytes are of version {version}; this fairwolfe reads version {_VERSION}: read "
+            "them with the one that wrote them"
+        )
+    try:
+        header = _HEADERS.decode(view[_PREFIX.size : _PREFIX.size + length])
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"the bytes are not those of a decision: {error}") from error
+    if not 0 <= header.kind < len(_KINDS):
+        raise InvalidInput(f"the bytes hold decisions of the unknown kind {header.kind}")
+    kind = _KINDS[header.kind]
+    start = _PREFIX.size + length
+    padding = bytes(view[start : start + -start % _WORD])
+    start += len(padding)
+    n, tagged = header.n, _TAG * header.n if header.tagged else 0
+    pairs = _pairs(kind, header.shapes)
+    sizes = [n * dtype.itemsize * math.prod(shape) for dtype, shape in pairs]
+    whole = start + tagged + sum(sizes) + header.extra
+    least = min(n, header.extra, *(min(shape, default=0) for shape in header.shapes))
+    unread = kind is not PlainRows and header.extra > 0
+    if least < 0 or whole != len(view) or any(padding) or unread:
+        raise InvalidInput(
+            f"the bytes of the decision are damaged or cut short: {len(view)} instead of {whole}"
+        )
+    tags = bytes(view[start : start + tagged])
+    start += tagged
+    memory = np.frombuffer(view[start : start + sum(sizes)], np.uint8).copy()
+    columns, at = [], 0
+    for (dtype, shape), size in zip(pairs, sizes, strict=True):
+        try:
+            columns.append(memory[at : at + size].view(dtype).reshape(n, *shape))
+        except (ValueError, OverflowError) as error:  # of columns without numbers
+            raise InvalidInput(f"the bytes hold a column of shape {shape!r:.80}") from error
+        at += size
+    if kind is PlainRows:
+        columns += _objects(bytes(view[start + at :]), n)
+    return kind(*columns), header.token, tags
+
+
+def _pairs(kind: Any, shapes: list[list[int]]) -> list[tuple[Any, list[int]]]:
+    """The numeric columns of a kind, with their shapes."""
+    columns = _COLUMNS[kind]
+    if [len(shape) for shape in shapes] != [axes for _, axes in columns]:
+        raise InvalidInput(
+            f"the bytes hold columns of shapes {shapes!r:.80}; {kind.__name__} have "
+            f"{len(columns)} with {[axes for _, axes in columns]} axes besides the first"
+        )
+    return [(dtype, shape) for (dtype, _), shape in zip(columns, shapes, strict=True)]
+
+
+def _objects(data: bytes, n: int) -> list[Objects]:
+    stored, explained = np.empty(n, object), np.empty(n, object)
+    kept = unpack(data)
+    pairs = len(kept) == n and all(isinstance(one, tuple) and len(one) == 2 for one in kept)
+    if not pairs:
+        raise InvalidInput(f"the bytes hold {len(kept)} actions with evidence for {n} decisions")
+    for i, one in enumerate(kept):
+        stored[i] = one
+    return [stored, explained]
+
+
+def _numeric(rows: Any) -> list[Any]:
+    return [column for column in rows if column.dtype != object]
+
+
+_COLUMNS: dict[Any, tuple[tuple[Any, int], ...]] = {  # of numbers: dtype, axes after the first
+    ArmRows: ((HEAD, 0), (_F, 1), (_F, 1)),
+    RankingRows: (
+        *((HEAD, 0), (_I, 1), (_F, 1), (_F, 1), (_F, 2)),
+        *((_I, 1), (_F, 2), (_F, 1), (_F, 2)),
+    ),
+    PlainRows: ((HEAD, 0), (_F, 1), (_F, 1), (_F, 2)),
+}

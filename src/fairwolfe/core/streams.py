@@ -11,9 +11,13 @@ from typing import Self
 
 import numpy as np
 
+from fairwolfe.core.arrays import Matrix
 from fairwolfe.errors import InvalidInput
+from fairwolfe.kernels.draws import uniforms_by_number
 
 __all__ = ["Numbered", "stream"]
+
+_AHEAD = 64  # decisions that are drawn for at once, since a call costs as much as these
 
 
 def stream(seed: int, *names: str | int) -> np.random.Generator:
@@ -31,8 +35,8 @@ def stream(seed: int, *names: str | int) -> np.random.Generator:
 class Numbered:
     """Draws by number: those of number n are the same whatever was drawn before.
 
-    `number` is that of the next decision; the caller sets it. `kernels.philox` draws the same
-    uniform numbers for many decisions at once.
+    `number` is that of the next decision; the caller sets it. `uniforms` draws the same numbers as
+    `generator`, for many decisions at once.
 
     >>> draws = Numbered.of(0, "policy")
     >>> draws.number = 7
@@ -41,13 +45,13 @@ class Numbered:
     True
     """
 
-    __slots__ = ("_generator", "ahead", "key", "number", "signed")
+    __slots__ = ("_ahead", "_generator", "key", "number", "signed")
 
     def __init__(self, key: tuple[int, int], number: int = 0) -> None:
         self.key = key
         self.signed = _signed(key[0]), _signed(key[1])
         self.number = number
-        self.ahead = 0, np.empty((0, 0))  # `philox.uniforms`: the first number, and what was drawn
+        self._ahead = 0, np.empty((0, 0))  # of `uniforms`: the first number, and what was drawn
         self._generator: np.random.Generator | None = None
 
     @classmethod
@@ -60,6 +64,16 @@ class Numbered:
     def apart(self, seed: int, *names: str | int) -> Self:
         """Separate draws that continue from these."""
         return type(self).of(seed, *names, *self.key)
+
+    def uniforms(self, rows: int, width: int) -> Matrix:
+        """What the next `rows` decisions draw, `width` numbers in [0, 1) each."""
+        first, known = self._ahead
+        start = self.number - first
+        if not (known.shape[1] == width and 0 <= start <= len(known) - rows):
+            first, start, known = self.number, 0, np.empty((max(rows, _AHEAD), width))
+            uniforms_by_number(*self.signed, first, known)
+            self._ahead = first, known
+        return known[start : start + rows]
 
     def generator(self, row: int = 0, lane: int = 0) -> np.random.Generator:
         """The generator of decision `number` + row, at its first draw; good until the next call.

@@ -7,7 +7,7 @@ from typing import Any
 
 import cython
 import numpy as np
-from cython.cimports.fairwolfe.kernels.arms import Round
+from cython.cimports.fairwolfe.kernels.arms import ArmRow, Given, Round
 from cython.cimports.fairwolfe.kernels.engine import (
     FIRST_WINDOW,
     ISSUED,
@@ -15,9 +15,11 @@ from cython.cimports.fairwolfe.kernels.engine import (
     PLANNED,
     SERIAL,
     Before,
+    Column,
     Engine,
     Head,
     aligned,
+    column,
     pointer,
     within,
 )
@@ -45,7 +47,10 @@ from cython.cimports.libc.stdint import int64_t
 from cython.cimports.libc.stdlib import calloc, free
 from cython.cimports.libc.string import memcpy
 
-from fairwolfe.core.rows import ArmRows
+from fairwolfe.core.rows import HEAD, ArmRows
+from fairwolfe.errors import InvalidInput
+
+FLOAT = np.dtype(np.float64)
 
 
 @cython.cclass
@@ -97,6 +102,7 @@ class Arms(Engine):
     doubt: cython.p_double
     n_doubt: Size
     limit: Real
+    uniforms: Size
     extended: cython.bint
     keeps: cython.bint
     certifies: cython.bint
@@ -120,7 +126,7 @@ class Arms(Engine):
         model.blocks, model.rewards, model.d = state.theta.shape
         self.extended, self.keeps = plan.extended, plan.keeps_direction
         self._check_model()
-        self.certifies, self.limit = plan.certifies, plan.limit
+        self.certifies, self.limit, self.uniforms = plan.certifies, plan.limit, plan.uniforms
         self.attach("gram", cython.address(model.gram), state.gram.shape)
         self.attach("inverse", cython.address(model.inverse), state.inverse.shape)
         self.attach("theta", cython.address(model.theta), state.theta.shape)
@@ -320,9 +326,9 @@ class Arms(Engine):
     def decide(
         self,
         rows: Any,
-        contexts: cython.const[cython.double][:, :, ::1],  # type: ignore[valid-type]
-        draws: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
-        normals: cython.const[cython.double][:, :, ::1],  # type: ignore[valid-type]
+        contexts: Any,
+        draws: Any,
+        normals: Any,
         number: int64_t,
         n_arms: Size = 0,
         places: Any = None,
@@ -339,12 +345,16 @@ class Arms(Engine):
         each decision counts as open for the next; propose: none is open afterwards; every: how
         many decisions share a direction.
         """
-        head: Head[::1] = rows.head
-        x: cython.double[:, ::1] = rows.x
-        kept: cython.double[:, ::1] = rows.g
-        m: Size = contexts.shape[0]
+        row: ArmRow = self._row(rows)
+        features = cython.declare(Column)
+        drawn = cython.declare(Column)
+        noise = cython.declare(Column)
+        column(contexts, FLOAT, 3, False, cython.address(features))
+        column(draws, FLOAT, 2, False, cython.address(drawn))
+        column(normals, FLOAT, 3, False, cython.address(noise))
+        m: Size = features.n
         per_arm: cython.bint = n_arms > 0
-        arms: Size = n_arms if per_arm else contexts.shape[1]
+        arms: Size = n_arms if per_arm else features.a
         where: cython.pointer[cython.const[int64_t]] = cython.NULL
         if places is not None:
             blocks: cython.const[int64_t][:, ::1] = places  # type: ignore[valid-type]
@@ -356,42 +366,40 @@ class Arms(Engine):
                 raise ValueError(f"place {np.max(places)} of {self.model.blocks} blocks")
             where = cython.address(blocks[0, 0])
         if not (
-            head.shape[0] == m == x.shape[0] == kept.shape[0] == draws.shape[0] == normals.shape[0]
-            and x.shape[1] == contexts.shape[2] == self.d
-            and kept.shape[1] == (self.n if self.keeps else 0)
-            and normals.shape[1] == self.samples
-            and draws.shape[1] == self.plan.uniforms
-            and (self.samples == 0 or normals.shape[2] == self.n + 2)
+            row.rows == m == drawn.n == noise.n
+            and row.d == features.b == self.d
+            and row.n_g == (self.n if self.keeps else 0)
+            and noise.a == self.samples
+            and drawn.a == self.uniforms
+            and (self.samples == 0 or noise.b == self.n + 2)
             and (
                 not per_arm
-                or (contexts.shape[1] == 1 and (places is not None or arms == self.model.blocks))
+                or (features.a == 1 and (places is not None or arms == self.model.blocks))
             )
             and (per_arm or self.model.blocks == 1)
             and arms > 0
             and every > 0
         ):
             raise ValueError(
-                f"rows {head.shape[0]}, {x.shape[1]}, contexts {m}, {contexts.shape[1]}, "
-                f"{contexts.shape[2]}, draws {draws.shape[0]}, {draws.shape[1]}, normals "
-                f"{normals.shape[0]}, {normals.shape[1]}, blocks {self.model.blocks}"
+                f"rows {row.rows}, {row.d}, contexts {contexts.shape}, draws {draws.shape}, "
+                f"normals {normals.shape}, blocks {self.model.blocks}"
             )
         done: Size
+        given = cython.declare(Given)
+        given.contexts, given.arms = cython.cast(Doubles, features.data), arms
+        given.per_arm, given.places, given.uniforms = per_arm, where, self.uniforms
+        given.draws = cython.cast(Doubles, drawn.data)
+        given.normals = cython.cast(Doubles, noise.data)
         self.begin(self)
         try:
             self.make_room(arms)
             with cython.nogil:
                 done = self._decide(
-                    cython.address(head[0]),
-                    cython.address(x[0, 0]),
-                    cython.address(kept[0, 0]),
+                    row.head,
+                    row.x,
+                    row.g,
                     m,
-                    cython.address(contexts[0, 0, 0]),
-                    arms,
-                    per_arm,
-                    where,
-                    cython.address(draws[0, 0]),
-                    draws.shape[1],
-                    cython.address(normals[0, 0, 0]),
+                    cython.address(given),
                     number,
                     advance,
                     propose,
@@ -411,13 +419,7 @@ class Arms(Engine):
         x: cython.p_double,
         kept: cython.p_double,
         m: Size,
-        contexts: Doubles,
-        arms: Size,
-        per_arm: cython.bint,
-        places: cython.pointer[cython.const[int64_t]],
-        draws: Doubles,
-        uniforms: Size,
-        normals: Doubles,
+        given: cython.pointer[Given],
         number: int64_t,
         advance: cython.bint,
         propose: cython.bint,
@@ -430,7 +432,9 @@ class Arms(Engine):
         n: Size = self.n
         d: Size = self.d
         done: Size = m
-        context: Doubles = contexts
+        arms: Size = given.arms
+        per_arm: cython.bint = given.per_arm
+        context: Doubles = given.contexts
         own: cython.p_double
         theta: cython.p_double
         row: cython.pointer[Head]
@@ -442,10 +446,10 @@ class Arms(Engine):
         for i in range(m):
             row, own = head + i, x + i * d
             where = cython.NULL
-            if places != cython.NULL:
-                where = places + i * arms
+            if given.places != cython.NULL:
+                where = given.places + i * arms
             if i == 0 or ((moves or self.samples > 0) and i % every == 0):
-                if not self.direction(normals + i * self.samples * (n + 2), self.g):
+                if not self.direction(given.normals + i * self.samples * (n + 2), self.g):
                     done = i
                     break
             if not self._choose(
@@ -453,7 +457,7 @@ class Arms(Engine):
                 arms,
                 per_arm,
                 where,
-                draws + i * uniforms,
+                given.draws + i * given.uniforms,
                 row,
                 looks,
             ):
@@ -485,31 +489,29 @@ class Arms(Engine):
                 self.open_features(head[i].block, x + i * d, 1.0, 1.0)
         return done
 
-    def open_rows(self, rows: Any) -> None:
-        """Count proposed decisions as open, in their order."""
-        head: Head[::1] = rows.head
-        x: cython.double[:, ::1] = rows.x
+    def open_rows(self, rows: Any, force: cython.bint = False) -> None:
+        """Count proposed decisions as open, in their order; force: whether or not open
+        decisions count.
+        """
+        row: ArmRow = self._given(rows)
         i: Size
-        self._check(head, x)
         self.begin(self)
-        if self.counts_open:
-            for i in range(head.shape[0]):
+        if self.counts_open or force:
+            for i in range(row.rows):
                 self.open_one()
-                self.open_features(head[i].block, cython.address(x[i, 0]), 1.0, 1.0)
+                self.open_features(row.head[i].block, row.x + i * self.d, 1.0, 1.0)
         self.end(self)
 
     def withdraw(self, rows: Any) -> None:
         """Decisions that get no answer are not open any more."""
-        head: Head[::1] = rows.head
-        x: cython.double[:, ::1] = rows.x
+        row: ArmRow = self._given(rows)
         i: Size
         weight: Real
-        self._check(head, x)
         self.begin(self)
-        for i in range(head.shape[0]):
-            if self._is_open(cython.address(head[i])):
-                weight = self.age_weight(head[i].place)
-                self.open_features(head[i].block, cython.address(x[i, 0]), -1.0, weight)
+        for i in range(row.rows):
+            if self._is_open(row.head + i):
+                weight = self.age_weight(row.head[i].place)
+                self.open_features(row.head[i].block, row.x + i * self.d, -1.0, weight)
                 self.close_one(0, 0, weight)
         self.end(self)
 
@@ -520,25 +522,42 @@ class Arms(Engine):
         return self.counts_open and self.open[OPEN] > 0.0 and 0 <= head.place < self.open[ISSUED]
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _check(self, head: Head[::1], x: cython.double[:, ::1]) -> cython.int:
-        """Sizes and blocks of rows that may come from outside."""
+    def _row(self, rows: Any) -> ArmRow:
+        """The first of rows."""
+        row = cython.declare(ArmRow)
+        head = cython.declare(Column)
+        x = cython.declare(Column)
+        g = cython.declare(Column)
+        column(rows.head, HEAD, 1, True, cython.address(head))
+        column(rows.x, FLOAT, 2, True, cython.address(x))
+        column(rows.g, FLOAT, 2, True, cython.address(g))
+        if not head.n == x.n == g.n:
+            raise InvalidInput(f"columns of {head.n}, {x.n} and {g.n} decisions")
+        row.head = cython.cast(cython.pointer[Head], head.data)
+        row.x, row.g = cython.cast(cython.p_double, x.data), cython.cast(cython.p_double, g.data)
+        row.rows, row.d, row.n_g = head.n, x.a, g.a
+        return row
+
+    @cython.cfunc
+    def _given(self, rows: Any) -> ArmRow:
+        """The first of rows that may come from outside: sizes and blocks."""
         i: Size
-        if x.shape[0] != head.shape[0] or x.shape[1] != self.d:
-            raise ValueError(
-                f"{head.shape[0]} decisions with features ({x.shape[0]}, {x.shape[1]})"
-            )
-        for i in range(head.shape[0]):
-            if not 0 <= head[i].block < self.model.blocks:
-                raise ValueError(f"decision {i} is of block {head[i].block} of {self.model.blocks}")
-        return 0
+        row: ArmRow = self._row(rows)
+        if row.d != self.d:
+            raise InvalidInput(f"{row.rows} decisions with features ({row.rows}, {row.d})")
+        for i in range(row.rows):
+            if not 0 <= row.head[i].block < self.model.blocks:
+                raise InvalidInput(
+                    f"decision {i} is of block {row.head[i].block} of {self.model.blocks}"
+                )
+        return row
 
     # --- learn --------------------------------------------------------------------------------
 
     def learn(
         self,
         rows: Any,
-        rewards: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+        rewards: Any,
         start: Size = 0,
     ) -> Size:
         """Learn the rewards (rows, n) of decisions from `start` on, in their order.
@@ -547,18 +566,21 @@ class Arms(Engine):
         -1 - i where the regression rejects row i, of which nothing is learnt. Nor is anything of a
         row and of those after it where a function of the user raises.
         """
-        head: Head[::1] = rows.head
-        x: cython.double[:, ::1] = rows.x
-        kept: cython.double[:, ::1] = rows.g
-        m: Size = head.shape[0]
-        self._check(head, x)
+        row: ArmRow = self._given(rows)
+        earned = cython.declare(Column)
+        column(rewards, FLOAT, 2, False, cython.address(earned))
+        reward: Doubles = cython.cast(Doubles, earned.data)
+        m: Size = row.rows
         if not (
-            rewards.shape[0] == m == kept.shape[0]
-            and rewards.shape[1] == self.n
-            and kept.shape[1] == (self.n if self.keeps else 0)
+            earned.n == m
+            and earned.a == self.n
+            and (row.n_g == self.n or (row.n_g == 0 and not self.extended))
             and 0 <= start <= m
         ):
-            raise ValueError(f"{m} decisions, rewards ({rewards.shape[0]}, {rewards.shape[1]})")
+            raise InvalidInput(
+                f"{m} decisions with directions of {row.n_g} coordinates and rewards "
+                f"({earned.n}, {earned.a})"
+            )
         code: Size = 2 * m
         due: Size
         i: Size
@@ -567,10 +589,10 @@ class Arms(Engine):
             with cython.nogil:
                 for i in range(start, m):
                     due = self._learn(
-                        cython.address(head[i]),
-                        cython.address(x[i, 0]),
-                        cython.address(kept[i, 0]),
-                        cython.address(rewards[i, 0]),
+                        row.head + i,
+                        row.x + i * self.d,
+                        row.g + i * self.n if row.n_g > 0 else cython.NULL,
+                        reward + i * self.n,
                         True,
                     )
                     if due != 0:
@@ -611,7 +633,7 @@ class Arms(Engine):
             else:
                 self.answer_features(head.block, x, reward)
         self.average(reward, reward, 0, 0)
-        if self.keeps:
+        if self.keeps and g != cython.NULL:  # another smoothing may have decided
             memcpy(self.running, g, 8 * self.n)
         return self.count_live(head, cython.address(head.best), reward)
 
@@ -640,20 +662,18 @@ class Arms(Engine):
         """The regression alone learns from rewards (rows, n) of decisions that others made; how
         many rows it learnt, fewer where it rejects the next.
         """
-        head: Head[::1] = rows.head
-        x: cython.double[:, ::1] = rows.x
+        row: ArmRow = self._given(rows)
         i: Size
-        done: Size = head.shape[0]
+        done: Size = row.rows
         nothing: cython.p_double = self.spare
-        self._check(head, x)
-        if rewards.shape[0] != head.shape[0] or rewards.shape[1] != self.n:
-            raise ValueError(f"rewards ({rewards.shape[0]}, {rewards.shape[1]})")
+        if rewards.shape[0] != row.rows or rewards.shape[1] != self.n:
+            raise InvalidInput(f"rewards ({rewards.shape[0]}, {rewards.shape[1]})")
         self.begin(self)
         for i in range(self.n):
             nothing[i] = 0.0
-        for i in range(head.shape[0]):
+        for i in range(row.rows):
             if not self._regress(
-                head[i].block, cython.address(x[i, 0]), nothing, cython.address(rewards[i, 0])
+                row.head[i].block, row.x + i * self.d, nothing, cython.address(rewards[i, 0])
             ):
                 done = i
                 break

@@ -23,9 +23,6 @@ def _unit(word: uint64_t) -> Real:
     return cython.cast(Real, cython.cast(int64_t, word >> 11)) * 2.0**-53
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def numbered_uniforms(
     key: uint64_t, other_key: uint64_t, number: uint64_t, out: cython.p_double, n: Size
 ) -> cython.void:

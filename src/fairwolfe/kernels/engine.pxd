@@ -27,6 +27,7 @@ cdef enum:  # places in the numbers of a window of live numbers
     UNTRIED = 17    # sum of what arms that were hardly tried may add
 
 cdef enum:
+    WINDOW = 18         # numbers of a window: reduction/windows.py
     FIRST_WINDOW = 64   # decisions of the window that has no certificate yet
     BATCHES_PLANNED = 32
     CERTIFICATES = 32   # gathered in a window
@@ -51,7 +52,14 @@ cdef struct Field:      # an array of the state
     double *data
     Size size
 
+cdef struct Column:     # of rows: its memory and its axes
+    void *data
+    Size n
+    Size a
+    Size b
+
 cdef double *pointer(object array, object shape) except NULL
+cdef int column(object array, object dtype, int axes, bint written, Column *out) except -1
 cdef bint within(object numbers, Size most) except -1
 cdef double *aligned(double *at) noexcept nogil
 
@@ -76,6 +84,7 @@ cdef class Engine:
     cdef double keep
     cdef double width               # of the smoothing, times sqrt(t + 1) unless it is fixed
     cdef bint fixed
+    cdef double *start             # (n,): z before the first answer; NULL: 0
     cdef double *low
     cdef double *high
     cdef double *totals
@@ -87,8 +96,8 @@ cdef class Engine:
     cdef double *weights
     cdef double *sums               # (2, n): rounded, and what rounding has left
     cdef double *answered
-    cdef double *phi                # (2, blocks, d + 1)
-    cdef double *psi                # (blocks, d + 1)
+    cdef double *phi                # (1, 2, blocks, d + 1)
+    cdef double *psi                # (1, blocks, d + 1)
     cdef double *theta              # (blocks, n_linear, d)
     cdef double *window
     cdef double *slope
@@ -119,6 +128,7 @@ cdef class Engine:
     cdef void open_features(self, Size block, Doubles x, Real sign, Real weight) noexcept nogil
     cdef void open_value(self, Size i, Real value) noexcept nogil
     cdef Real age_weight(self, int64_t place) noexcept nogil
+    cdef void correct(self, Doubles reward, Doubles estimate) noexcept nogil
     cdef void close_one(self, Size first, Size stop, Real weight) noexcept nogil
     cdef void answer_features(self, Size block, Doubles x, Doubles reward) noexcept nogil
     cdef bint look_at_prices(self) noexcept nogil

@@ -19,7 +19,15 @@ from typing import Any
 
 import cython
 import numpy as np
+from cython.cimports.cpython.buffer import (
+    Py_buffer,
+    PyBUF_C_CONTIGUOUS,
+    PyBUF_WRITABLE,
+    PyBuffer_Release,
+    PyObject_GetBuffer,
+)
 from cython.cimports.fairwolfe.kernels.engine import (
+    ANSWERED,
     BATCH,
     BATCH_COUNT,
     BATCHES,
@@ -40,6 +48,8 @@ from cython.cimports.fairwolfe.kernels.engine import (
     SQUARES,
     TOP,
     UNTRIED,
+    WINDOW,
+    Column,
     Head,
 )
 from cython.cimports.fairwolfe.kernels.gradients import PricedTree, all_finite, sampled
@@ -49,6 +59,9 @@ from cython.cimports.libc.math import floor, fmod, pow, sqrt
 from cython.cimports.libc.stdint import int64_t, uintptr_t
 from cython.cimports.libc.stdlib import calloc, free
 from cython.cimports.libc.string import memcpy, memset
+
+from fairwolfe.core.rows import HEAD
+from fairwolfe.errors import InvalidInput
 
 
 def pointer(array: object, shape: object) -> cython.p_double:
@@ -61,8 +74,40 @@ def pointer(array: object, shape: object) -> cython.p_double:
     return cython.cast(cython.p_double, cython.cast(cython.p_void, where))
 
 
-@cython.cfunc
-@cython.exceptval(-1, check=False)
+def column(
+    array: object,
+    dtype: object,
+    axes: cython.int,
+    written: cython.bint,
+    out: cython.pointer[Column],
+) -> cython.int:
+    """The memory and the axes of a column, which the caller holds; written: it must be writable.
+
+    The buffer is asked for without its format: NumPy would write out that of a head field by field,
+    which takes longer than to decide.
+    """
+    buffer = cython.declare(Py_buffer)
+    own = array.dtype
+    if own is not dtype and own != dtype:
+        raise InvalidInput(f"a column of rows holds {own}, not {dtype}")
+    flags: cython.int = PyBUF_C_CONTIGUOUS
+    if written:
+        flags |= PyBUF_WRITABLE
+    PyObject_GetBuffer(array, cython.address(buffer), flags)
+    fits: cython.bint = buffer.ndim == axes
+    fits = fits and buffer.itemsize == (cython.sizeof(Head) if dtype is HEAD else 8)
+    if fits:
+        out.data, out.n, out.a, out.b = buffer.buf, buffer.shape[0], 1, 1
+        if axes > 1:
+            out.a = buffer.shape[1]
+        if axes > 2:
+            out.b = buffer.shape[2]
+    PyBuffer_Release(cython.address(buffer))
+    if not fits:
+        raise InvalidInput(f"a column of rows has shape {array.shape}, not {axes} axes")
+    return 0
+
+
 def within(numbers: Any, most: Size) -> cython.bint:
     """Whether all of an array are from 0 to below `most`.
 
@@ -72,9 +117,6 @@ def within(numbers: Any, most: Size) -> cython.bint:
     return np.min(numbers, initial=0) >= 0 and np.max(numbers, initial=-1) < most
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def aligned(at: cython.p_double) -> cython.p_double:
     """The next address that starts a cache line."""
     up: uintptr_t = (cython.cast(uintptr_t, at) + 63) & ~cython.cast(uintptr_t, 63)
@@ -124,8 +166,11 @@ class Engine:
         self.forget, self.keep = plan.forget, 1.0 - plan.forget
         self.width, self.fixed = plan.width, plan.fixed
         self.low, self.high = pointer(plan.low, (n,)), pointer(plan.high, (n,))
-        _, self.blocks, columns = state.phi.shape
+        stages, _, self.blocks, columns = state.phi.shape
+        if stages != 1:
+            raise ValueError(f"{stages} stages of rewards")
         self.d = columns - 1
+        self.start = cython.NULL if plan.start is None else pointer(plan.start, (n,))
         self.n_fields = 0
         self.attach("totals", cython.address(self.totals), (n,))
         self.attach("earned", cython.address(self.earned), (n,))
@@ -136,11 +181,11 @@ class Engine:
         self.attach("weights", cython.address(self.weights), (n,))
         self.attach("sums", cython.address(self.sums), (2, n))
         self.attach("answered", cython.address(self.answered), (n,))
-        self.attach("phi", cython.address(self.phi), (2, self.blocks, self.d + 1))
-        self.attach("psi", cython.address(self.psi), (self.blocks, self.d + 1))
-        self.attach("window", cython.address(self.window), (18,))
-        self.attach("slope", cython.address(self.slope), (self.n_seen,))
-        self.attach("rewards_seen", cython.address(self.rewards_seen), (self.n_seen,))
+        self.attach("phi", cython.address(self.phi), (1, 2, self.blocks, self.d + 1))
+        self.attach("psi", cython.address(self.psi), (1, self.blocks, self.d + 1))
+        self.attach("live", cython.address(self.window), (2 * WINDOW + 3 + 5 * self.n_seen,))
+        self.slope = self.window + WINDOW
+        self.rewards_seen = self.slope + self.n_seen
         self.attach("prices", cython.address(self.prices), state.prices.shape)
         if self.priced is not None and self.priced.prices != self.prices:
             raise ValueError("the gradient was made for the prices of another state")
@@ -158,8 +203,6 @@ class Engine:
     def __dealloc__(self) -> None:
         free(self.memory)
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def attach(
         self, name: object, place: cython.pointer[cython.p_double], shape: object
     ) -> cython.int:
@@ -175,8 +218,6 @@ class Engine:
 
     # --- calls from Python --------------------------------------------------------------------
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def begin(self, by: Engine) -> cython.int:
         """Start a call that uses the memory of this engine and of `by`, which may be the same one;
         until `end`, another is refused. Both are called with the lock of the interpreter.
@@ -189,9 +230,9 @@ class Engine:
             or (self.called is not None and self.called.busy)
             or (by.called is not None and by.called.busy)
         ):
-            raise RuntimeError(
-                "the engine is in the middle of another call: one thread at a time may use it, and "
-                "a function of an objective or of a world may not call the engine that calls it"
+            raise InvalidInput(
+                "the policy is in the middle of another call: one thread at a time may use it, and "
+                "a function of an objective, a rule or a world may not call the agent that calls it"
             )
         self.busy = True
         by.busy = True
@@ -201,7 +242,6 @@ class Engine:
             by.called.busy = True
         return 0
 
-    @cython.cfunc
     def end(self, by: Engine) -> cython.void:
         """The call is over."""
         self.busy = False
@@ -218,23 +258,37 @@ class Engine:
 
     # --- the direction ------------------------------------------------------------------------
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
+    def aim(
+        self,
+        normals: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+        g: cython.double[::1],
+    ) -> bool:
+        """g = grad f_t(z), (n_seen,), and whether it is made of finite numbers.
+
+        normals (samples, n_seen + 2): what randomised smoothing draws.
+        """
+        if g.shape[0] != self.n_seen or normals.shape[0] != self.samples:
+            raise ValueError(f"room for {g.shape[0]} of {self.n_seen} coordinates")
+        if self.samples > 0 and normals.shape[1] != self.n_seen + 2:
+            raise ValueError(f"{normals.shape[1]} normal numbers, not {self.n_seen + 2}")
+        self.begin(self)
+        try:
+            finite: cython.bint = self.direction(
+                cython.address(normals[0, 0]), cython.address(g[0])
+            )
+            self.check_callbacks()
+        finally:
+            self.end(self)
+        return finite
+
     def age(self, t: Real) -> Real:
         """t for the schedules: with memory, how many rewards the average still holds."""
         return t if self.forget == 0.0 else min(t, floor(1.0 / self.forget))
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def step(self, t: Real) -> Real:
         """The width of the smoothing after t rewards."""
         return self.width if self.fixed else self.width / sqrt(t + 1.0)
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def with_open(self, at: cython.p_double, over: cython.p_double) -> cython.void:
         """Sums and clocks with the open decisions in them. at, over (n,)."""
         i: Size
@@ -284,14 +338,12 @@ class Engine:
                 at[i] += min(max(total, weight * self.low[i]), weight * self.high[i])
                 over[i] += weight
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def direction(self, normals: Doubles, g: cython.p_double) -> cython.bint:
         """g = grad f_t(z), (n_seen,), and whether it is made of finite numbers.
 
-        normals (samples, n_seen + 2): what randomised smoothing draws. Where rewards beyond their
-        ranges have moved z out of the domain of f, z is clipped to the ranges.
+        normals (samples, n_seen + 2): what randomised smoothing draws. Before the first answer z is
+        `start`, where one is given. Where rewards beyond their ranges have moved z out of the
+        domain of f, z is clipped to the ranges.
         """
         i: Size
         j: Size
@@ -308,6 +360,8 @@ class Engine:
         for i in range(self.n_seen):
             j = i if self.coordinates == cython.NULL else self.coordinates[i]
             self.z[i] = at[j] / max(over[j], 1.0)
+            if self.start != cython.NULL and self.t[0] == 0.0:
+                self.z[i] = self.start[j]
         if self._gradient(t, normals, g):
             return True
         if self.samples > 0:
@@ -318,9 +372,6 @@ class Engine:
             self.z[i] = min(max(self.z[i], self.low[j]), self.high[j])
         return self._gradient(t, normals, g)
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _gradient(self, t: Real, normals: Doubles, g: cython.p_double) -> cython.bint:
         """The gradient at `z`; for randomised smoothing, its running average."""
         i: Size
@@ -351,9 +402,6 @@ class Engine:
 
     # --- open decisions -----------------------------------------------------------------------
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def open_one(self) -> cython.void:
         """Count one more open decision; with memory those before it fade, as rewards do."""
         i: Size
@@ -369,9 +417,6 @@ class Engine:
         self.open[OPEN] += 1.0
         self.open[ISSUED] += 1.0
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def open_features(self, block: Size, x: Doubles, sign: Real, weight: Real) -> cython.void:
         """phi += sign weight x for one block, whose last column counts decisions. x (d,)."""
         j: Size
@@ -381,23 +426,14 @@ class Engine:
             _add(high + j, high + half + j, sign * weight * x[j])
         _add(high + self.d, high + half + self.d, sign * weight)
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def open_value(self, i: Size, value: Real) -> cython.void:
         """Add to the sum of the recorded estimates of reward i."""
         _add(self.sums + i, self.sums + self.n + i, value)
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def age_weight(self, place: int64_t) -> Real:
         """What the open decision that was the place-th to be made still weighs."""
         return pow(self.keep, self.open[ISSUED] - 1.0 - place) if self.keep < 1.0 else 1.0
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def close_one(self, first: Size, stop: Size, weight: Real) -> cython.void:
         """A decision of this weight is not open any more; its estimate has left the sums already.
         Coordinates from `first` to below `stop` joined after it.
@@ -414,9 +450,16 @@ class Engine:
             if i < first or i >= stop:
                 self.weights[i] = max(self.weights[i] - weight, 0.0)
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
+    def correct(self, reward: Doubles, estimate: Doubles) -> cython.void:
+        """Move the mean error of recorded estimates towards reward - estimate, (n,) each: a mean
+        over all answers at first, over about the last 500 later.
+        """
+        i: Size
+        self.open[ANSWERED] += 1.0
+        rate: Real = max(1.0 / self.open[ANSWERED], 1.0 / 500.0)
+        for i in range(self.n):
+            self.answered[i] += rate * (reward[i] - estimate[i] - self.answered[i])
+
     def answer_features(self, block: Size, x: Doubles, reward: Doubles) -> cython.void:
         """psi += x for one block, and its reward to the answered ones. x (d,), reward (n,)."""
         i: Size
@@ -432,9 +475,6 @@ class Engine:
             psi[i] += x[i]
         psi[self.d] += 1.0
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def save_open(self) -> cython.void:
         """Keep what `restore_open` brings back."""
         m: Size = 2 * self.blocks * (self.d + 1)
@@ -443,9 +483,6 @@ class Engine:
         memcpy(self.saved + 3 + self.n, self.sums, 16 * self.n)
         memcpy(self.saved + 3 + 3 * self.n, self.phi, 8 * m)
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def restore_open(self) -> cython.void:
         """Open decisions as they were at `save_open`."""
         m: Size = 2 * self.blocks * (self.d + 1)
@@ -456,9 +493,6 @@ class Engine:
 
     # --- an answer ----------------------------------------------------------------------------
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def look_at_prices(self) -> cython.bint:
         """Before an answer is learnt: where the prices will move; False where a Python leaf failed,
         and nothing may be learnt.
@@ -472,9 +506,6 @@ class Engine:
             return self.priced.look(self.z, self.age(self.t[0]))
         return True
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def average(
         self,
         reward: Doubles,
@@ -498,9 +529,6 @@ class Engine:
                 self.clocks[i] = self.keep * self.clocks[i] + 1.0
         self.t[0] += 1.0
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def count_live(
         self,
         head: cython.pointer[Head],
@@ -556,9 +584,6 @@ class Engine:
 
     # --- the whole state ----------------------------------------------------------------------
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def fits(self, other: Engine) -> cython.bint:
         """Whether the states of two engines have the same sizes."""
         i: Size
@@ -569,9 +594,6 @@ class Engine:
                 return False
         return True
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def n_numbers(self) -> Size:
         """In all arrays of the state."""
         i: Size
@@ -580,9 +602,6 @@ class Engine:
             total += self.fields[i].size
         return total
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def save(self, to: cython.p_double) -> cython.void:
         """Copy the state. to: `n_numbers` doubles."""
         i: Size
@@ -590,9 +609,6 @@ class Engine:
             memcpy(to, self.fields[i].data, 8 * self.fields[i].size)
             to += self.fields[i].size
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def restore(self, saved: cython.p_double) -> cython.void:
         """The state as it was at `save`."""
         i: Size
@@ -600,9 +616,6 @@ class Engine:
             memcpy(self.fields[i].data, saved, 8 * self.fields[i].size)
             saved += self.fields[i].size
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def copy_from(self, other: Engine) -> cython.void:
         """Make the state equal to that of another engine of the same plan."""
         i: Size
@@ -642,9 +655,6 @@ class Before:
         places: int64_t[::1] = slots
         self.numbers, self.slots = cython.address(view[0]), cython.address(places[0])
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def save(self) -> cython.void:
         """Before a round."""
         i: Size
@@ -661,9 +671,6 @@ class Before:
         if self.mailbox is not None:
             self.mailbox.save(self.slots)
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def restore(self) -> cython.void:
         """After a round that failed."""
         i: Size

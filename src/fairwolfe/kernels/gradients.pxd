@@ -11,7 +11,7 @@ ctypedef const double *At   # where a gradient is taken; may be a part of a long
 # The smoothed gradient at z (n,), into out (n,), which do not overlap; step 0: a supergradient.
 ctypedef void (*Function)(Gradient *self, const double *z, double step, double *out) noexcept nogil
 
-# A gradient from outside the package: scipy.LowLevelCallable, ctypes, numba's cfunc.
+# A gradient from outside the package: scipy.LowLevelCallable or ctypes.
 ctypedef void (*Outside)(const double *z, Py_ssize_t n, double *out, void *user_data) noexcept nogil
 
 cdef struct Gradient:

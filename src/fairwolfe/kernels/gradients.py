@@ -912,9 +912,6 @@ def _priced(self: Node, z: At, step: cython.double, out: cython.p_double) -> cyt
 # --- randomised smoothing ---------------------------------------------------------------------
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def in_ball(
     normals: In,
     z: At,
@@ -938,9 +935,6 @@ def in_ball(
         out[i] = z[i] + scale * normals[i]
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def sampled(
     f: Node,
     z: In,
@@ -964,9 +958,6 @@ def sampled(
         _add_scaled(1.0 / samples, spare, out, n)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def all_finite(g: In, n: Size) -> cython.bint:
     """Whether all of g (n,) are finite."""
     i: Size
@@ -1088,9 +1079,6 @@ class Tree:
         if first is not None:
             raise first
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def has_failed(self) -> cython.bint:
         """Whether a Python leaf keeps an exception; it needs no lock."""
         k: Size
@@ -1519,17 +1507,11 @@ class PricedTree(Tree):
         self.prices = cython.address(prices[0])
         own.call = _priced
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def look(self, z: At, t: cython.double) -> cython.bint:
         """Take the gradients g that `move` follows; False where a Python leaf failed."""
         _by_leaf(cython.address(self.moving), z, 1.0 / sqrt(t + 1.0))
         return not self._moving_leaves.has_failed()
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def move(self, t: cython.double) -> cython.void:
         """y <- y + rate/(t + 1) (g - y), within the caps, with g of the last `look`."""
         i: Size

@@ -78,25 +78,16 @@ class Mailbox:
         self.first, self.last = cython.address(ring_[0, 0]), cython.address(ring_[1, 0])
         self.after, self.free = cython.address(after_[0]), cython.address(free_[0])
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def take_slot(self) -> Size:
         """A slot for the answer of a decision that is made now."""
         self.n_free -= 1
         return self.free[self.n_free]
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def give_back(self, slot: Size) -> cython.void:
         """The slot that was taken last is not needed."""
         self.free[self.n_free] = slot
         self.n_free += 1
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def send(self, slot: Size, s: Size, clicked: Size) -> cython.void:
         """Send the answer of round s on its way; a slot whose answer never comes is free again."""
         late: int64_t = self.delays[2 * s + clicked]
@@ -112,9 +103,6 @@ class Mailbox:
             self.after[self.last[place]] = slot
         self.last[place] = slot
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def arrived(self, s: Size) -> Size:
         """The slot of the next answer that is there after round s, or -1. Its content stays until
         the next `take_slot`.
@@ -127,16 +115,10 @@ class Mailbox:
             self.n_free += 1
         return slot
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def n_numbers(self) -> Size:
         """That `save` writes."""
         return 1 + 2 * (self.length + self.capacity)
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def save(self, to: cython.pointer[int64_t]) -> cython.void:
         """Which slots are on their way, and when they arrive; what they contain stays in place."""
         to[0] = self.n_free
@@ -146,9 +128,6 @@ class Mailbox:
         memcpy(to, self.after, 8 * self.capacity)
         memcpy(to + self.capacity, self.free, 8 * self.capacity)
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def restore(self, saved: cython.pointer[cython.const[int64_t]]) -> cython.void:
         """As it was at `save`; what the slots that were on their way contain must be the same."""
         self.n_free = saved[0]

@@ -18,9 +18,6 @@ if not cython.compiled:
 __all__ = ["ascend_arms", "correct", "frank_wolfe", "nearest_mixture"]
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def project_on_simplex(weights: Out, spare: Out, n: Size) -> cython.void:
     """The nearest point of {w >= 0, sum w = 1}, in place. weights, spare (n,).
 
@@ -212,9 +209,6 @@ def _mean_of_arms(
         row_products(theta, spare, out, n, d)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def ascend(
     tree: Tree,
     theta: In,
@@ -260,7 +254,6 @@ def ascend(
 # --- for Python -----------------------------------------------------------------------------------
 
 
-@cython.cfunc
 def lend(tree: Tree, n: Size) -> cython.void:
     """Raise where a tree cannot be called at n numbers from here; else it is busy from now on."""
     if n != tree.n:

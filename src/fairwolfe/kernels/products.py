@@ -34,9 +34,6 @@ from cython.cimports.libc.string import memcpy
 # --- one round, for a user --------------------------------------------------------------------
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def contract_user(user: In, inverse: In, out: Out, p: Size, q: Size) -> cython.void:
     """B = (u (x) I)' V^-1: V^-1 read as p rows of length q d, summed with weights u.
 
@@ -56,9 +53,6 @@ def contract_user(user: In, inverse: In, out: Out, p: Size, q: Size) -> cython.v
             out[j] = fma(u, row[j], out[j])
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def contract_twice(user: In, contracted: In, out: Out, p: Size, q: Size) -> cython.void:
     """C = B (u (x) I). user (p,), contracted (q, p q), out (q, q)."""
     a: Size
@@ -78,9 +72,6 @@ def contract_twice(user: In, contracted: In, out: Out, p: Size, q: Size) -> cyth
                 line[e] = fma(u, part[e], line[e])
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def contract(
     self: cython.pointer[Products], user: cython.pointer[cython.const[cython.double]]
 ) -> cython.void:
@@ -89,9 +80,6 @@ def contract(
     contract_twice(user, self.contracted, self.metric, self.p, self.q)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def turn_parameters(user: In, theta: In, out: Out, p: Size, q: Size, rewards: Size) -> cython.void:
     """theta_r for the user: the estimate of reward r of item i is <out_r, item_i>.
 
@@ -197,9 +185,6 @@ def _row_by_row(
         width[i] = sqrt(max(2.0 * width[i], 0.0))
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def estimates(
     turned: In, metric: In, items: In, spare: Out, value: Out, width: Out, q: Size, n: Size
 ) -> cython.void:
@@ -341,9 +326,6 @@ def _subtract(spread: In, inverse: cython.p_double, r: Size, d: Size) -> Size:
     return _subtract_rows(6, spread, inverse, d)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def square_of(rows: In, out: Out, r: Size, q: Size) -> cython.void:
     """sum v v'. rows (r, q), out (q, q)."""
     k: Size
@@ -420,9 +402,6 @@ def _remember_rounds(
                 row[j] = total
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def remember(
     users: In, squares: In, gram: cython.p_double, wide: Out, n: Size, p: Size, q: Size
 ) -> cython.void:
@@ -605,9 +584,6 @@ def _absorb_whole(
         refresh(cython.address(self.linear))
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def absorb_items(
     self: cython.pointer[Products],
     user: cython.pointer[cython.const[cython.double]],
@@ -644,9 +620,6 @@ def absorb_items(
     _absorb_whole(self, user, rows, rewards, r)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def start_deferring(self: cython.pointer[Products]) -> cython.void:
     """From here on V takes in `ROUNDS` rounds at a time, and the others at `catch_up`. With fewer
     user features than that, deferred rounds would be as large as V: nothing is deferred.
@@ -655,9 +628,6 @@ def start_deferring(self: cython.pointer[Products]) -> cython.void:
         self.deferred = 0
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def catch_up(self: cython.pointer[Products]) -> cython.void:
     """V takes in the rounds that are deferred."""
     if self.deferred > 0:
@@ -667,9 +637,6 @@ def catch_up(self: cython.pointer[Products]) -> cython.void:
         self.deferred = 0
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def stop_deferring(self: cython.pointer[Products]) -> cython.void:
     """`catch_up`; from here on V takes in every round at once."""
     catch_up(self)
@@ -679,9 +646,6 @@ def stop_deferring(self: cython.pointer[Products]) -> cython.void:
 # --- scratch ----------------------------------------------------------------------------------
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def products_room(self: cython.pointer[cython.const[Products]]) -> Size:
     """How many numbers `products_scratch` needs."""
     p: Size = self.p
@@ -693,9 +657,6 @@ def products_room(self: cython.pointer[cython.const[Products]]) -> Size:
     return kept + r * (2 * q + 2 * r + n + d) + linear_work(d, n, 0) + 8 * 15
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def products_scratch(self: cython.pointer[Products], room: cython.p_double) -> cython.void:
     """Divide room among the scratch arrays, each from the start of a cache line on."""
     q: Size = self.q

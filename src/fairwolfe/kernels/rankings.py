@@ -18,9 +18,11 @@ from cython.cimports.fairwolfe.kernels.engine import (
     PLANNED,
     SERIAL,
     Before,
+    Column,
     Engine,
     Head,
     aligned,
+    column,
     pointer,
     within,
 )
@@ -62,7 +64,9 @@ from cython.cimports.libc.stdlib import calloc, free
 from cython.cimports.libc.string import memcpy, memset
 
 from fairwolfe.core.rows import HEAD
+from fairwolfe.errors import InvalidInput
 
+FLOAT, INT = np.dtype(np.float64), np.dtype(np.int64)
 _EXPOSURES = ("observed", "shown", "until_last_click")
 
 
@@ -191,11 +195,11 @@ class Rankings(Engine):
         self.keeps, self.certifies = plan.keeps_direction, plan.certifies
         if plan.uniforms != (1 + self.k // 2 if plan.rule_params[2] > 0.0 else 0):
             raise ValueError(f"{plan.uniforms} draws for {self.k} slots")
-        self.attach("gram", cython.address(products.linear.gram), (1, d, d))
-        self.attach("inverse", cython.address(products.linear.inverse), (1, d, d))
+        self.attach("gram", cython.address(products.linear.gram), (1, 1, d, d))
+        self.attach("inverse", cython.address(products.linear.inverse), (1, 1, d, d))
         self.attach("theta", cython.address(products.linear.theta), (1, n_rewards, d))
         self.attach("moment", cython.address(products.linear.moment), (1, n_rewards, d))
-        self.attach("learnt", cython.address(products.linear.counters), (5,))
+        self.attach("learnt", cython.address(products.linear.counters), (1, 5))
         self.attach("exposed", cython.address(self.exposed), (m,))
         self.attach("shown", cython.address(self.shown), (m,))
         self.attach("slots", cython.address(self.slots), (2, k))
@@ -391,9 +395,9 @@ class Rankings(Engine):
     def decide(
         self,
         rows: Any,
-        users: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
-        draws: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
-        normals: cython.const[cython.double][:, :, ::1],  # type: ignore[valid-type]
+        users: Any,
+        draws: Any,
+        normals: Any,
         number: int64_t,
         items: Any = None,
         picks: Any = None,
@@ -402,7 +406,6 @@ class Rankings(Engine):
         advance: cython.bint = True,
         propose: cython.bint = False,
         every: Size = 1,
-        reasons: cython.bint = True,
     ) -> Size:
         """Rank for users (rows, p); how many rankings were made. Fewer: the direction or the scores
         of the next are not finite numbers, and nothing has changed.
@@ -413,14 +416,18 @@ class Rankings(Engine):
         places picks[starts[s] : starts[s + 1]] among these, ascending; pinned (rows, k): the place
         among its candidates of the item that a slot must show, or -1; advance: each ranking counts
         as open for the next; propose: none is open afterwards; every: how many rankings share a
-        direction; reasons: whether rankings are explained.
+        direction. Rankings are explained where the rows have room for it.
         """
-        m: Size = users.shape[0]
+        asked = cython.declare(Column)
+        drawn = cython.declare(Column)
+        noise = cython.declare(Column)
+        column(users, FLOAT, 2, False, cython.address(asked))
+        column(draws, FLOAT, 2, False, cython.address(drawn))
+        column(normals, FLOAT, 3, False, cython.address(noise))
+        m: Size = asked.n
         out: RankingRow = self._row(rows, m)
         given = cython.declare(Candidates)
-        head: Head[::1] = rows.head
-        user: cython.double[:, ::1] = rows.user
-        x: cython.double[:, :, ::1] = rows.x
+        head: cython.pointer[Head] = out.head
         table: Doubles = self.left_items
         stride: Size = 0
         i: Size
@@ -429,20 +436,17 @@ class Rankings(Engine):
         begins: cython.pointer[cython.const[int64_t]] = cython.NULL
         pins: cython.pointer[cython.const[int64_t]] = cython.NULL
         if not (
-            users.shape[1] == self.p
-            and draws.shape[0] == normals.shape[0] == m
-            and draws.shape[1] == self.uniforms
-            and normals.shape[1] == self.samples
-            and (self.samples == 0 or normals.shape[2] == self.n_seen + 2)
+            asked.a == self.p
+            and drawn.n == noise.n == m
+            and drawn.a == self.uniforms
+            and noise.a == self.samples
+            and (self.samples == 0 or noise.b == self.n_seen + 2)
             and every > 0
         ):
-            raise ValueError(
-                f"users ({m}, {users.shape[1]}), draws ({draws.shape[0]}, {draws.shape[1]}), "
-                f"normals ({normals.shape[0]}, {normals.shape[1]}, {normals.shape[2]})"
-            )
+            raise ValueError(f"users {users.shape}, draws {draws.shape}, normals {normals.shape}")
         if self.keeps and out.n_g != self.n:
             raise ValueError(f"room for directions of {out.n_g} coordinates, not {self.n}")
-        if (items is None) != (x.shape[1] == 0):
+        if (items is None) != (out.features == cython.NULL):
             raise ValueError("rows hold features where contexts bring them, and only there")
         if items is not None:
             tables: cython.const[cython.double][:, :, ::1] = items  # type: ignore[valid-type]
@@ -469,15 +473,13 @@ class Rankings(Engine):
             pins = cython.address(slots[0, 0])
         if m == 0:
             return 0
-        memcpy(cython.address(user[0, 0]), cython.address(users[0, 0]), 8 * m * self.p)
+        memcpy(out.user, asked.data, 8 * m * self.p)
         for i in range(m):
             head[i].arm, head[i].block, head[i].number = -1, 0, number + i
             head[i].t, head[i].size = cython.cast(int64_t, self.t[0]), self.n
             head[i].window, head[i].value, head[i].score = -1, 0.0, 0.0
             head[i].best, head[i].missed, head[i].spare, head[i].untried = 0.0, 0.0, 0.0, 0.0
-        if not reasons:
-            out.parts = cython.NULL
-        given.draws, given.pinned = cython.address(draws[0, 0]), pins
+        given.draws, given.pinned = cython.cast(Doubles, drawn.data), pins
         self.begin(self)
         try:
             with cython.nogil:
@@ -489,7 +491,7 @@ class Rankings(Engine):
                     stride,
                     chosen,
                     begins,
-                    cython.address(normals[0, 0, 0]),
+                    cython.cast(Doubles, noise.data),
                     advance,
                     propose,
                     every,
@@ -601,43 +603,56 @@ class Rankings(Engine):
     def _row(self, rows: Any, m: Size) -> RankingRow:
         """The first of m rows, whose sizes are checked here."""
         row = cython.declare(RankingRow)
-        head: Head[::1] = rows.head
-        items: int64_t[:, ::1] = rows.items
-        user: cython.double[:, ::1] = rows.user
-        exposure: cython.double[:, ::1] = rows.exposure
-        parts: cython.double[:, :, ::1] = rows.parts
-        ranks: int64_t[:, ::1] = rows.ranks
-        live: cython.double[:, :, ::1] = rows.live
-        g: cython.double[:, ::1] = rows.g
-        x: cython.double[:, :, ::1] = rows.x
+        head = cython.declare(Column)
+        items = cython.declare(Column)
+        user = cython.declare(Column)
+        exposure = cython.declare(Column)
+        parts = cython.declare(Column)
+        ranks = cython.declare(Column)
+        live = cython.declare(Column)
+        g = cython.declare(Column)
+        x = cython.declare(Column)
         k: Size = self.k
+        column(rows.head, HEAD, 1, True, cython.address(head))
+        column(rows.items, INT, 2, True, cython.address(items))
+        column(rows.user, FLOAT, 2, True, cython.address(user))
+        column(rows.exposure, FLOAT, 2, True, cython.address(exposure))
+        column(rows.parts, FLOAT, 3, True, cython.address(parts))
+        column(rows.ranks, INT, 2, True, cython.address(ranks))
+        column(rows.live, FLOAT, 3, True, cython.address(live))
+        column(rows.g, FLOAT, 2, True, cython.address(g))
+        column(rows.x, FLOAT, 3, True, cython.address(x))
         if not (
-            head.shape[0] == items.shape[0] == user.shape[0] == exposure.shape[0] == m
-            and parts.shape[0] == ranks.shape[0] == live.shape[0] == g.shape[0] == x.shape[0] == m
-            and items.shape[1] == exposure.shape[1] == parts.shape[2] == ranks.shape[1] == k
-            and user.shape[1] == self.p
-            and parts.shape[1] == 3
-            and live.shape[1] == 2
-            and live.shape[2] == k
-            and (self.n_rewards < g.shape[1] <= self.n if self.keeps else g.shape[1] == 0)
-            and x.shape[1] in (0, k)
-            and (x.shape[1] == 0 or x.shape[2] == self.q)
+            head.n == items.n == user.n == exposure.n == m
+            and parts.n == ranks.n == live.n == g.n == x.n == m
+            and items.a == exposure.a == k
+            and parts.b == ranks.a
+            and (ranks.a == 0 or ranks.a == k)
+            and user.a == self.p
+            and parts.a == 3
+            and live.a == 2
+            and live.b == k
+            and (g.a == 0 or self.n_rewards < g.a <= self.n)
+            and (x.a == 0 or (x.a == k and x.b == self.q))
         ):
-            raise ValueError(
-                f"columns of rankings {[column.shape for column in rows]}: {m} rows of {k} slots "
+            raise InvalidInput(
+                f"columns of rankings {[one.shape for one in rows]}: {m} rows of {k} slots "
                 f"and {self.p} x {self.q} features are asked for"
             )
-        row.features = cython.NULL
-        row.g, row.n_g = self.spare, g.shape[1]
-        if m > 0:
-            row.head, row.items = cython.address(head[0]), cython.address(items[0, 0])
-            row.user, row.exposure = cython.address(user[0, 0]), cython.address(exposure[0, 0])
-            row.parts, row.ranks = cython.address(parts[0, 0, 0]), cython.address(ranks[0, 0])
-            row.live = cython.address(live[0, 0, 0])
-            if self.keeps:
-                row.g = cython.address(g[0, 0])
-            if x.shape[1] > 0:
-                row.features = cython.address(x[0, 0, 0])
+        row.head = cython.cast(cython.pointer[Head], head.data)
+        row.items = cython.cast(cython.pointer[int64_t], items.data)
+        row.user = cython.cast(cython.p_double, user.data)
+        row.exposure = cython.cast(cython.p_double, exposure.data)
+        row.live = cython.cast(cython.p_double, live.data)
+        row.features, row.parts, row.ranks = cython.NULL, cython.NULL, cython.NULL
+        row.g, row.n_g = self.spare, g.a
+        if parts.b > 0:
+            row.parts = cython.cast(cython.p_double, parts.data)
+            row.ranks = cython.cast(cython.pointer[int64_t], ranks.data)
+        if g.a > 0:
+            row.g = cython.cast(cython.p_double, g.data)
+        if x.a > 0:
+            row.features = cython.cast(cython.p_double, x.data)
         return row
 
     @cython.cfunc
@@ -694,30 +709,32 @@ class Rankings(Engine):
         m: Size = len(rows.head)
         row: RankingRow = self._row(rows, m)
         if row.features == cython.NULL and not self.kept:
-            raise ValueError("rows without features of their items, which are not kept")
+            raise InvalidInput("rows without features of their items, which are not kept")
         for i in range(m):
             wanted = row.head[i].size - self.n_rewards
             if not self.k <= wanted <= self.m:
-                raise ValueError(f"ranking {i} is of {wanted} items, of which there are {self.m}")
+                raise InvalidInput(f"ranking {i} is of {wanted} items, of which there are {self.m}")
             for j in range(self.k):
                 total += 0.0 * row.exposure[i * self.k + j]
                 if not 0 <= row.items[i * self.k + j] < wanted:
-                    raise ValueError(f"ranking {i} shows item {row.items[i * self.k + j]}")
-            if self.keeps and row.head[i].size != row.n_g:
-                raise ValueError(f"ranking {i} has a direction of {row.n_g} coordinates")
+                    raise InvalidInput(f"ranking {i} shows item {row.items[i * self.k + j]}")
+            if row.n_g > 0 and row.head[i].size != row.n_g:
+                raise InvalidInput(f"ranking {i} has a direction of {row.n_g} coordinates")
         for i in range(m * row.n_g):
             total += 0.0 * row.g[i]
         if total != 0.0:
-            raise ValueError("exposures and directions of rankings must be finite numbers")
+            raise InvalidInput("exposures and directions of rankings must be finite numbers")
         return row
 
-    def open_rows(self, rows: Any) -> None:
-        """Count proposed rankings as open, in their order."""
+    def open_rows(self, rows: Any, force: cython.bint = False) -> None:
+        """Count proposed rankings as open, in their order; force: whether or not open
+        decisions count.
+        """
         _i: Size
         m: Size = len(rows.head)
         row: RankingRow = self._given(rows)
         self.begin(self)
-        if self.counts_open:
+        if self.counts_open or force:
             for _i in range(m):
                 self.open_one()
                 self._expect(cython.address(row), self._features(cython.address(row)), 1.0, 1.0)
@@ -750,8 +767,8 @@ class Rankings(Engine):
     def learn(
         self,
         rows: Any,
-        seen: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
-        rewards: cython.const[cython.double][:, :, ::1],  # type: ignore[valid-type]
+        seen: Any,
+        rewards: Any,
         start: Size = 0,
     ) -> Size:
         """Learn the feedback to rankings from `start` on, in their order: which slots were seen,
@@ -769,16 +786,19 @@ class Rankings(Engine):
         i: Size
         _i: Size
         k: Size = self.k
+        exposed = cython.declare(Column)
+        earned = cython.declare(Column)
+        column(seen, FLOAT, 2, False, cython.address(exposed))
+        column(rewards, FLOAT, 3, False, cython.address(earned))
+        coins: Doubles = cython.cast(Doubles, exposed.data)
+        slots: Doubles = cython.cast(Doubles, earned.data)
         if not (
-            seen.shape[0] == rewards.shape[0] == m
-            and seen.shape[1] == rewards.shape[1] == k
-            and rewards.shape[2] == self.n_rewards
+            exposed.n == earned.n == m
+            and exposed.a == earned.a == k
+            and earned.b == self.n_rewards
             and 0 <= start <= m
         ):
-            raise ValueError(
-                f"{m} rankings, seen ({seen.shape[0]}, {seen.shape[1]}), rewards "
-                f"({rewards.shape[0]}, {rewards.shape[1]}, {rewards.shape[2]})"
-            )
+            raise InvalidInput(f"{m} rankings, seen {seen.shape}, rewards {rewards.shape}")
         for _i in range(start):
             self._next(cython.address(row))
         self.begin(self)
@@ -789,8 +809,8 @@ class Rankings(Engine):
                 for i in range(start, m):
                     due = self._learn(
                         cython.address(row),
-                        cython.address(seen[i, 0]),
-                        cython.address(rewards[i, 0, 0]),
+                        coins + i * k,
+                        slots + i * k * self.n_rewards,
                         True,
                     )
                     if due != 0:
@@ -920,7 +940,7 @@ class Rankings(Engine):
                 expected_features(row.exposure, row.user, features, self.k, self.p, self.q, self.x)
                 self.answer_features(0, self.x, self.reward)
         self._average(row, first)
-        if self.keeps:
+        if self.keeps and row.n_g > 0:  # another smoothing may have decided
             memcpy(self.running, row.g, 8 * first)
             memcpy(self.running + self.m, row.g + first, 8 * self.n_rewards)
         if row.head.window < -1:
@@ -981,7 +1001,7 @@ class Rankings(Engine):
             and seen.shape[1] == rewards.shape[1] == k
             and rewards.shape[2] == self.n_rewards
         ):
-            raise ValueError(f"{m} rankings, seen ({seen.shape[0]}, {seen.shape[1]})")
+            raise InvalidInput(f"{m} rankings, seen ({seen.shape[0]}, {seen.shape[1]})")
         self.begin(self)
         for i in range(m):
             if not self._count(

@@ -164,9 +164,6 @@ def _top_of_few(scores: In, n: Size, k: Size, out: Ints) -> cython.void:
         start += BLOCK
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def top_k(scores: In, n: Size, k: Size, out: Ints) -> cython.void:
     """The places of the k largest scores, largest first, equals in their order; 0 < k <= n. A score
     that is not a number stays where it is met, if it is among the first k.
@@ -267,7 +264,6 @@ def _deprived_first(
             out[i] = value[i] + bonus * width[i]
 
 
-@cython.cfunc
 def score_by_name(name: str) -> Score:
     """The rule of a ranker: "optimistic", "discounted" or "deprived_first"."""
     if name == "optimistic":
@@ -484,6 +480,45 @@ def _swapped(
 @cython.nogil
 @cython.cfunc
 @cython.exceptval(check=False)
+def _estimate_items(
+    self: cython.pointer[Ranker],
+    user: cython.pointer[cython.const[cython.double]],
+    items: cython.pointer[cython.const[cython.double]],
+    n: Size,
+    weights: cython.pointer[cython.const[cython.double]],
+) -> cython.void:
+    """B and C of the user, estimates, widths, and what these are worth, in the ranker.
+
+    user (p,), items (q, n), weights (R,). d^2 q + n q^2/2 multiplications.
+    """
+    of: cython.pointer[Products] = cython.address(self.products)
+    contract(of, user)
+    _combine(self, user, weights)
+    estimates(self.combined, of.metric, items, self.spare, self.value, self.width, of.q, n)
+    _worth(self, items, n, weights)
+
+
+@cython.nogil
+@cython.cfunc
+@cython.exceptval(check=False)
+def _arrange(
+    self: cython.pointer[Ranker],
+    n: Size,
+    pinned: cython.pointer[cython.const[int64_t]],
+    draws: cython.pointer[cython.const[cython.double]],
+    ranking: cython.pointer[int64_t],
+) -> Real:
+    """The items of largest `scores` (n,) around the pinned ones, with swaps; its propensity.
+
+    pinned (k,) or NULL, draws (1 + k // 2,), ranking (k,).
+    """
+    if pinned == cython.NULL:
+        top_k(self.scores, n, self.slots, ranking)
+    else:
+        _around(self, pinned, n, ranking)
+    return _swapped(self.params[RANDOMIZE], draws, pinned, ranking, self.slots)
+
+
 def rank(
     self: cython.pointer[Ranker],
     user: cython.pointer[cython.const[cython.double]],
@@ -502,13 +537,9 @@ def rank(
     It leaves B and C of the user, estimates, widths and scores in the ranker. user (p,),
     items (q, n), direction (n + R,), exposed, shown (n,), t: rankings so far; pinned (k,): places
     of items that have their slot, -1 where it is free, or NULL; draws (1 + k // 2,), read where
-    slots are swapped; ranking (k,). d^2 q + n q^2/2 multiplications.
+    slots are swapped; ranking (k,).
     """
-    of: cython.pointer[Products] = cython.address(self.products)
-    contract(of, user)
-    _combine(self, user, direction + n)
-    estimates(self.combined, of.metric, items, self.spare, self.value, self.width, of.q, n)
-    _worth(self, items, n, direction + n)
+    _estimate_items(self, user, items, n, direction + n)
     self.score(
         self.value,
         self.wide,
@@ -518,15 +549,11 @@ def rank(
         shown,
         t,
         self.slots,
-        self.params + HEAD + 2 * of.linear.rewards,
+        self.params + HEAD + 2 * self.products.linear.rewards,
         self.scores,
         n,
     )
-    if pinned == cython.NULL:
-        top_k(self.scores, n, self.slots, ranking)
-    else:
-        _around(self, pinned, n, ranking)
-    return _swapped(self.params[RANDOMIZE], draws, pinned, ranking, self.slots)
+    return _arrange(self, n, pinned, draws, ranking)
 
 
 @cython.nogil
@@ -542,9 +569,6 @@ def _count_above(bar: Real, values: In, n: Size) -> int64_t:
     return above
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def explain(
     self: cython.pointer[Ranker],
     n: Size,
@@ -578,9 +602,6 @@ def explain(
             plain_rank[slot] = _count_above(plain, self.spare, n) + 1
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def look_along(
     self: cython.pointer[Ranker],
     user: cython.pointer[cython.const[cython.double]],
@@ -629,9 +650,6 @@ def look_along(
 # --- exposures --------------------------------------------------------------------------------
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def look_rates(slots: In, weights: In, looks: Out, k: Size) -> cython.void:
     """How likely each slot is exposed: its weight, where these are given; else as often as it was,
     1 before it was shown. slots (2, k): rankings, exposures; weights (k,) or NULL, looks (k,).
@@ -644,9 +662,6 @@ def look_rates(slots: In, weights: In, looks: Out, k: Size) -> cython.void:
             looks[j] = slots[k + j] / slots[j] if slots[j] > 0.0 else 1.0
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def features_of(items: In, n: Size, ranking: InInts, k: Size, q: Size, rows: Out) -> cython.void:
     """The features of the items of a ranking. items (q, n), ranking (k,), rows (k, q)."""
     j: Size
@@ -656,9 +671,6 @@ def features_of(items: In, n: Size, ranking: InInts, k: Size, q: Size, rows: Out
             rows[j * q + e] = items[e * n + ranking[j]]
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def expected_features(
     looks: In, user: In, rows: In, k: Size, p: Size, q: Size, x: Out
 ) -> cython.void:
@@ -678,9 +690,6 @@ def expected_features(
             x[a * q + e] = user[a] * combined
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def count_exposed(
     exposure: int64_t,
     items: InInts,
@@ -732,9 +741,6 @@ def count_exposed(
     return 0
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def exposed_rows(
     rows: In,
     exposures: In,
@@ -762,9 +768,6 @@ def exposed_rows(
     return r
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def tally_slots(outlook: In, exposures: In, k: Size, out: Out) -> cython.void:
     """Of <slope, r>: the largest optimistic value, and what the ranking missed by the estimates,
     twice; then 0. outlook (2, k), exposures (k,), out (4,).
@@ -781,9 +784,6 @@ def tally_slots(outlook: In, exposures: In, k: Size, out: Out) -> cython.void:
     out[3] = 0.0
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def count_ranking(
     items: InInts,
     exposures: In,
@@ -826,9 +826,6 @@ def _item_mean(turned: In, item: In, q: Size, low: Real, high: Real) -> Real:
     return min(max(total, low), high)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def slot_means(
     self: cython.pointer[cython.const[RankingArrays]], action: InInts, user: Size, out: Out
 ) -> cython.void:
@@ -848,9 +845,6 @@ def slot_means(
             )
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def observe(
     self: cython.pointer[cython.const[RankingArrays]],
     user: Size,
@@ -883,9 +877,6 @@ def observe(
             rewards[j * n + r] = 0.0 if exposed[j] == 0.0 else (high if hit else low)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def mean_of_ranking(
     self: cython.pointer[cython.const[RankingArrays]],
     action: InInts,
@@ -958,9 +949,6 @@ def _add_clipped(g: Real, means: In, low: Real, high: Real, scores: Out, m: Size
         scores[i] = fma(g, min(max(means[i], low), high), scores[i])
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def best_ranking(
     self: cython.pointer[cython.const[RankingArrays]],
     direction: cython.pointer[cython.const[cython.double]],
@@ -984,9 +972,6 @@ def best_ranking(
     top_k(scores, m, self.slots, out)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def support_of_rankings(
     self: cython.pointer[cython.const[RankingArrays]],
     direction: cython.pointer[cython.const[cython.double]],
@@ -1035,18 +1020,12 @@ def support_of_rankings(
 # --- scratch ----------------------------------------------------------------------------------
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def ranker_room(self: cython.pointer[cython.const[Ranker]]) -> Size:
     """How many numbers `ranker_scratch` needs; those of its products among them."""
     own: Size = 5 * self.most + self.products.q + self.slots + 8 * 8
     return own + products_room(cython.address(self.products))
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def ranker_scratch(self: cython.pointer[Ranker], room: cython.p_double) -> cython.void:
     """Divide room among the scratch arrays, each from the start of a cache line on."""
     self.value = aligned(room)
@@ -1244,10 +1223,10 @@ class RankingWorld:
 
 @cython.cclass
 class Ranking:
-    """One ranking over the arrays of a linear state of one block, which it only reads.
+    """One ranking, step by step: `estimate`, scores by `scores_of` or of the caller, `arrange`.
 
-    rule: see `score_by_name`; gram, inverse (1, d, d), theta, moment (1, R, d), counters (5,);
-    params, doubt: see `Ranker`; ranges (2, R); p, q: features of users and items; k slots.
+    It only reads the arrays: theta (1, R, d), inverse (1, d, d), counters (5,); params, doubt: see
+    `Ranker`; ranges (2, R). p, q: features of users and items; k slots; most: candidates.
     """
 
     own: Ranker
@@ -1259,7 +1238,6 @@ class Ranking:
 
     def __init__(
         self,
-        rule: str,
         theta: cython.double[:, :, ::1],
         inverse: cython.double[:, :, ::1],
         counters: cython.double[::1],
@@ -1303,7 +1281,7 @@ class Ranking:
         of.linear.theta = cython.address(theta[0, 0, 0])
         of.linear.inverse = cython.address(inverse[0, 0, 0])
         of.linear.counters = cython.address(counters[0])
-        own.score, own.slots, own.most = score_by_name(rule), k, most
+        own.slots, own.most = k, most
         own.params, own.n_params = cython.address(params[0]), params.shape[0]
         own.n_doubt = doubt.shape[0]
         own.doubt = cython.address(doubt[0]) if own.n_doubt > 0 else cython.NULL
@@ -1317,57 +1295,69 @@ class Ranking:
     def __dealloc__(self) -> None:
         free(self.room)
 
-    def choose(
+    def estimate(
         self,
         user: cython.const[cython.double][::1],  # type: ignore[valid-type]
         items: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
         direction: cython.const[cython.double][::1],  # type: ignore[valid-type]
-        exposed: cython.const[cython.double][::1],  # type: ignore[valid-type]
-        shown: cython.const[cython.double][::1],  # type: ignore[valid-type]
-        t: Real,
-        pinned: cython.const[int64_t][::1],  # type: ignore[valid-type]
-        draws: cython.const[cython.double][::1],  # type: ignore[valid-type]
-        ranking: int64_t[::1],
-        estimated: cython.double[:, ::1],
+        value: cython.double[::1],
+        width: cython.double[::1],
     ) -> float:
-        """The propensity of the ranking. pinned (k,) or none; draws (1 + k // 2,) or none;
-        estimated (3, n): values, widths and scores.
+        """What each item is estimated to earn along the direction, value (n,); confidence widths,
+        width (n,), and what to multiply these by; where pointwise, bonuses, and 1.
+
+        user (p,), items (q, n), direction (n + R,).
         """
         own: cython.pointer[Ranker] = cython.address(self.own)
         n: Size = items.shape[1]
+        self._check(user, items, direction)
+        if not (value.shape[0] == width.shape[0] == n):
+            raise ValueError("the estimates have other shapes")
+        with cython.nogil:
+            _estimate_items(
+                own,
+                cython.address(user[0]),
+                cython.address(items[0, 0]),
+                n,
+                cython.address(direction[n]),
+            )
+            memcpy(cython.address(value[0]), own.value, 8 * n)
+            memcpy(cython.address(width[0]), own.wide, 8 * n)
+        return own.bonus
+
+    def arrange(
+        self,
+        scores: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        pinned: cython.const[int64_t][::1],  # type: ignore[valid-type]
+        draws: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        ranking: int64_t[::1],
+    ) -> float:
+        """The items of largest scores (n,) in order, as places, ranking (k,); its propensity.
+
+        pinned (k,): places of items that have their slot, -1 where it is free, or none;
+        draws (1 + k // 2,), or none where slots are not swapped.
+        """
+        own: cython.pointer[Ranker] = cython.address(self.own)
+        n: Size = scores.shape[0]
         probability: Real
         fixed: cython.pointer[cython.const[int64_t]] = cython.NULL
         drawn: cython.pointer[cython.const[cython.double]] = cython.NULL
-        self._check(user, items, direction, ranking)
         if not (
-            exposed.shape[0] == shown.shape[0] == n
+            own.slots <= n <= own.most
+            and ranking.shape[0] == own.slots
             and (pinned.shape[0] == 0 or pinned.shape[0] == own.slots)
             and (own.params[RANDOMIZE] == 0.0 or draws.shape[0] == 1 + own.slots // 2)
-            and estimated.shape[0] == 3
-            and estimated.shape[1] == n
         ):
-            raise ValueError("the counts, the pinned slots or the draws have other shapes")
+            raise ValueError("the scores, the pinned slots or the draws have other shapes")
+        if not all(-1 <= i < n for i in pinned):
+            raise ValueError(f"a pinned item is not among {n} candidates")
         if pinned.shape[0] > 0:
             fixed = cython.address(pinned[0])
         if draws.shape[0] > 0:
             drawn = cython.address(draws[0])
         with cython.nogil:
-            probability = rank(
-                own,
-                cython.address(user[0]),
-                cython.address(items[0, 0]),
-                n,
-                cython.address(direction[0]),
-                cython.address(exposed[0]),
-                cython.address(shown[0]),
-                t,
-                fixed,
-                drawn,
-                cython.address(ranking[0]),
-            )
-        memcpy(cython.address(estimated[0, 0]), own.value, 8 * n)
-        memcpy(cython.address(estimated[1, 0]), own.width, 8 * n)
-        memcpy(cython.address(estimated[2, 0]), own.scores, 8 * n)
+            memcpy(own.scores, cython.address(scores[0]), 8 * n)
+            probability = _arrange(own, n, fixed, drawn, cython.address(ranking[0]))
         return probability
 
     def reasons(
@@ -1395,15 +1385,19 @@ class Ranking:
         ranking: int64_t[::1],
         outlook: cython.double[:, ::1],
     ) -> None:
-        """Live numbers along a slope, after `choose` for the same user: see `look_along`."""
-        self._check(user, items, slope, ranking)
-        if outlook.shape[0] != 2 or outlook.shape[1] != self.own.slots:
-            raise ValueError("the outlook has another shape")
+        """Live numbers along a slope, after `estimate` for the same user: see `look_along`."""
+        n: Size = items.shape[1]
+        k: Size = self.own.slots
+        self._check(user, items, slope)
+        if outlook.shape[0] != 2 or not (outlook.shape[1] == ranking.shape[0] == k):
+            raise ValueError("the ranking or the outlook has another shape")
+        if not all(0 <= i < n for i in ranking):
+            raise ValueError(f"a ranking of {n} candidates")
         look_along(
             cython.address(self.own),
             cython.address(user[0]),
             cython.address(items[0, 0]),
-            items.shape[1],
+            n,
             cython.address(slope[0]),
             cython.address(ranking[0]),
             cython.address(outlook[0, 0]),
@@ -1414,7 +1408,6 @@ class Ranking:
         user: cython.const[cython.double][::1],  # type: ignore[valid-type]
         items: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
         direction: cython.const[cython.double][::1],  # type: ignore[valid-type]
-        ranking: int64_t[::1],
     ) -> None:
         own: cython.pointer[Ranker] = cython.address(self.own)
         n: Size = items.shape[1]
@@ -1423,9 +1416,50 @@ class Ranking:
             and items.shape[0] == own.products.q
             and own.slots <= n <= own.most
             and direction.shape[0] == n + own.products.linear.rewards
-            and ranking.shape[0] == own.slots
         ):
-            raise ValueError("the user, the items, the direction or the ranking has another shape")
+            raise ValueError("the user, the items or the direction has another shape")
+
+
+def scores_of(
+    rule: str,
+    value: cython.const[cython.double][::1],  # type: ignore[valid-type]
+    width: cython.const[cython.double][::1],  # type: ignore[valid-type]
+    bonus: Real,
+    direction: cython.const[cython.double][::1],  # type: ignore[valid-type]
+    exposed: cython.const[cython.double][::1],  # type: ignore[valid-type]
+    shown: cython.const[cython.double][::1],  # type: ignore[valid-type]
+    t: Real,
+    slots: Size,
+    params: cython.const[cython.double][::1],  # type: ignore[valid-type]
+    out: cython.double[::1],
+) -> None:
+    """The scores (n,) of a rule: "optimistic", "discounted" (1 param) or "deprived_first" (2).
+
+    value, width, direction, exposed, shown (n,), see `Score`.
+    """
+    n: Size = out.shape[0]
+    score: Score = score_by_name(rule)
+    needed: Size = {"optimistic": 0, "discounted": 1, "deprived_first": 2}[rule]
+    if not (
+        n > 0
+        and value.shape[0] == width.shape[0] == direction.shape[0] == n
+        and exposed.shape[0] == shown.shape[0] == n
+        and params.shape[0] >= needed
+    ):
+        raise ValueError("the estimates, the counts or the params have other shapes")
+    score(
+        cython.address(value[0]),
+        cython.address(width[0]),
+        bonus,
+        cython.address(direction[0]),
+        cython.address(exposed[0]),
+        cython.address(shown[0]),
+        t,
+        slots,
+        cython.address(params[0]) if params.shape[0] > 0 else cython.NULL,
+        cython.address(out[0]),
+        n,
+    )
 
 
 def largest(

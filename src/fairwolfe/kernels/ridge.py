@@ -35,9 +35,6 @@ from cython.cimports.libc.stdint import uintptr_t
 # --- vectors and matrices -------------------------------------------------------------------------
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def add_scaled(scale: Real, x: In, out: Out, n: Size) -> cython.void:
     """out += scale x. x, out (n,)."""
     i: Size
@@ -45,9 +42,6 @@ def add_scaled(scale: Real, x: In, out: Out, n: Size) -> cython.void:
         out[i] = fma(scale, x[i], out[i])
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def add_rows(weights: In, rows: In, stride: Size, out: Out, k: Size, n: Size) -> cython.void:
     """out += sum_i weights_i rows_i, summed in the order of i; four rows at a time.
 
@@ -84,9 +78,6 @@ def add_rows(weights: In, rows: In, stride: Size, out: Out, k: Size, n: Size) ->
         add_scaled(weights[whole], rows + whole * stride, out, n)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def combine_rows(weights: In, rows: In, out: Out, k: Size, n: Size) -> cython.void:
     """out = sum_i weights_i rows_i. weights (k,), rows (k, n), out (n,)."""
     j: Size
@@ -95,9 +86,6 @@ def combine_rows(weights: In, rows: In, out: Out, k: Size, n: Size) -> cython.vo
     add_rows(weights, rows, n, out, k, n)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def row_products(rows: In, x: In, out: Out, n: Size, d: Size) -> cython.void:
     """out[a] = <rows_a, x>, four rows at a time: a single sum waits for its own additions.
 
@@ -139,9 +127,6 @@ def _product(x: In, y: In, n: Size) -> Real:
     return total
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def columns(rows: In, out: Out, stride: Size, n: Size, d: Size) -> cython.void:
     """out[j, a] = rows[a, j]. rows (n, d), out (d, stride), stride >= n."""
     a: Size
@@ -151,9 +136,6 @@ def columns(rows: In, out: Out, stride: Size, n: Size, d: Size) -> cython.void:
             out[j * stride + a] = rows[a * d + j]
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def norms_of_columns(
     matrix: In, turned: In, stride: Size, inner: Out, out: Out, n: Size, d: Size
 ) -> cython.void:
@@ -180,9 +162,6 @@ def norms_of_columns(
         out[a] = sqrt(larger(out[a], 0.0))
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def square_norm(matrix: In, x: In, d: Size) -> Real:
     """x' matrix x, four rows at a time. matrix (d, d), x (d,)."""
     i: Size
@@ -211,9 +190,6 @@ def square_norm(matrix: In, x: In, d: Size) -> Real:
     return total
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def cholesky(matrix: In, lower: Out, d: Size) -> cython.bint:
     """lower lower' = matrix; False where it is not positive definite (or not a number).
 
@@ -237,9 +213,6 @@ def cholesky(matrix: In, lower: Out, d: Size) -> cython.bint:
     return True
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def largest_square_norm(rows: In, n: Size, d: Size) -> Real:
     """max_a |x_a|^2; it is not finite if one of the numbers is not. rows (n, d)."""
     a: Size
@@ -258,9 +231,6 @@ def largest_square_norm(rows: In, n: Size, d: Size) -> Real:
 # --- what is read of a regression -----------------------------------------------------------------
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def estimated_scores(
     self: cython.pointer[Linear],
     g: In,
@@ -287,9 +257,6 @@ def estimated_scores(
         row_products(features, combined, out, arms, d)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def design_widths(
     self: cython.pointer[Linear], features: In, arms: Size, per_arm: cython.bint, out: Out
 ) -> cython.void:
@@ -310,9 +277,6 @@ def design_widths(
     norms_of_columns(self.inverse, turned, stride, inner, out, arms, d)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def predict(theta: In, x: In, low: In, high: In, out: Out, n: Size, d: Size) -> cython.void:
     """out = theta x, every reward projected on its range (infinite: left alone).
 
@@ -326,9 +290,6 @@ def predict(theta: In, x: In, low: In, high: In, out: Out, n: Size, d: Size) -> 
 # --- learning -------------------------------------------------------------------------------------
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def linear_work(d: Size, rewards: Size, arms: Size) -> Size:
     """How many doubles of scratch are enough for learning and choosing with up to `arms` arms.
 
@@ -340,9 +301,6 @@ def linear_work(d: Size, rewards: Size, arms: Size) -> Size:
     return _work(d, rewards, arms, True)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def scratch_size(self: cython.pointer[cython.const[Linear]], arms: Size) -> Size:
     """`linear_work` of a regression, without the (d, d) matrices where it has no design."""
     return _work(self.d, self.rewards, arms, self.inverse != cython.NULL)
@@ -445,9 +403,6 @@ def _shrunk(inverse: In, ridge: Real, d: Size) -> Size:
     return steps
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def learn_ridge(
     self: cython.pointer[Linear], block: Size, x: Reading, reward: Reading
 ) -> cython.bint:
@@ -493,9 +448,6 @@ def learn_ridge(
     return False
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def refresh(self: cython.pointer[Linear]) -> cython.void:
     """Recompute V^-1, theta and ln det V/det V_0 from V; note how far the kept inverse was off.
 
@@ -611,9 +563,6 @@ def _factor(matrix: Out, lower: Out, d: Size) -> cython.bint:
     return False
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def learn_online_gradient(
     self: cython.pointer[Linear], block: Size, x: Reading, reward: Reading
 ) -> cython.bint:
@@ -764,7 +713,6 @@ class Regression:
         own.learn = learn_ridge if design else learn_online_gradient
         self.make_room(1)
 
-    @cython.cfunc
     def make_room(self, arms: Size) -> cython.void:
         """Scratch for this many arms, unless there is as much."""
         size: Size

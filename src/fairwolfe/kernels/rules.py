@@ -737,9 +737,6 @@ def _fixed(
     return arm if arm < arms else arms - 1
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def choose_python(
     model: cython.pointer[Linear],
     g: Reading,
@@ -1057,9 +1054,6 @@ def _look_extended(
 # --- what is learnt, and by name ------------------------------------------------------------------
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def extended_lesson(
     direction: In, x: In, reward: In, wide: Out, scalar: Out, n: Size, d: Size
 ) -> cython.void:

@@ -132,9 +132,6 @@ class RankingMixtures:
         free(self.room)
         free(self.whole)
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def earn(
         self,
         ranking: cython.pointer[cython.const[int64_t]],
@@ -156,9 +153,6 @@ class RankingMixtures:
             for j in range(own.slots):
                 out[r] = fma(weights[j], means[j * n + r], out[r])
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def height(
         self,
         ranking: cython.pointer[cython.const[int64_t]],
@@ -180,9 +174,6 @@ class RankingMixtures:
             total = fma(slope[own.items_n + r], earned[r], total)
         return total
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def image(self, n: Size, changes: cython.p_double) -> Size:
         """The rows of A s that move when s changes at n places, how much, and how many.
 
@@ -254,9 +245,6 @@ class RankingMixtures:
         tree.raise_failure()
         return missing
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _sweep(
         self,
         tree: Tree,

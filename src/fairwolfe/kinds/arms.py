@@ -16,7 +16,6 @@ from fairwolfe.core.contexts import PerArm
 from fairwolfe.core.kinds import Answer, Answers, Kind, Stack
 from fairwolfe.core.problem import Problem, real_array
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.compile import Kernel
 from fairwolfe.kernels.gates import INSIDE, NOT_FINITE, largest_square_norm, place_in_box
 from fairwolfe.kinds.rewards import Rewards, random_rows
 
@@ -33,7 +32,7 @@ class Arms(Kind):
     >>> kind = Arms(Problem.arms(2, {"clicks": (0, 1), "saves": (0, 5)}))
     >>> kind.read([[0.6, 0.8], [0.0, 0.5]]).norm
     1.0
-    >>> kind.hear(0, {"saves": 2, "clicks": 1}).reward.tolist()
+    >>> kind.read_feedback(0, {"saves": 2, "clicks": 1}).reward.tolist()
     [1.0, 2.0]
     """
 
@@ -49,9 +48,6 @@ class Arms(Kind):
     @classmethod
     def example(cls) -> Problem:
         return Problem.arms(3, _EXAMPLE, parameter_norm=1.0)
-
-    def kernels(self) -> tuple[Kernel[..., Any], ...]:
-        return ()
 
     # --- the gates ----------------------------------------------------------------------------
 
@@ -110,7 +106,7 @@ class Arms(Kind):
             self.rewards.refuse_bad(vector)
         return Answer(vector, vector)
 
-    def hear(self, action: Any, reward: Any, **options: Any) -> Answer:
+    def read_feedback(self, action: Any, reward: Any, **options: Any) -> Answer:
         """A reward vector, or a mapping by name. `missing`: a number for rewards that are None or
         missing; without it they raise an error.
         """
@@ -161,14 +157,11 @@ class Arms(Kind):
 
     def stacked(self, given: list[Any]) -> Stack:
         stack = super().stacked(given)
-        some = any(one.places is not None for one in given)
-        if len({(one.features.shape, one.per_arm) for one in given}) != 1:
-            return stack
-        if some and given[0].per_arm:
+        if len({(one.features.shape, one.per_arm, one.n_arms) for one in given}) != 1:
             return stack
         features = np.array([one.features for one in given])
         together = given[0]._replace(features=features, norm=stack.norm)
-        if some:
+        if any(one.places is not None for one in given):
             everything = np.arange(given[0].n_arms)
             rows = [everything if one.places is None else one.places for one in given]
             together = together._replace(places=np.array(rows))
@@ -181,14 +174,14 @@ class Arms(Kind):
         places = None if given.places is None else given.places[i]
         return given._replace(features=given.features[i], places=places)
 
-    def hear_many(
+    def read_feedback_many(
         self, actions: Any, rewards: Any, options: Sequence[Mapping[str, Any]] = ()
     ) -> Answers | list[Answer]:
-        """An array (decisions, rewards), or a list of what `hear` takes."""
+        """An array (decisions, rewards), or a list of what `read_feedback` takes."""
         n = self.low.size
         plain = type(rewards) is np.ndarray and rewards.shape == (len(actions), n)
         if not plain or options or rewards.dtype.kind not in "fiub":
-            return super().hear_many(actions, rewards, options)
+            return super().read_feedback_many(actions, rewards, options)
         matrix = for_kernels(rewards)
         if not np.isfinite(matrix).all():
             row = int(np.flatnonzero(~np.isfinite(matrix).all(axis=1))[0])

@@ -13,13 +13,11 @@ from fairwolfe.core.arrays import IntVector, Matrix, Vector
 from fairwolfe.core.brief import short
 from fairwolfe.core.feedback import Shown
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.compile import kernel
 
 __all__ = [
     "EXPOSURES",
     "Exposure",
     "arrays",
-    "count_exposed",
     "refuse",
     "refuse_twice",
 ]
@@ -30,60 +28,11 @@ EXPOSURES: tuple[Exposure, ...] = ("observed", "shown", "until_last_click")
 """As the feedback says; every item shown; every item down to the last that earned something."""
 
 
-_COIN, _FINITE, _EARNED, _ITEM, _TWICE = 1, 2, 3, 4, 5  # what can be wrong with a slot
-
-
-@kernel(
-    signature="int64(int64, int64[::1], float64[::1], float64[:, ::1], float64[::1], float64[::1])"
-)
-def count_exposed(
-    exposure: int,
-    items: IntVector,
-    exposed: Vector,
-    rewards: Matrix,
-    exposures: Vector,
-    total: Vector,
-) -> int:
-    """exposures (k,): which slots count as exposed. total (m + R,): the reward vector is added to
-    it. items, exposed (k,), rewards (k, R).
-
-    0, or where the feedback contradicts itself, before anything is written: slot + k times what is
-    wrong.
-    """
-    k, n_rewards = rewards.shape
-    first = total.size - n_rewards
-    last = np.int64(-1)
-    for j in range(k):
-        if not 0 <= items[j] < first:
-            return int(k * _ITEM + j)
-        for i in range(j):
-            if items[i] == items[j]:
-                return int(k * _TWICE + j)
-        if exposed[j] != 0.0 and exposed[j] != 1.0:
-            return int(k * _COIN + j)
-        for r in range(n_rewards):
-            if not np.isfinite(rewards[j, r]):
-                return int(k * _FINITE + j)
-            if rewards[j, r] != 0.0:
-                last = np.int64(j)
-                if exposure == 0 and exposed[j] == 0.0:
-                    return int(k * _EARNED + j)
-    for j in range(k):
-        if exposure == 0:
-            exposures[j] = exposed[j]
-        elif exposure == 1 or j <= last:
-            exposures[j] = 1.0
-        else:
-            exposures[j] = 0.0
-        if exposures[j] != 0.0:
-            total[items[j]] += 1.0
-            for r in range(n_rewards):
-                total[first + r] += rewards[j, r]
-    return 0
+_COIN, _FINITE, _EARNED, _TWICE = 1, 2, 3, 5  # what can be wrong with a slot: kernels/ranks.pxd
 
 
 def arrays(feedback: Any, n_slots: int, n_rewards: int) -> Shown:
-    """Feedback as arrays of the right sizes; what they hold is for `count_exposed` to judge."""
+    """Feedback as arrays of the right sizes; `count_exposures` checks what they hold."""
     try:
         given, earned = feedback
         exposed: Vector = np.ascontiguousarray(given, dtype=np.float64)
@@ -102,7 +51,7 @@ def arrays(feedback: Any, n_slots: int, n_rewards: int) -> Shown:
 
 
 def refuse(code: int, items: IntVector, shown: Shown) -> NoReturn:
-    """Raise what `count_exposed` found wrong."""
+    """Raise what `count_exposures` found wrong."""
     what, slot = divmod(code, len(items))
     if what == _COIN:
         raise InvalidInput(

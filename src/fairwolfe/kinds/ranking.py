@@ -25,9 +25,7 @@ from fairwolfe.core.contexts import Bilinear
 from fairwolfe.core.feedback import Shown
 from fairwolfe.core.kinds import Answer, Answers, Kind, Stack
 from fairwolfe.core.problem import Problem, all_finite, is_list, real_array
-from fairwolfe.core.protocols import CountsExposure
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.compile import Kernel
 from fairwolfe.kernels.gates import any_outside, contradiction, largest_square_product
 from fairwolfe.kernels.ranks import count_exposures
 from fairwolfe.kinds.exposures import (
@@ -56,7 +54,7 @@ class Ranking(Kind):
         ranking; "until_last_click", those down to the last that earned something
 
     >>> kind = Ranking(Problem.ranking(n_items=4, n_slots=2, n_features=1))
-    >>> kind.hear(np.array([2, 0]), None, exposed=[2, 0], clicked=[0]).reward.tolist()
+    >>> kind.read_feedback(np.array([2, 0]), None, exposed=[2, 0], clicked=[0]).reward.tolist()
     [1.0, 0.0, 1.0, 0.0, 1.0]
     """
 
@@ -99,16 +97,14 @@ class Ranking(Kind):
 
     def fitted(self, base: Any) -> Self:
         """With the base's rule of what counts as exposed."""
-        if not isinstance(base, CountsExposure) or base.exposure == self.exposure:
+        exposure = getattr(base, "exposure", self.exposure)
+        if exposure == self.exposure:
             return self
-        return type(self)(self.problem, self.catalogue, base.exposure)
+        return type(self)(self.problem, self.catalogue, exposure)
 
     def holding(self, catalogue: Catalogue) -> Self:
         """The same with other items: all that there ever were are in the catalogue."""
         return type(self)(_shrunk(self.problem, catalogue.total), catalogue, self.exposure)
-
-    def kernels(self) -> tuple[Kernel[..., Any], ...]:
-        return ()
 
     # --- the gates ----------------------------------------------------------------------------
 
@@ -161,7 +157,7 @@ class Ranking(Kind):
             refuse(wrong, items, shown)
         return Answer(Shown(exposed, shown.rewards), total, outside)
 
-    def hear(self, action: Any, reward: Any, **options: Any) -> Answer:
+    def read_feedback(self, action: Any, reward: Any, **options: Any) -> Answer:
         """A Shown; or ids in `exposed` and `clicked`, and other rewards by name and item.
 
         `exposed` must be given where it is observed, and every reward of the problem, by name or
@@ -262,9 +258,6 @@ class Ranking(Kind):
                 return Stack(len(users), given, norm)
         return super().read_many(contexts, options)
 
-    def unexplained(self, stack: Stack) -> Stack:
-        return stack._replace(how={**stack.how, "reasons": False})
-
     def stacked(self, given: list[Any]) -> Stack:
         stack = super().stacked(given)
         if not given or not all(one.kept for one in given):
@@ -296,19 +289,22 @@ class Ranking(Kind):
         pinned = given.pinned[i] if given.pinned.size else NONE
         return Candidates(given.user[i], items, ids, places, pinned, True, stack.norm)
 
-    def hear_many(
+    def read_feedback_many(
         self, actions: Any, rewards: Any, options: Sequence[Mapping[str, Any]] = ()
     ) -> Answers | list[Answer]:
         """A Shown of arrays (decisions, slots) and (decisions, slots, rewards), or a list of what
-        `hear` takes.
+        `read_feedback` takes.
         """
         if type(rewards) is not Shown or options:
-            return super().hear_many(actions, rewards, options)
+            return super().read_feedback_many(actions, rewards, options)
         named = zip(("the exposures", "the rewards"), rewards, strict=True)
         exposed, earned = (real_array(name, part) for name, part in named)
         if not (exposed.flags.carray and earned.flags.carray):  # such as those that are read-only
             exposed, earned = exposed.copy(), earned.copy()
         shape = (len(actions), self.n_slots)
+        if isinstance(actions, list):  # of a policy in Python
+            alike = all(np.shape(action) == shape[1:] for action in actions)
+            actions = np.array(actions if alike else [()] * len(actions), dtype=np.int64)
         if actions.shape != shape:
             raise InvalidInput(
                 f"the rankings have the shape {actions.shape}; the problem has {self.n_slots} slots"

@@ -12,7 +12,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from fairwolfe import environments
-from fairwolfe.core.protocols import Environment, Policy, Pursues, keeps
+from fairwolfe.core.protocols import Environment, Policy, keeps
 from fairwolfe.core.registry import KINDS, import_class, load, names
 from fairwolfe.errors import FairwolfeError, InvalidInput, did_you_mean
 from fairwolfe.lab.grid import Cell, Settings
@@ -85,7 +85,7 @@ def build(settings: Settings, label: str = "policy") -> Parts:
         objective = build_objective(settings.objective, "objective")
     path = f"policies.{label}"
     policy = build_policy(settings.policy, path, objective=objective)
-    if objective is None and not (isinstance(policy, Pursues) and policy.objective is not None):
+    if objective is None and getattr(policy, "objective", None) is None:
         raise InvalidInput(f"{path} has no objective; add a table [objective] for what is measured")
     options = {}
     for key, value in settings.options.items():

@@ -24,7 +24,7 @@ from fairwolfe.lab.worker import Frames, Why
 __all__ = ["ONE_THREAD", "Engine", "Event", "cores", "play_all"]
 
 # Processes fill the cores; threads of a BLAS in each would only fight for them.
-_LIBRARIES = ("OMP_NUM", "OPENBLAS_NUM", "MKL_NUM", "NUMBA_NUM", "VECLIB_MAXIMUM")
+_LIBRARIES = ("OMP_NUM", "OPENBLAS_NUM", "MKL_NUM", "VECLIB_MAXIMUM")
 ONE_THREAD = {f"{library}_THREADS": "1" for library in _LIBRARIES}
 # It finds modules where this process does; the script of the user is not run again.
 _CODE = """
@@ -86,9 +86,8 @@ def play_all(
 class _Worker:
     """A process, the run it is playing, and the thread that reads its messages."""
 
-    def __init__(self, messages: SimpleQueue[tuple[_Worker, Any]], warm: bool) -> None:
+    def __init__(self, messages: SimpleQueue[tuple[_Worker, Any]]) -> None:
         self.run: Run | None = None
-        self.warm = warm
         self.ready = False
         self.process = subprocess.Popen(
             [sys.executable, "-c", _CODE, json.dumps(sys.path)],
@@ -103,7 +102,6 @@ class _Worker:
         assert self.process.stdout is not None
         self._orders = Frames(self.process.stdin)  # type: ignore[arg-type]
         self._answers = Frames(self.process.stdout)  # type: ignore[arg-type]
-        self.send({"warm": warm})
         self._reader = threading.Thread(target=self._read, args=(messages,), daemon=True)
         self._reader.start()
 
@@ -144,7 +142,6 @@ class _Crew:
         self.messages: SimpleQueue[tuple[_Worker, Any]] = SimpleQueue()
         self.workers: list[_Worker] = []
         self.failed_starts = 0
-        self.warmed = size == 1  # one process compiles what it needs, and nothing else
 
     @property
     def busy(self) -> bool:
@@ -152,7 +149,7 @@ class _Crew:
 
     def fill(self, waiting: deque[Run]) -> None:
         """Give every worker that is free a run, and start as many as are missing."""
-        for worker in [w for w in self.workers if w.ready and w.run is None and self.warmed]:
+        for worker in [w for w in self.workers if w.ready and w.run is None]:
             if waiting:
                 self._give(worker, waiting.popleft())
             else:
@@ -160,9 +157,7 @@ class _Crew:
                 worker.wait()
         starting = sum(worker.run is None for worker in self.workers)
         while len(self.workers) < self.size and starting < len(waiting):
-            # One compiles the kernels for all; the others wait for it.
-            warm = not self.warmed and not any(worker.warm for worker in self.workers)
-            self.workers.append(_Worker(self.messages, warm))
+            self.workers.append(_Worker(self.messages))
             starting += 1
 
     def _give(self, worker: _Worker, run: Run) -> None:
@@ -191,7 +186,6 @@ class _Crew:
         kind, content = message
         if kind == "ready":
             worker.ready = True
-            self.warmed |= worker.warm
             self.failed_starts = 0
         elif worker.run is not None:
             run = worker.run

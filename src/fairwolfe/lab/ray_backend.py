@@ -46,8 +46,6 @@ def engine(address: str | None) -> Engine:
             task = ray.remote(_played).options(
                 num_cpus=1, max_retries=_RETRIES, runtime_env={"env_vars": ONE_THREAD}
             )
-            if address is None:
-                ray.get(ray.remote(_warmed).remote())
             yield from _events(ray, task, deque((*trials, *runs)), jobs, deadline)
 
     return play_all
@@ -103,13 +101,6 @@ def _played(run: dict[str, Any]) -> tuple[str, Any]:
         return "done", play(msgspec.convert(run, Run))
     except Exception as error:
         return "failed", Why.of(error)
-
-
-def _warmed() -> int:
-    """A task: compile the kernels once, before many processes would do it at the same time."""
-    from fairwolfe.kernels import compile as compiling
-
-    return compiling.warm_all()
 
 
 def _imported(here: bool) -> Any:

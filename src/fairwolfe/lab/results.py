@@ -119,7 +119,7 @@ def to_bytes(run: Run, rows: pa.Table, facts: Mapping[str, Any]) -> bytes:
 
 @cache
 def _machine() -> dict[str, Any]:
-    packages = ("fairwolfe", "numpy", "numba", "scipy", "pyarrow")
+    packages = ("fairwolfe", "numpy", "scipy", "pyarrow")
     versions = {name: version(name) for name in packages}
     return {
         "versions": {"python": platform.python_version(), **versions},
@@ -206,7 +206,7 @@ def line_of(rows: pa.Table, name: str) -> Line:
 
     t, seconds = over_time("t"), over_time("seconds")
     last = np.arange(1, len(seeds) + 1) * t.shape[1] - 1
-    if t.shape[1] > 1:  # what comes before the first checkpoint is mostly the loading of kernels
+    if t.shape[1] > 1:  # what comes before the first checkpoint is mostly the loading of code
         rounds, spent = t[:, -1] - t[:, 0], seconds[:, -1] - seconds[:, 0]
     else:
         rounds, spent = t[:, -1], seconds[:, -1]

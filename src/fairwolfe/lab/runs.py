@@ -7,8 +7,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from fairwolfe.core.protocols import Factorised
-from fairwolfe.kernels.compile import clock
 from fairwolfe.lab import results
 from fairwolfe.lab.build import build
 from fairwolfe.lab.experiment import Run
@@ -46,7 +44,7 @@ def play(run: Run, progress: Callable[[int], None] | None = None) -> bytes:
     facts: dict[str, Any] = {
         "wall_seconds": time.perf_counter() - began,
         "compiled": trace.compiled,
-        "factors_hash": world.factors_hash if isinstance(world, Factorised) else None,
+        "factors_hash": getattr(world, "factors_hash", None),
         "warnings": list(dict.fromkeys(str(one.message) for one in caught)),
     }
     return results.to_bytes(run, table, facts)
@@ -56,7 +54,7 @@ class _Clock:
     """Passes the progress on, and notes how long the rounds up to each checkpoint took."""
 
     def __init__(self, progress: Callable[[int], None] | None, times: set[int]) -> None:
-        self._began = clock()
+        self._began = time.perf_counter()
         self._progress = progress
         self._times = times
         self._t = 0
@@ -65,6 +63,6 @@ class _Clock:
     def __call__(self, n: int) -> None:
         self._t += n
         if self._t in self._times:
-            self.seconds[self._t] = clock() - self._began
+            self.seconds[self._t] = time.perf_counter() - self._began
         if self._progress is not None:
             self._progress(n)

@@ -73,10 +73,6 @@ def main() -> None:
     from fairwolfe.lab.experiment import Run
     from fairwolfe.lab.runs import play
 
-    if orders.get()["warm"]:
-        from fairwolfe.kernels import compile as compiling
-
-        compiling.warm_all()
     out.send(["ready", None])
     while True:
         run = msgspec.convert(orders.get(), Run)

@@ -8,8 +8,7 @@ from typing import Self
 import numpy as np
 
 from fairwolfe.core.arrays import Vector
-from fairwolfe.kernels.compile import kernel
-from fairwolfe.objectives.concave import GRADIENT, Concave
+from fairwolfe.objectives.concave import Concave
 
 __all__ = ["MARGINS", "WIDTHS", "Bounds"]
 
@@ -17,34 +16,6 @@ WIDTHS, MARGINS = 2, 3
 """Which of the quarters of the params are widths and margins, for the code that sets them."""
 
 _ROUNDING, _TINY = 1e-9, 1e-12  # of a level, and of anything: what still counts as kept
-
-
-@kernel(signature=GRADIENT)
-def bounded(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -> None:
-    """(projection - z)/(step width), row by row; without a step 0 inside and NaN outside.
-
-    params (4 n,): low, high, widths, margins. A margin narrows its row by step times itself. z, out
-    (n,). work: not used.
-    """
-    n = z.size
-    for i in range(n):
-        low, high = params[i], params[n + i]
-        room = step * params[3 * n + i]
-        low, high = low + room, high - room
-        if low > high:  # margins meet in the middle
-            low = 0.5 * (low + high)
-            high = low
-        away = 0.0
-        if z[i] < low:
-            away = low - z[i]
-        elif z[i] > high:
-            away = high - z[i]
-        if away == 0.0:
-            out[i] = 0.0
-        elif step == 0.0:
-            out[i] = np.nan
-        else:
-            out[i] = away / (step * params[2 * n + i])
 
 
 @dataclass(frozen=True)
@@ -62,7 +33,6 @@ class Bounds(Concave):
     shares: tuple[float, ...] = ()
     names: tuple[str, ...] = ()
 
-    kernel = bounded
     form = "bounded"
     hard = True
 
@@ -104,6 +74,7 @@ class Bounds(Concave):
         return np.clip(z, self.low, self.high)  # without the rounding of z + step g
 
     def _params(self, n: int) -> Vector:
+        """low, high, widths, margins, (4 n,)."""
         return np.concatenate([self.low, self.high, np.ones(n), np.zeros(n)])
 
     def relaxed(self) -> Concave:

@@ -1,7 +1,6 @@
 """Sums, multiples and blocks of objectives: `Sum`, `Scaled`, `On`.
 
-A combination is a kernel like any other whose `params` hold the addresses of its parts, so
-expressions nest without limit and one compiled loop reaches them all.
+The gradient of a combination is a tree of those of its parts: see kernels/gradients.py.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
@@ -17,54 +16,10 @@ from scipy import sparse
 from fairwolfe.core.arrays import IntVector, Vector
 from fairwolfe.core.problem import real_number
 from fairwolfe.errors import InvalidInput, NotConcave
-from fairwolfe.kernels.compile import Kernel, kernel
-from fairwolfe.kernels.frames import part as section
-from fairwolfe.kernels.linalg import add_scaled
-from fairwolfe.objectives.concave import (
-    GRADIENT,
-    Concave,
-    Program,
-    Scope,
-    call_gradient,
-    require_objective,
-)
-
-if TYPE_CHECKING:
-    from fairwolfe.kernels.gradients import Tree
+from fairwolfe.kernels import gradients
+from fairwolfe.objectives.concave import Concave, Scope, require_objective
 
 __all__ = ["Combination", "On", "Part", "Scaled", "Sum", "is_zero"]
-
-_HEADER = 8  # numbers per part in `params`: see Combination._params
-
-
-@kernel(signature=GRADIENT)
-def combined(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -> None:
-    """Sum over parts of c grad f_(c step)(z[where]): the smoothing of c f is c f_(c step).
-
-    z, out (n,). params: see Combination._params; work: scratch of the parts.
-    """
-    for i in range(out.size):
-        out[i] = 0.0
-    for k in range(np.int64(params[0])):
-        head = 1 + _HEADER * k
-        address, scale = np.int64(params[head]), params[head + 1]
-        start, size = np.int64(params[head + 2]), np.int64(params[head + 3])
-        listed, first = np.int64(params[head + 4]), np.int64(params[head + 5])
-        last, scratch = np.int64(params[head + 6]), np.int64(params[head + 7])
-        g, x = section(work, scratch, size), section(z, start, size)
-        used = scratch + size
-        if listed > 0:
-            x = section(work, used, size)
-            used += size
-            for i in range(size):
-                x[i] = z[np.int64(params[listed + i])]
-        own, rest = section(params, first, last - first), section(work, used, work.size - used)
-        call_gradient(address, x, scale * step, own, rest, g)
-        if listed > 0:
-            for i in range(size):
-                out[np.int64(params[listed + i])] += scale * g[i]
-        else:
-            add_scaled(scale, g, section(out, start, size))
 
 
 class Part(NamedTuple):
@@ -79,14 +34,9 @@ class Part(NamedTuple):
             len(range(*self.where.indices(n))) if isinstance(self.where, slice) else len(self.where)
         )
 
-    def program(self, n: int) -> Program:
-        return self.objective.program(self.size(n))
-
 
 class Combination(Concave):
     """A sum of multiples of functions of some of the coordinates."""
-
-    kernel = combined
 
     @abstractmethod
     def parts(self, n: int) -> list[Part]:
@@ -112,11 +62,6 @@ class Combination(Concave):
             # Parts of a sum see all coordinates, but each moves its own only.
             point[part.where] = np.where(moved == here, point[part.where], moved)
         return point
-
-    def kernels(self, n: int) -> Iterator[Kernel[..., None]]:
-        yield from super().kernels(n)
-        for part in self.parts(n):
-            yield from part.objective.kernels(part.size(n))
 
     def leaves(self, n: int) -> Iterator[tuple[float, Concave, int]]:
         for part in self.parts(n):
@@ -177,36 +122,10 @@ class Combination(Concave):
         parts = self.parts(z.size)
         return max((p.objective._violation(z[p.where]) for p in parts), default=0.0)
 
-    def _params(self, n: int) -> Vector:
-        """The number of parts; for each: address, multiple, start, size, place of its list of
-        coordinates (0: consecutive ones), first and one past the last of its own params, place of
-        its scratch in `work`; then these lists and params.
-        """
-        parts = self.parts(n)
-        heads, tail = [float(len(parts))], []
-        place = 1 + _HEADER * len(parts)
-        scratch = 0
-        for part in parts:
-            program, size = part.program(n), part.size(n)
-            start, listed = 0, 0
-            if isinstance(part.where, slice):
-                start = part.where.indices(n)[0]
-            else:
-                listed, place = place, place + size
-                tail.append(part.where.astype(np.float64))
-            end = place + program.params.size
-            heads += [program.address, part.scale, start, size, listed, place, end, scratch]
-            tail.append(program.params)
-            place = end
-            scratch += self._scratch(part, n)
-        return np.concatenate([heads, *tail])
-
     def _branches(self, n: int) -> list[tuple[Concave, int]]:
         return [(part.objective, part.size(n)) for part in self.parts(n)]
 
-    def _tree(self, n: int, parts: list[Tree]) -> Tree:
-        from fairwolfe.kernels import gradients
-
+    def _tree(self, n: int, parts: list[gradients.Tree]) -> gradients.Tree:
         return gradients.combined(
             n,
             [
@@ -218,14 +137,6 @@ class Combination(Concave):
                 for part, tree in zip(self.parts(n), parts, strict=True)
             ],
         )
-
-    def _work_size(self, n: int) -> int:
-        return sum(self._scratch(part, n) for part in self.parts(n))
-
-    @staticmethod
-    def _scratch(part: Part, n: int) -> int:
-        vectors = 1 if isinstance(part.where, slice) else 2
-        return vectors * part.size(n) + part.program(n).work_size
 
 
 def _common(sizes: Sequence[int | None], what: str) -> int | None:

@@ -1,13 +1,12 @@
-"""`Concave`: what every objective is, with its compiled gradient and its algebra."""
+"""`Concave`: what every objective is, with its gradient and its algebra."""
 
 from __future__ import annotations
 
-import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from scipy import sparse
@@ -16,75 +15,14 @@ from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.kinds import kind_of
 from fairwolfe.core.problem import Problem, all_finite, positive
 from fairwolfe.errors import InvalidInput, NoProx, did_you_mean
-from fairwolfe.kernels.compile import Kernel, call_back, function_at, kernel
+from fairwolfe.kernels import gradients
 
 if TYPE_CHECKING:
-    from fairwolfe.kernels.gradients import Tree
     from fairwolfe.objectives.combine import On, Scaled, Sum
 
-__all__ = ["GRADIENT", "Concave", "Program", "Scope", "call_gradient", "finite_vector", "numbers"]
+__all__ = ["Concave", "Scope", "finite_vector", "numbers"]
 
-GRADIENT = "void(float64[::1], float64, float64[::1], float64[::1], float64[::1])"
-"""Signature of every smoothed gradient: (z, step, params, work, out); step 0: a supergradient."""
-
-_POINTER = ctypes.POINTER(ctypes.c_double)
-_CALLBACK = ctypes.CFUNCTYPE(None, _POINTER, ctypes.c_int64, _POINTER)
 _ROUNDING = 1e-14  # of a sum of products, relative to its terms
-
-call_gradient = function_at(GRADIENT)
-
-
-@kernel(signature="void(int64, float64[::1], float64, float64[::1], float64[::1], float64[::1])")
-def gradient_at(
-    address: int, z: Vector, step: float, params: Vector, work: Vector, out: Vector
-) -> None:
-    """Call the gradient at an address: how Python calls the compiled gradients.
-
-    z, out (n,). params, work: those of the gradient.
-    """
-    call_gradient(address, z, step, params, work, out)
-
-
-@kernel(signature=GRADIENT)
-def python_leaf(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -> None:
-    """params: the address of a C function that calls back into Python, with z and then the step.
-
-    z, out (n,), work (n + 1,).
-    """
-    n = z.size
-    for i in range(n):
-        work[i] = z[i]
-    work[n] = step
-    call_back(int(params[0]), work[: n + 1], out)
-
-
-class Program(NamedTuple):
-    """A compiled gradient as data, for one length of z and this process only."""
-
-    address: int
-    params: Vector
-    work_size: int
-    failures: tuple[list[BaseException], ...] = ()
-
-    def work(self) -> Vector:
-        """Fresh scratch; what it holds between calls makes them faster, never different."""
-        return np.zeros(self.work_size)
-
-    def gradient(self, z: Vector, step: float, work: Vector) -> Vector:
-        """The smoothed gradient at a trusted z."""
-        out = np.empty(z.size)
-        gradient_at(self.address, z, step, self.params, work, out)
-        if self.failures:
-            self.raise_failures()
-        return out
-
-    def raise_failures(self) -> None:
-        """Raise what a Python function of the user raised inside compiled code, if one did."""
-        raised = [error for failures in self.failures for error in failures]
-        for failures in self.failures:
-            failures.clear()
-        if raised:
-            raise raised[0]
 
 
 @dataclass(frozen=True)
@@ -205,13 +143,12 @@ class Scope:
 class Concave(ABC):
     """A concave function of the average reward vector.
 
-    A leaf gives its value, its Lipschitz constant, and one gradient, compiled or in Python
-    (`_gradient`): of its Moreau envelope with width `step`, or for step 0 a supergradient of the
-    function itself. Sums, multiples, blocks and maps are built from leaves and are kernels like
-    them.
+    A leaf gives its value, its Lipschitz constant, and one gradient: of its Moreau envelope with
+    width `step`, or for step 0 a supergradient of the function itself. It is a compiled one
+    (`form`, `_params`) or Python (`_gradient`). Sums, multiples, blocks and maps of leaves are
+    trees of these gradients (`tree`).
     """
 
-    kernel: ClassVar[Kernel[..., None]] = python_leaf
     form: ClassVar[str | None] = None
     """The name of a leaf among the compiled ones (kernels/gradients.py), if it is one of them."""
     hard: ClassVar[bool] = False
@@ -248,22 +185,15 @@ class Concave(ABC):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "_gradient" in vars(cls):  # also of a subclass of a compiled leaf
-            cls.kernel, cls.form = python_leaf, None
-
-    @property
-    def _in_python(self) -> bool:
-        """Whether it is a leaf whose gradient is `_gradient`."""
-        return type(self).kernel is python_leaf
+            cls.form = None
 
     def smoothness(self, n: int) -> float:
         """C, the Lipschitz constant of the gradient for n coordinates; inf where there is none."""
         return np.inf
 
     def _params(self, n: int) -> Vector:
+        """The numbers of a compiled leaf: see `kernels.gradients.leaf`."""
         return np.empty(0)
-
-    def _work_size(self, n: int) -> int:
-        return 0
 
     @property
     def everywhere(self) -> bool:
@@ -276,21 +206,9 @@ class Concave(ABC):
         return True
 
     @property
-    def failures(self) -> list[BaseException] | None:
-        """Where errors of a Python function of the user wait to be raised; None without one."""
-        if not self._in_python:
-            return None
-        kept: list[BaseException] = self.__dict__.setdefault("_failures", [])
-        return kept
-
-    @property
     def has_gradient(self) -> bool:
         """Whether the gradient is exact, not taken by differences."""
         return True
-
-    def kernels(self, n: int) -> Iterator[Kernel[..., None]]:
-        """What the compiled gradient for n coordinates calls."""
-        yield type(self).kernel
 
     def leaves(self, n: int) -> Iterator[tuple[float, Concave, int]]:
         """Every (multiple, leaf, number of its coordinates) of the expression."""
@@ -389,7 +307,7 @@ class Concave(ABC):
         return self._envelope(point, positive("step", step))
 
     def envelope_gradient(self, z: Vector, step: float) -> Vector:
-        """Gradient of `envelope`, compiled."""
+        """Gradient of `envelope`."""
         point = self._checked(z)
         for _, leaf, _ in self.leaves(point.size):
             leaf._check_smoothable()
@@ -430,37 +348,18 @@ class Concave(ABC):
 
     __rmul__ = __mul__
 
-    def program(self, n: int) -> Program:
-        """The compiled gradient for n coordinates as data; see `Program`."""
-        programs: dict[int, Program] = self.__dict__.setdefault("_programs", {})
-        program = programs.get(n)
-        if program is None:
-            self._check_size(n)
-            params, work_size = self._params(n), self._work_size(n)
-            if self._in_python:
-                params, work_size = self._called_at(), n + 1
-            params = np.ascontiguousarray(params, dtype=np.float64)
-            failures = [leaf.failures for _, leaf, _ in self.leaves(n)]
-            program = programs[n] = Program(
-                type(self).kernel.address,
-                params,
-                work_size,
-                tuple(kept for kept in failures if kept is not None),
-            )
-        return program
-
-    def tree(self, n: int) -> Tree:
+    def tree(self, n: int) -> gradients.Tree:
         """The compiled gradient for n coordinates, with scratch of its own: see
         kernels/gradients.py. Every call makes another one; each serves one thread at a time.
         """
         with suppress(RecursionError):  # sizes of parts are checked where these are reached
             self._check_size(n)
         # Not by recursion, whose depth Python limits.
-        open_: list[tuple[Concave, int, list[tuple[Concave, int]], list[Tree]]] = []
+        open_: list[tuple[Concave, int, list[tuple[Concave, int]], list[gradients.Tree]]] = []
         here: tuple[Concave, int] | None = (self, n)
         while True:
             if here is not None:
-                open_.append((*here, list(here[0]._branches(here[1])), []))
+                open_.append((*here, here[0]._branches(here[1]), []))
             objective, size, branches, made = open_[-1]
             if len(made) < len(branches):
                 here = branches[len(made)]
@@ -477,24 +376,32 @@ class Concave(ABC):
         self._check_size(n)
         return []
 
-    def _tree(self, n: int, parts: list[Tree]) -> Tree:
+    def _tree(self, n: int, parts: list[gradients.Tree]) -> gradients.Tree:
         """`tree`, given the trees of the branches."""
-        if self.form is not None:
-            return self._leaf_tree(n, self._params(n))
-        from fairwolfe.kernels import gradients
-
-        # A leaf of somebody else's, which is called as Python calls it.
-        if self._in_python:
-            return gradients.python(n, self._checked_gradient, takes_step=True)
-        return gradients.python(n, self._smoothed, takes_step=True)
-
-    def _leaf_tree(self, n: int, params: Vector) -> Tree:
-        """`tree` of a leaf, with other params than its own where they have been changed."""
         if self.form is None:
-            return self.tree(n)
-        from fairwolfe.kernels import gradients
+            return gradients.python(n, self._checked_gradient, takes_step=True)
+        return self._leaf_tree(n, self._params(n))
 
-        return gradients.leaf(self.form, n, params)
+    def _leaf_tree(self, n: int, params: Vector) -> gradients.Tree:
+        """`tree` of a leaf, with other params than its own where they have been changed."""
+        return self.tree(n) if self.form is None else gradients.leaf(self.form, n, params)
+
+    def borrow_tree(self, n: int) -> gradients.Tree:
+        """A `tree` that nobody else uses until it is given to `return_tree`: two threads never
+        share one, and the next caller finds what its scratch has kept.
+        """
+        try:
+            return self._idle_trees(n).pop()
+        except IndexError:
+            return self.tree(n)
+
+    def return_tree(self, tree: gradients.Tree) -> None:
+        """After `borrow_tree`; a tree that raised need not be returned."""
+        self._idle_trees(tree.n).append(tree)
+
+    def _idle_trees(self, n: int) -> list[gradients.Tree]:
+        idle: dict[int, list[gradients.Tree]] = self.__dict__.setdefault("_idle", {})
+        return idle.setdefault(n, [])
 
     # --- the rest -----------------------------------------------------------------------------
 
@@ -550,22 +457,6 @@ class Concave(ABC):
         """The proximal point, given the envelope's gradient g = (prox - z)/step."""
         return z + step * g
 
-    def _called_at(self) -> Vector:
-        """Where compiled code finds `_gradient`: params of `python_leaf`."""
-        # The callback object must live as long as its address is used.
-        holder = self.__dict__.setdefault("_callback", _CALLBACK(self._called))
-        return np.array([ctypes.cast(holder, ctypes.c_void_p).value], dtype=np.float64)
-
-    def _called(self, z: Any, n: int, out: Any) -> None:
-        result, given = np.ctypeslib.as_array(out, (n - 1,)), np.ctypeslib.as_array(z, (n,))
-        try:
-            result[:] = self._checked_gradient(given[:-1].copy(), float(given[-1]))
-        except BaseException as error:
-            # An exception cannot pass through compiled code: it is raised after it.
-            kept: Any = self.failures
-            kept.append(error)
-            result[:] = np.nan
-
     def _checked_gradient(self, z: Vector, step: float) -> Vector:
         """`_gradient`, as long as z."""
         g = np.asarray(self._gradient(z, step), dtype=np.float64)
@@ -577,23 +468,14 @@ class Concave(ABC):
         return g
 
     def _smoothed(self, z: Vector, step: float) -> Vector:
-        if self._in_python:
-            return self._checked_gradient(z.copy(), float(step))
-        program = self.program(z.size)
-        # Scratch is lent, so that two threads never share one and the kept order survives.
-        idle: list[tuple[int, Vector]] = self.__dict__.setdefault("_idle", [])
-        try:
-            size, work = idle.pop()
-        except IndexError:
-            size, work = -1, program.work()
-        if size != z.size:
-            work = program.work()
-        g = program.gradient(z, float(step), work)
-        idle.append((z.size, work))
+        """The gradient of the envelope of width `step` at a trusted z; 0: a supergradient."""
+        tree = self.borrow_tree(z.size)
+        g: Vector = tree.gradient(z, step)
+        self.return_tree(tree)
         return g
 
     def __getstate__(self) -> dict[str, Any]:
-        # Hyper-parameters only: addresses and scratch belong to this process.
+        # Hyper-parameters only: trees belong to this process.
         return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
 
     @classmethod

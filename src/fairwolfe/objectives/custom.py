@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -14,35 +13,21 @@ from fairwolfe.core.arrays import Vector
 from fairwolfe.core.problem import real_number
 from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput, NotConcave
-from fairwolfe.kernels.compile import call_back, kernel
-from fairwolfe.objectives.concave import GRADIENT, Concave, Scope, finite_vector
-
-if TYPE_CHECKING:
-    from fairwolfe.kernels.gradients import Tree
+from fairwolfe.kernels import gradients
+from fairwolfe.objectives.concave import Concave, Scope, finite_vector
 
 __all__ = ["Custom"]
 
-_POINTER = ctypes.POINTER(ctypes.c_double)
-_CALLBACK = ctypes.CFUNCTYPE(None, _POINTER, ctypes.c_int64, _POINTER)
 _PAIRS = 200
 _CUBE_ROOT = float(np.finfo(np.float64).eps ** (1.0 / 3.0))  # best step of a central difference
-
-
-@kernel(signature=GRADIENT)
-def custom(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -> None:
-    """params: the address of a C function that calls back into Python.
-
-    z, out (n,). work: not used.
-    """
-    call_back(int(params[0]), z, out)
 
 
 @dataclass(frozen=True, init=False, repr=False)
 class Custom(Concave):
     """f given by Python functions: ``value(z) -> float`` and ``gradient(z) -> vector``.
 
-    The gradient may be a C function too: a `scipy.LowLevelCallable` (of C, Cython, numba's cfunc)
-    or a function of ctypes, ``void (const double *z, Py_ssize_t n, double *out, void *user_data)``.
+    The gradient may be a C function too, a `scipy.LowLevelCallable` or a function of ctypes:
+    ``void (const double *z, Py_ssize_t n, double *out, void *user_data)``.
 
     Without a gradient, central differences are used, with a warning: 2 n values a call,
     about 10 digits where f is smooth, the mean of the one-sided slopes at a kink (which need not
@@ -63,8 +48,6 @@ class Custom(Concave):
     smooth: bool = False
     lipschitz_constant: float = np.inf
 
-    kernel = custom
-
     def __init__(
         self,
         value: Callable[[Vector], float],
@@ -74,8 +57,8 @@ class Custom(Concave):
         lipschitz: float = np.inf,
     ) -> None:
         for name, given in (("value", value), ("gradient", gradient)):
-            if name == "gradient" and _is_c_function(given):
-                _c_leaf(given, 1)  # which checks its signature
+            if name == "gradient" and gradients.is_outside(given):
+                gradients.outside(1, given)  # which checks its signature
             elif given is not None and not callable(given):
                 raise InvalidInput(f"the {name} of Custom is {given!r}; give a function of z")
         if gradient is None:
@@ -98,12 +81,6 @@ class Custom(Concave):
     def __repr__(self) -> str:
         slope = f", {_name(self.slope)}" if self.slope else ""
         return f"Custom({_name(self.function)}{slope}, smooth={self.smooth})"
-
-    @property
-    def failures(self) -> list[BaseException]:
-        """What the functions raised inside compiled code and is still to be raised outside it."""
-        kept: list[BaseException] = self.__dict__.setdefault("_failures", [])
-        return kept
 
     @property
     def has_prox(self) -> bool:
@@ -142,7 +119,9 @@ class Custom(Concave):
 
     def _given_slope(self, z: Vector) -> Any:
         slope: Any = self.slope
-        return _c_leaf(slope, z.size).gradient(z, 0.0) if _is_c_function(slope) else slope(z)
+        if gradients.is_outside(slope):
+            return gradients.outside(z.size, slope).gradient(z, 0.0)
+        return slope(z)
 
     def _differences(self, z: Vector) -> Vector:
         g = np.empty(z.size)
@@ -162,30 +141,12 @@ class Custom(Concave):
                 g[i] = (sides[1] - here) / h if np.isfinite(sides[1]) else (here - sides[0]) / h
         return finite_vector("the gradient of Custom by differences", g)
 
-    def _params(self, n: int) -> Vector:
+    def _tree(self, n: int, parts: list[gradients.Tree]) -> gradients.Tree:
         if n not in self.__dict__.setdefault("_checked_sizes", set()):
             self.check(np.zeros(n), np.ones(n))
-        # The callback object must live as long as its address is used.
-        holder = self.__dict__.setdefault("_callback", _CALLBACK(self._called))
-        return np.array([ctypes.cast(holder, ctypes.c_void_p).value], dtype=np.float64)
-
-    def _tree(self, n: int, parts: list[Tree]) -> Tree:
-        from fairwolfe.kernels import gradients
-
-        if n not in self.__dict__.setdefault("_checked_sizes", set()):
-            self.check(np.zeros(n), np.ones(n))
-        if _is_c_function(self.slope):
-            return _c_leaf(self.slope, n)
+        if gradients.is_outside(self.slope):
+            return gradients.outside(n, self.slope)
         return gradients.python(n, self._slope)
-
-    def _called(self, z: Any, n: int, out: Any) -> None:
-        result = np.ctypeslib.as_array(out, (n,))
-        try:
-            result[:] = self._slope(np.ctypeslib.as_array(z, (n,)).copy())
-        except BaseException as error:
-            # An exception cannot pass through compiled code: it is raised after it.
-            self.failures.append(error)
-            result[:] = np.nan
 
     def curvature(self, n: int) -> Vector:
         return np.zeros(n) if self.smooth else np.ones(n)  # smooth: no smoothing touches it
@@ -241,21 +202,6 @@ class Custom(Concave):
             cls(_soft_minimum, _soft_minimum_gradient, smooth=True, lipschitz=1.0),
             cls(_least, _least_gradient, lipschitz=1.0),
         )
-
-
-def _is_c_function(function: Any) -> bool:
-    """Whether it is a `scipy.LowLevelCallable` or a function of ctypes."""
-    if isinstance(function, tuple):
-        from scipy import LowLevelCallable
-
-        return isinstance(function, LowLevelCallable)
-    return isinstance(function, _CALLBACK.__mro__[1])
-
-
-def _c_leaf(function: Any, n: int) -> Tree:
-    from fairwolfe.kernels import gradients
-
-    return gradients.outside(n, function)
 
 
 def _name(function: Any) -> str:

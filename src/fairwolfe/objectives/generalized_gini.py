@@ -11,36 +11,14 @@ import numpy as np
 
 from fairwolfe.core.arrays import Vector
 from fairwolfe.errors import NotConcave
-from fairwolfe.kernels.compile import kernel
-from fairwolfe.kernels.isotonic import pooled_gradient, sort_kept
-from fairwolfe.objectives.concave import GRADIENT, Concave, numbers
+from fairwolfe.objectives.concave import Concave, numbers
 
 __all__ = ["GeneralizedGini", "GiniEquality", "GiniWelfare", "Minimum"]
-
-
-@kernel(signature=GRADIENT)
-def generalized_gini(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -> None:
-    """params: prefix sums of the weights; work: a flag, the kept order, scratch.
-
-    z, out (n,), params (n + 1,), work (4 n + 1,).
-    """
-    n = z.size
-    order = work[1 : n + 1].view(np.int64)
-    spare = work[n + 1 : 2 * n + 1].view(np.int64)
-    keys = work[2 * n + 1 : 3 * n + 1]
-    other = work[3 * n + 1 : 4 * n + 1]
-    if work[0] == 0.0:
-        for i in range(n):
-            order[i] = i
-        work[0] = 1.0
-    sort_kept(z, order, spare, keys, other)
-    pooled_gradient(keys, order, step, params, spare, other, out)
 
 
 class _Gini(Concave):
     """sum_j w_j z_(j) with z ascending and w non-increasing."""
 
-    kernel = generalized_gini
     form = "generalized_gini"
 
     @abstractmethod
@@ -62,10 +40,8 @@ class _Gini(Concave):
         return float(np.abs(self.weights_for(spans.size)).sum() * spans.max())
 
     def _params(self, n: int) -> Vector:
+        """Prefix sums of the weights, (n + 1,)."""
         return np.concatenate([[0.0], np.cumsum(self.weights_for(n))])
-
-    def _work_size(self, n: int) -> int:
-        return 4 * n + 1
 
 
 @dataclass(frozen=True)

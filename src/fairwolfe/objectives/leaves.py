@@ -10,48 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from fairwolfe.core.arrays import Vector
-from fairwolfe.kernels.compile import Kernel, kernel
-from fairwolfe.kernels.frames import part
+from fairwolfe.kernels import gradients
 from fairwolfe.objectives.bounds import WIDTHS
-from fairwolfe.objectives.concave import GRADIENT, Concave, Program, call_gradient, gradient_at
+from fairwolfe.objectives.concave import Concave
 from fairwolfe.objectives.linear import Linear
 
-if TYPE_CHECKING:
-    from fairwolfe.kernels.gradients import Tree
-
 __all__ = ["Leaves"]
-
-_HEADER = 8  # numbers per leaf in the params of `stacked`
-
-
-@kernel(signature=GRADIENT)
-def stacked(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -> None:
-    """c_i grad f_i block by block, each smoothed with its own width. params: number of leaves; for
-    each its address, c, width, start, size, first and one past the last of its params, scratch.
-
-    z, out (n,). work: scratch of the leaves.
-    """
-    for k in range(np.int64(params[0])):
-        head = part(params, 1 + _HEADER * k, _HEADER)
-        scale, start, size = head[1], np.int64(head[3]), np.int64(head[4])
-        first, last, scratch = np.int64(head[5]), np.int64(head[6]), np.int64(head[7])
-        block = part(out, start, size)
-        call_gradient(
-            np.int64(head[0]),
-            part(z, start, size),
-            step * scale * head[2],
-            part(params, first, last - first),
-            part(work, scratch, work.size - scratch),
-            block,
-        )
-        for i in range(size):
-            block[i] *= scale
 
 
 class Leaves:
@@ -78,17 +48,10 @@ class Leaves:
         self.blocks = [slice(a, b) for a, b in pairwise(ends)]
         self.widths = [1.0] * len(self.leaves)
         self.params = [self._leaf_params(k) for k in range(len(self.leaves))]
-        self._idle: list[Tree] = []
+        self._idle: list[gradients.Tree] = []
         # How far the proximal point is, per unit of gradient; a leaf without one stays where it is.
         self.reach = np.zeros(ends[-1])
         self.widen([1.0] * len(self.leaves))
-
-    @staticmethod
-    def kernels(objective: Concave, n: int) -> Iterator[Kernel[..., None]]:
-        """What the kernels that call the gradients by address need."""
-        yield from (gradient_at, stacked, Linear.kernel)  # linear where f is 0
-        for _, leaf, size in objective.leaves(n):
-            yield from leaf.kernels(size)
 
     @property
     def smoothable(self) -> bool:
@@ -103,31 +66,12 @@ class Leaves:
         leaf = self.leaves[k]
         return np.array([] if leaf.form is None else leaf._params(self._size(k)), np.float64)
 
-    def program(self, params: list[Vector] | None = None) -> Program:
-        """`tree` for the kernels that call gradients by address."""
-        heads: list[float] = [float(len(self.leaves))]
-        tail: list[Vector] = []
-        place, scratch = 1 + _HEADER * len(self.leaves), 0
-        for k, (leaf, block) in enumerate(zip(self.leaves, self.blocks, strict=True)):
-            own = leaf.program(self._size(k))
-            numbers = own.params if leaf.form is None else (params or self.params)[k]
-            end = place + numbers.size
-            heads += [own.address, self.scales[k], self.widths[k], block.start, self._size(k)]
-            heads += [place, end, scratch]
-            tail.append(numbers)
-            place, scratch = end, scratch + own.work_size
-        failures = [leaf.failures for leaf in self.leaves]
-        kept = tuple(failure for failure in failures if failure is not None)
-        return Program(stacked.address, np.concatenate([heads, *tail]), scratch, kept)
-
     def __getstate__(self) -> dict[str, Any]:
         # Compiled gradients belong to this process; a copy makes its own.
         return self.__dict__ | {"_idle": []}
 
-    def tree(self, params: list[Vector] | None = None) -> Tree:
+    def tree(self, params: list[Vector] | None = None) -> gradients.Tree:
         """The gradient of F, with the widths of now and the numbers of each leaf, or others."""
-        from fairwolfe.kernels import gradients
-
         numbers = self.params if params is None else params
         parts = [
             (self.scales[k], self.widths[k], leaf._leaf_tree(self._size(k), numbers[k]))
@@ -153,8 +97,8 @@ class Leaves:
         self.changed()
 
     @contextmanager
-    def lent(self) -> Iterator[Tree]:
-        """A gradient for one caller at a time: two threads never share one."""
+    def lent(self) -> Iterator[gradients.Tree]:
+        """A `tree` for one caller at a time: two threads never share one."""
         idle = self._idle
         try:
             tree = idle.pop()

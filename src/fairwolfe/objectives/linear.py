@@ -11,17 +11,9 @@ import numpy as np
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.problem import Frozen
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.compile import kernel
-from fairwolfe.objectives.concave import GRADIENT, Concave, Scope, numbers
+from fairwolfe.objectives.concave import Concave, Scope, numbers
 
 __all__ = ["Linear"]
-
-
-@kernel(signature=GRADIENT)
-def linear(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -> None:
-    """The gradient w, whatever the smoothing. z, params, out (n,). work: not used."""
-    for i in range(z.size):
-        out[i] = params[i]
 
 
 @dataclass(frozen=True)
@@ -36,7 +28,6 @@ class Linear(Concave):
     """
 
     weights: Sequence[float] | Mapping[str, float]
-    kernel = linear
     form = "linear"
 
     def __post_init__(self) -> None:

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -14,50 +14,24 @@ from scipy import sparse
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.problem import is_list
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.compile import Kernel, kernel
-from fairwolfe.kernels.sparse import times, turned_times
+from fairwolfe.kernels import gradients
 from fairwolfe.objectives.combine import Scaled, is_zero
 from fairwolfe.objectives.concave import (
-    GRADIENT,
     Concave,
     Scope,
-    call_gradient,
     numbers,
     require_objective,
 )
-
-if TYPE_CHECKING:
-    from fairwolfe.kernels.gradients import Tree
 
 __all__ = ["ByGroup", "Mapped", "PerMerit"]
 
 _DENSE_ROWS = 1000  # a Gram matrix of this size still takes well under a second
 
 
-@kernel(signature=GRADIENT)
-def mapped(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -> None:
-    """M' grad f_step(M z). params: address, rows, then M by rows: where each row begins (rows + 1),
-    columns, values; then the params of f. work: M z, the inner gradient, the work of f.
-
-    z, out (n,).
-    """
-    address, rows = np.int64(params[0]), np.int64(params[1])
-    begins = params[2 : 3 + rows]
-    entries = np.int64(begins[rows])
-    columns = params[3 + rows : 3 + rows + entries]
-    values = params[3 + rows + entries : 3 + rows + 2 * entries]
-    own = params[3 + rows + 2 * entries :]
-    x, g = work[:rows], work[rows : 2 * rows]
-    times(begins, columns, values, z, x)
-    call_gradient(address, x, step, own, work[2 * rows :], g)
-    turned_times(begins, columns, values, g, out)
-
-
 class _OfMap(Concave):
     """f(M z). Smoothing acts on f, then the chain rule."""
 
     objective: Concave
-    kernel = mapped
     of_items = True
 
     @abstractmethod
@@ -117,10 +91,6 @@ class _OfMap(Concave):
     def _violation(self, z: Vector) -> float:
         return self.objective._violation(self.map @ z)
 
-    def kernels(self, n: int) -> Iterator[Kernel[..., None]]:
-        yield from super().kernels(n)
-        yield from self.objective.kernels(self._rows)
-
     def leaves(self, n: int) -> Iterator[tuple[float, Concave, int]]:
         return self.objective.leaves(self._rows)
 
@@ -134,27 +104,13 @@ class _OfMap(Concave):
         inner = float(self.objective.curvature(matrix.shape[0]).max())
         return np.where(used, inner * self.norm(n) ** 2, 0.0)
 
-    def _params(self, n: int) -> Vector:
-        matrix = self.map
-        inner = self.objective.program(matrix.shape[0])
-        head = [float(inner.address), float(matrix.shape[0])]
-        return np.concatenate(
-            [head, matrix.indptr, matrix.indices, matrix.data, inner.params], dtype=np.float64
-        )
-
     def _branches(self, n: int) -> list[tuple[Concave, int]]:
         self._check_size(n)
         return [(self.objective, self._rows)]
 
-    def _tree(self, n: int, parts: list[Tree]) -> Tree:
-        from fairwolfe.kernels import gradients
-
+    def _tree(self, n: int, parts: list[gradients.Tree]) -> gradients.Tree:
         matrix = self.map
         return gradients.mapped(n, (matrix.indptr, matrix.indices, matrix.data), parts[0])
-
-    def _work_size(self, n: int) -> int:
-        rows = self._rows
-        return 2 * rows + self.objective.program(rows).work_size
 
 
 @dataclass(frozen=True)

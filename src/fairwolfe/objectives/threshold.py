@@ -12,10 +12,9 @@ import numpy as np
 from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.problem import Frozen, real_number
 from fairwolfe.errors import InvalidInput, NotConcave
-from fairwolfe.kernels.compile import kernel
 from fairwolfe.objectives.bounds import Bounds
 from fairwolfe.objectives.combine import Combination, On, Part, Scaled
-from fairwolfe.objectives.concave import GRADIENT, Concave, Scope, numbers
+from fairwolfe.objectives.concave import Concave, Scope, numbers
 from fairwolfe.objectives.mapped import Mapped
 
 __all__ = ["AtLeast", "AtMost", "Within"]
@@ -23,23 +22,6 @@ __all__ = ["AtLeast", "AtMost", "Within"]
 Level = float | Sequence[float] | Mapping[str, float]
 
 _MULTIPLIER = 0.5  # how fast prices are learnt; proved up to 1/4, measured better at 1/2
-
-
-@kernel(signature=GRADIENT)
-def penalised(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -> None:
-    """params: penalty, sign (+1 floor, -1 ceiling), levels. The slope is clipped to the penalty.
-
-    z, out (n,), params (2 + n,). work: not used.
-    """
-    penalty, sign = params[0], params[1]
-    for i in range(z.size):
-        missing = sign * (params[2 + i] - z[i])
-        if missing <= 0.0:
-            out[i] = 0.0
-        elif step == 0.0:
-            out[i] = sign * penalty
-        else:
-            out[i] = sign * min(missing / step, penalty)
 
 
 @dataclass(frozen=True)
@@ -50,7 +32,6 @@ class Penalised(Concave):
     penalty: float
     sign: float
 
-    kernel = penalised
     form = "penalised"
 
     @property
@@ -65,6 +46,7 @@ class Penalised(Concave):
         return self.penalty * float(np.sqrt(n))
 
     def _params(self, n: int) -> Vector:
+        """Penalty, sign (+1 floor, -1 ceiling), levels, (2 + n,)."""
         return np.concatenate([[self.penalty, self.sign], self.levels])
 
 

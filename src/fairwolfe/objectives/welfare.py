@@ -11,134 +11,9 @@ import numpy as np
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.problem import real_number
 from fairwolfe.errors import InvalidInput, NotConcave
-from fairwolfe.kernels.compile import fma, kernel
-from fairwolfe.objectives.concave import GRADIENT, Concave, Scope, numbers
+from fairwolfe.objectives.concave import Concave, Scope, numbers
 
 __all__ = ["Nash", "Welfare"]
-
-
-# The x with x - r = gain (per_unit x)^-power, for r >= 0: the difference of the two sides is
-# increasing and concave in x. `scale` is the root for r = 0, and `force` the right-hand side.
-
-
-@kernel
-def guess(r: float, power: float, scale: float) -> float:
-    """Right in value and slope at r = 0, and at infinity; for power <= 1 good to 4 %."""
-    return r + scale * (scale / (scale + power / (1.0 + power) * r))
-
-
-@kernel
-def halley(x: float, r: float, force: float, power: float) -> float:
-    """Halley's step, relative to x: it cubes the error, 4 % to 7e-6 to 6e-17 for power <= 1."""
-    per_x = 1.0 / x
-    miss, lean = (x - r - force) * per_x, power * force * per_x
-    slope = 1.0 + lean
-    return -miss * slope / (slope * slope + 0.5 * miss * lean * (1.0 + power))
-
-
-@kernel
-def force_after(force: float, moved: float, power: float) -> float:
-    """The force after a last, small step: (1 + moved)^-power by its first terms."""
-    rest = 1.0 - 0.5 * (1.0 + power) * moved * (1.0 - (2.0 + power) / 3.0 * moved)
-    return force * (1.0 - power * moved * rest)
-
-
-@kernel
-def two_steps(r: float, gain: float, power: float, scale: float) -> float:
-    """The force at the root, for per_unit = 1 and power <= 1, where two steps are enough."""
-    x = guess(r, power, scale)
-    x += x * halley(x, r, gain * x**-power, power)
-    force = gain * x**-power
-    return force_after(force, halley(x, r, force, power), power)
-
-
-@kernel
-def many_steps(r: float, gain: float, per_unit: float, power: float, scale: float) -> float:
-    """The force at the root, for any power."""
-    x, least = guess(r, power, scale), max(r, scale)
-    force, moved = 0.0, 0.0
-    for _ in range(100):
-        force = gain * (per_unit * x) ** -power
-        moved = halley(x, r, force, power)
-        if (1.0 + power) * abs(moved) <= 2e-5:
-            break
-        x = max(x + x * moved, least)
-    return force_after(force, moved, power)
-
-
-@kernel
-def root_welfare(z: Vector, step: float, offset: float, out: Vector) -> None:
-    """alpha = 1/2: 1/(2 x) with x = sqrt(prox), the root of x^3 - z x - step/2 = 0, for step > 0.
-
-    With z in units of (step/2)^(2/3) the root is a function of z alone. The start is good to 0.4 %
-    for z >= 0 and to 2.1 % for z < 0, by fitted coefficients, and each of Newton's four steps
-    squares that. There is no branch, so several coordinates are worked on at once.
-
-    z, out (n,).
-    """
-    unit = (0.5 * step) ** (1.0 / 3.0)
-    square, per_square = unit * unit, 1.0 / (unit * unit)
-    for i in range(z.size):
-        y = z[i] + offset
-        above = max(y, 0.0) * per_square
-        below = min(-min(y, 0.0) * per_square, 1e100)  # whose square is still a number
-        bottom = fma(below, fma(0.6022, below, 0.7696), fma(0.3065, above, 1.0))
-        start = fma(0.6022, below, 1.0) / bottom
-        root = np.sqrt(fma(square, start, max(y, 0.0)))
-        x = root if y >= 0.0 else unit * start
-        for _ in range(4):
-            over = fma(x, x, -y)
-            x -= fma(x, over, -0.5 * step) / fma(2.0 * x, x, over)
-        out[i] = 0.5 / x
-
-
-@kernel(signature=GRADIENT)
-def welfare(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -> None:
-    """params: alpha, offset. Never as (prox - z)/step, which would lose half the digits.
-
-    The prox is the y >= 0 with y - z = step alpha y^(alpha - 1), and the gradient g is
-    alpha y^(alpha - 1). For z < 0 it is g - |z|/step = y/step with y = (alpha/g)^(1/(1 - alpha)),
-    an equation of the same form, with another power.
-
-    z, out (n,), params (2,). work: not used.
-    """
-    alpha, offset = params[0], params[1]
-    if alpha == 1.0:
-        for i in range(z.size):
-            out[i] = 1.0
-    elif step == 0.0:
-        for i in range(z.size):
-            y = z[i] + offset
-            if y < 0.0:
-                out[i] = np.inf
-            else:
-                out[i] = 0.5 / np.sqrt(y) if alpha == 0.5 else alpha * y ** (alpha - 1.0)
-    elif alpha == 0.5:
-        root_welfare(z, step, offset, out)
-    else:
-        pull, dual = step * alpha, 1.0 / (1.0 - alpha)
-        scale = pull ** (1.0 / (2.0 - alpha))
-        for i in range(z.size):
-            out[i] = two_steps(max(z[i] + offset, 0.0), pull, 1.0 - alpha, scale) / step
-        for i in range(z.size):  # by itself: in one loop with the other, it would slow it down
-            far = -(z[i] + offset) / step
-            if far > 0.0:
-                out[i] = far + many_steps(far, 1.0 / step, 1.0 / alpha, dual, scale / step)
-
-
-@kernel(signature=GRADIENT)
-def nash(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -> None:
-    """params: offset. The gradient is 1/prox, each branch without cancellation.
-
-    z, out (n,), params (1,). work: not used.
-    """
-    for i in range(z.size):
-        x = z[i] + params[0]
-        if step == 0.0:
-            out[i] = 1.0 / x if x > 0.0 else np.inf
-        else:
-            root = np.sqrt(x * x + 4.0 * step)
-            out[i] = 2.0 / (x + root) if x >= 0.0 else (root - x) / (2.0 * step)
 
 
 class _Additive(Concave):
@@ -248,7 +123,6 @@ class Welfare(_Additive):
     alpha: float
     offset: float = 0.0
     low: float | tuple[float, ...] = 0.0
-    kernel = welfare
     form = "welfare"
 
     def __post_init__(self) -> None:
@@ -314,7 +188,6 @@ class Nash(_Additive):
 
     offset: float = 0.0
     low: float | tuple[float, ...] = 0.0
-    kernel = nash
     form = "nash"
 
     def __post_init__(self) -> None:

@@ -187,14 +187,13 @@ class _Side:
 
 def _below(f: Concave, leaves: Leaves, sampled: Sampled) -> _Side:
     z, n = sampled.z, sampled.z.size
-    program = f.program(n)
-    work = program.work()
+    tree = f.tree(n)
     offsets = sampled.around()
     value = f.value(z)
     edge = _edge(leaves, sampled)
-    gradients = [program.gradient(point, 0.0, work) for point in z + _SPREAD * offsets]
+    gradients = [tree.gradient(point, 0.0) for point in z + _SPREAD * offsets]
     if value > -math.inf:
-        gradients.append(program.gradient(z, 0.0, work))
+        gradients.append(tree.gradient(z, 0.0))
     slopes = np.array([g for g in gradients if np.isfinite(g).all()]).reshape(-1, n)
     if not len(slopes):
         slopes = np.zeros((1, n))
@@ -271,8 +270,7 @@ def _widths(leaves: Leaves, sampled: Sampled, y: Vector) -> list[float]:
 
 def _has_slope(leaf: Concave, x: Vector) -> bool:
     """Whether a leaf has a finite gradient: the root has none at 0, where its domain ends."""
-    program = leaf.program(x.size)
-    return bool(np.isfinite(program.gradient(x, 0.0, program.work())).all())
+    return bool(np.isfinite(leaf.tree(x.size).gradient(x, 0.0)).all())
 
 
 def _variances(slopes: Matrix, covariance: Matrix) -> Vector:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import NormalDist
 from typing import Any
@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from fairwolfe.agent import Agent
-from fairwolfe.bandits.choosing import Evidence, LinearBandit
+from fairwolfe.bandits.choosing import LinearBandit
 from fairwolfe.core.arrays import Matrix, Vector
-from fairwolfe.core.decision import Choice
 from fairwolfe.core.feedback import Shown
 from fairwolfe.core.kinds import kind_of
 from fairwolfe.core.problem import Problem, real_number, whole_number
+from fairwolfe.core.rows import HEAD, ArmRows, RankingRows
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Concave, GiniEquality, Linear, TwoSided
 from fairwolfe.offpolicy.checking import Check, check_choices, check_rankings
@@ -41,7 +41,6 @@ from fairwolfe.offpolicy.rankings import ranking_rows
 from fairwolfe.offpolicy.reading import read_rows, read_table
 from fairwolfe.offpolicy.targets import target_of
 from fairwolfe.offpolicy.tradeoff import Frontier, Point
-from fairwolfe.ranking.ranker import RankEvidence
 from fairwolfe.reduction.frank_wolfe import FrankWolfe
 
 __all__ = ["Log"]
@@ -354,7 +353,7 @@ class Log:
                 "oracle, such as SquareCB(gamma0=100.0) or LinUCB()"
             )
         agent = Agent(FrankWolfe(f, base), data.problem, seed, **options)
-        agent.study(_choices(data))
+        agent.study(_arm_rows(data), data.rewards)
         return agent
 
     def tradeoff(
@@ -409,25 +408,31 @@ def _ranking_agent(data: Rankings, f: Concave, base: Any, seed: int, options: An
     if policy.decides != "ranking":
         raise InvalidInput(f"{base!r:.80} chooses arms, and the log has rankings; give a ranker")
     agent = Agent(policy, data.problem, seed, data.items, **options)
-    agent.study(_rankings(data, data.users, np.empty((0, data.items.shape[1]))))
+    agent.study(_ranking_rows(data, data.users), Shown(data.exposed, data.rewards))
     return agent
 
 
-def _choices(data: Choices) -> Iterator[tuple[Choice, Vector]]:
+def _arm_rows(data: Choices) -> ArmRows:
+    """The decisions of a log as columns."""
+    x = np.empty((data.n, data.problem.dimension))
+    rows = ArmRows(np.zeros(data.n, HEAD), x, np.empty((data.n, 0)))
+    rows.head["number"] = rows.head["place"] = rows.head["window"] = -1
+    rows.head["arm"], rows.head["probability"] = data.actions, data.probability
+    rows.head["size"] = data.problem.n_objectives
     for span, part in data.spans():
         actions = data.actions[span]
-        rows = np.ascontiguousarray(data.chosen(part, actions))
-        for i in range(part.n):
-            action = int(actions[i])
-            evidence = Evidence(action if part.per_arm else 0, rows[i])
-            yield Choice(action, None, evidence), data.rewards[span.start + i]
+        rows.x[span] = data.chosen(part, actions)
+        rows.head["block"][span] = actions if part.per_arm else 0
+    return rows
 
 
-def _rankings(data: Rankings, users: Matrix, none: Matrix) -> Iterator[tuple[Choice, Shown]]:
-    for i in range(data.n):
-        evidence = RankEvidence(np.ascontiguousarray(users[i]), none)
-        shown = Shown(data.exposed[i], data.rewards[i])
-        yield Choice(data.rankings[i], None, evidence), shown
+def _ranking_rows(data: Rankings, users: Matrix) -> RankingRows:
+    """The rankings of a log as columns; an agent keeps the features of their items."""
+    rows = RankingRows.empty(data.n, data.problem.n_slots or 0, users.shape[1], 0, explained=False)
+    rows.head["number"] = rows.head["place"] = rows.head["window"] = rows.head["arm"] = -1
+    rows.head["probability"], rows.head["size"] = data.probability, data.problem.n_objectives
+    rows.items[:], rows.user[:], rows.exposure[:] = data.rankings, users, 0.0
+    return rows
 
 
 def _level(given: Any) -> float:

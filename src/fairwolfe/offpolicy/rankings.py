@@ -22,8 +22,6 @@ import numpy as np
 
 from fairwolfe.agent import Agent
 from fairwolfe.core.arrays import Cube, IntMatrix, Matrix, Vector
-from fairwolfe.core.batch import Batch
-from fairwolfe.core.protocols import DistributesItems, Randomizes, Reduces
 from fairwolfe.errors import InvalidInput
 from fairwolfe.offpolicy.decisions import CHUNK, Rankings
 from fairwolfe.offpolicy.estimators import Rows, Weights, different
@@ -64,7 +62,7 @@ def ranking_rows(data: Rankings, policy: Any, estimator: str) -> Rows:
 
 def _at_rank(data: Rankings, policy: Any) -> AtRank:
     m, k = data.problem.n_items or 0, data.problem.n_slots or 0
-    if isinstance(policy, DistributesItems):
+    if hasattr(policy, "at_rank"):
         return lambda span: policy.at_rank(_users(data)[span], _allowed(data, span))
     shown = _lists(data, policy)
     if shown is not None:
@@ -138,8 +136,8 @@ def _asked(policy: Callable[[Any], Any], user: Vector, i: int, k: int) -> Any:
 
 def _of_agent(data: Rankings, agent: Agent) -> Any:
     """What an agent would show now, all from its current state; nothing changes."""
-    base = agent.policy.base if isinstance(agent.policy, Reduces) else None
-    if not isinstance(base, Randomizes) or base.randomize != 0.0:
+    base = getattr(agent.policy, "base", None)
+    if getattr(base, "randomize", None) != 0.0:
         raise InvalidInput(
             f"{agent.policy!r:.80} draws its rankings; give an agent of a ranker with randomize=0, "
             "or item-at-rank probabilities"
@@ -150,10 +148,8 @@ def _of_agent(data: Rankings, agent: Agent) -> Any:
         allowed = data.candidates
         some = None if allowed is None else [np.flatnonzero(row).tolist() for row in allowed[span]]
         rows = np.ascontiguousarray(users[span])
-        decisions = agent.propose(rows, False, candidates=some, explain=False)
-        shown[span] = (
-            decisions.actions if isinstance(decisions, Batch) else [one.action for one in decisions]
-        )
+        proposed: Any = agent.propose(rows, False, candidates=some, explain=False)
+        shown[span] = proposed.actions
     return shown
 
 

@@ -9,17 +9,14 @@ import numpy as np
 
 from fairwolfe.agent import Agent
 from fairwolfe.bandits.choosing import LinearBandit
-from fairwolfe.bandits.rule import Rule, model_of
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
-from fairwolfe.core.protocols import Distributes
+from fairwolfe.core.rules import LinearRule
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.distributions import distributions
-from fairwolfe.kernels.ridge import Regression
-from fairwolfe.kernels.rules import own_rule
+from fairwolfe.kernels.mixtures import ascend_arms
 from fairwolfe.offpolicy.decisions import Choices, Part
 from fairwolfe.offpolicy.learning import Crossed
-from fairwolfe.oracles import OnlineGradient, Ridge
-from fairwolfe.oracles.linear_state import LinearState
+from fairwolfe.oracles import LinearState
 from fairwolfe.reduction.frank_wolfe import FrankWolfe
 
 __all__ = ["Target", "distribution_of", "frozen", "target_of"]
@@ -28,10 +25,6 @@ Target = Callable[[slice, Part], Matrix]
 """Probabilities (rows, K) for the decisions of a span, whose contexts are the part."""
 
 _ROUNDING = 1e-6  # of a sum of probabilities
-_STEP = 1e-12  # into the next arm, whatever rounding made of the sum; less likely arms count as 0
-_DRAWN, _LAST = 1.0 - 2e-12, 1.0 - 1e-15
-
-_LEARN: dict[type, str] = {Ridge: "ridge", OnlineGradient: "online_gradient"}
 
 
 def frozen(agent: Agent) -> Target:
@@ -42,43 +35,44 @@ def frozen(agent: Agent) -> Target:
             f"the probabilities of {policy!r:.80} are not known for actions that it did not take; "
             "give an agent of FrankWolfe over a bandit of fw.bandits, or probabilities"
         )
-    with agent.held() as state:
-        base, kept = state.plan.base, state.base
-        other_draws = type(base).draws is not LinearBandit.draws or base.uniforms > 1
-        other_draws |= isinstance(base, Rule) and not base.compiles
-        if state.plan.smoothing.averaged or other_draws or not base.commits:
+    with agent.held() as running:
+        rule = _readable(running.base, agent.problem)
+        if running.smoothing.averaged or rule is None:
             raise InvalidInput(
                 f"{policy!r:.80} does not know the probabilities of its actions; use SquareCB, "
                 "EpsilonGreedy, LinUCB or Uniform with a linear oracle, and no randomised smoothing"
             )
-        rng = np.random.default_rng(0)  # not used: the direction is not drawn
-        needs = base.needs_direction and state.plan.compass is not None
-        n = agent.problem.n_objectives
-        direction = policy.direction(state, rng).copy() if needs else np.zeros(n)
-        oracle, params = LinearState(*map(np.array, kept.oracle)), np.array(kept.params)
-    return _ruled(base, direction, oracle, params)
+        direction = running.direction()
+        oracle = LinearState(*map(np.array, running.base_state.oracle))
+    return _ruled(running.base, rule, direction, oracle)
 
 
-def _ruled(base: LinearBandit, direction: Vector, oracle: LinearState, params: Any) -> Target:
+def _readable(base: LinearBandit, problem: Any) -> LinearRule | None:
+    """A compiled rule that draws at most one number in [0, 1); None for another one."""
+    rule = base.rule(problem)
+    drawn = type(base).draws is LinearBandit.draws and base.uniforms <= 1
+    return rule if drawn else None
+
+
+def _ruled(base: LinearBandit, rule: LinearRule, direction: Vector, oracle: LinearState) -> Target:
     def some(features: Cube, per_arm: bool, blocks: Any, n_arms: int) -> Matrix:
         out = np.empty((len(features), n_arms))
         own = oracle
         if blocks is not None:
             parts = ("gram", "inverse", "theta", "moment")
             own = oracle._replace(**{name: getattr(oracle, name)[blocks] for name in parts})
-        given: Any = (direction, features, per_arm, base.uniforms, params, out)
-        if isinstance(base, Rule):
-            rule, model = own_rule(base.choose_arm), model_of(own)
-            own_params: Any = rule.params
-            wrong = distributions(
-                rule.name, model, direction, features, per_arm, base.uniforms, own_params, out
-            )
-            raised = rule.failure()
-            if raised is not None:
-                raise raised
-        else:
-            compiled = _compiled(base, own)
-            wrong = distributions(*compiled, *given) if compiled else _by_rule(base, own, *given)
+        tree, steps, rate = rule.ascent
+        if tree is not None:  # it draws nothing
+            out[:] = 0.0
+            for row, x in zip(out, features, strict=True):
+                row[ascend_arms(tree, own.theta, x, per_arm, steps, rate, np.empty(n_arms))] = 1.0
+            return out
+        wrong = distributions(
+            rule.name, own.model(), direction, features, per_arm, rule.uniforms, rule.params, out
+        )
+        raised = None if rule.own is None else rule.own.failure()
+        if raised is not None:
+            raise raised
         if wrong:
             raise InvalidInput(f"{base!r:.80} does not say the probabilities of its arms")
         return out
@@ -102,51 +96,12 @@ def _ruled(base: LinearBandit, direction: Vector, oracle: LinearState, params: A
     return probabilities
 
 
-def _compiled(base: LinearBandit, oracle: LinearState) -> tuple[str, Regression] | None:
-    """The name of a rule of the package, and what it has learnt; None for another's rule."""
-    rule, learn = base.choose.function, _LEARN.get(type(base.regression))
-    if learn is None or not rule.__module__.startswith("fairwolfe.bandits."):
-        return None
-    return rule.__name__.removesuffix("_choice"), Regression(*oracle, learn=learn)
-
-
-def _by_rule(
-    base: LinearBandit,
-    oracle: LinearState,
-    direction: Vector,
-    features: Cube,
-    per_arm: bool,
-    uniforms: int,
-    params: Vector,
-    out: Matrix,
-) -> int:
-    """`distributions` with a rule that Python calls."""
-    estimates = (oracle.theta, oracle.inverse, oracle.counters)
-    scores, report, draws = np.empty(out.shape[1]), np.empty(1), np.empty(max(uniforms, 1))
-    out[:] = 0.0
-    for row, x in zip(out, features, strict=True):
-        total = 0.0
-        for _ in range(row.size):
-            draws[0] = min(total + _STEP, _LAST)
-            arm = base.choose(direction, *estimates, x, per_arm, draws, params, scores, report)
-            if arm < 0 or not report[0] > 0.0:
-                return -1
-            if row[arm] > 0.0:  # rounding has found it again
-                break
-            row[arm] = report[0]
-            total += float(report[0])
-            if uniforms == 0 or total >= _DRAWN:
-                break
-        if not abs(total - 1.0) < _ROUNDING:
-            return -1
-    return 0
-
-
 def distribution_of(base: LinearBandit, choices: Choices) -> Target:
     """A bandit that needs no direction, as it is before it has learnt anything."""
-    state = base.init(choices.problem)
-    direction = np.zeros(choices.problem.n_objectives)
-    return _ruled(base, direction, state.oracle, state.params)
+    rule = _readable(base, choices.problem)
+    if rule is None:
+        raise InvalidInput(f"{base!r:.80} does not say the probabilities of its arms")
+    return _ruled(base, rule, np.zeros(choices.problem.n_objectives), rule.regression)
 
 
 def target_of(policy: Any, choices: Choices) -> Target:
@@ -172,7 +127,7 @@ def _target(policy: Any, choices: Choices) -> Target:
         return distribution_of(policy, choices)
     if isinstance(policy, Crossed):
         return policy.rows
-    if isinstance(policy, Distributes):
+    if hasattr(policy, "distribution"):
         return lambda span, part: policy.distribution(part)
     if isinstance(policy, str):
         return _actions(np.full(choices.n, choices.number(policy)))

@@ -1,4 +1,4 @@
-"""What oracles share; and of the linear ones, their state as plain arrays and their kernels."""
+"""What oracles share; and of the linear ones, their state as plain arrays."""
 
 from __future__ import annotations
 
@@ -10,33 +10,38 @@ import numpy as np
 from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.contexts import Arms
 from fairwolfe.core.problem import Problem
+from fairwolfe.core.protocols import Oracle
 from fairwolfe.core.restoring import require, require_counts
 from fairwolfe.errors import NumericalFailure
-from fairwolfe.kernels.compile import Kernel, function_at, kernel
-from fairwolfe.kernels.linalg import DRIFT, LOG_DET, SINCE_REFRESH, STATUS, UPDATES
+from fairwolfe.kernels.ridge import Regression as Model
 
 __all__ = [
-    "LEARN",
+    "DRIFT",
+    "LOG_DET",
+    "REFRESH_EVERY",
+    "SINCE_REFRESH",
+    "STATUS",
+    "UPDATES",
     "Estimates",
-    "LinearOracle",
     "LinearState",
-    "Regression",
     "RegressionState",
     "RegretBound",
-    "call_learn",
+    "learn",
     "noise_scales",
     "parameter_norms",
     "radius",
-    "regression_regret",
+    "refuse",
+    "repair",
 ]
 
-LEARN = (
-    "void(int64, float64[::1], float64[::1], float64[:, :, ::1], float64[:, :, ::1], "
-    "float64[:, :, ::1], float64[:, :, ::1], float64[::1], float64[::1])"
-)
-"""(block, x, reward, gram, inverse, theta, moment, params, counters)."""
+UPDATES, LOG_DET, SINCE_REFRESH, DRIFT, STATUS = range(5)
+"""Places in the `counters` of a linear state, as in kernels/ridge.pxd: observations; ln det V/det
+V_0; observations since the inverse was recomputed; how far it was off then; 1 where the last
+observation was rejected. They are in an array that compiled code writes, so that an interrupt
+between two lines of Python can never separate a state from its counters."""
 
-call_learn = function_at(LEARN, only=False)
+REFRESH_EVERY = 10_000
+"""Observations after which the inverse is recomputed, as in kernels/types.pxd."""
 
 _ROUNDING = 1e-6  # that long sums may leave, relative to what they are of
 
@@ -63,6 +68,10 @@ class LinearState(NamedTuple):
     moment: Cube  # the same
     params: Vector
     counters: Vector  # (5,)
+
+    def model(self) -> Model:
+        """The same arrays, as compiled code reads and writes them."""
+        return Model(*self, learn="ridge" if self.gram.shape[1] else "online_gradient")
 
     def estimates(self, given: Arms) -> Estimates:
         """The parameters as they are, for the features as they are."""
@@ -91,13 +100,13 @@ class LinearState(NamedTuple):
         require("the log-determinant", counters[LOG_DET : LOG_DET + 1], least, "it only grows")
 
     def raise_failure(self) -> None:
-        """Kernels report what they could not apply, and Python raises an error for it."""
+        """NumericalFailure where the last observation could not be applied."""
         if self.counters[STATUS] != 0.0:
             refuse(self.counters)
 
 
 def refuse(counters: Vector) -> NoReturn:
-    """Raise for an observation or a choice that a kernel could not apply; nothing has changed."""
+    """Raise for an observation or a choice that could not be computed; nothing has changed."""
     raise NumericalFailure(
         "the design matrix is no longer usable for this, or the numbers leave the range of floats "
         f"(its inverse was off by {counters[DRIFT]:.1e} at the last refresh); nothing was changed. "
@@ -106,21 +115,15 @@ def refuse(counters: Vector) -> NoReturn:
     )
 
 
-def repair(state: LinearState, recompute: Callable[[], None]) -> float:
+def repair(state: LinearState, recompute: Callable[[], Any] | None = None) -> float:
     """Recompute the inverse and the estimates from the design, in place; how large their error was.
-    recompute: calls the kernel that learns, so that it does only this.
+    recompute: what does it for a state with another layout of its design.
     """
     if state.gram.shape[1] == 0:  # only the estimates are kept
         return 0.0
-    recompute()
+    (recompute or state.model().recompute)()
     state.raise_failure()
-    return float(state.counters[DRIFT])
-
-
-@kernel
-def regression_regret(constant: Any, factor: Any, rate: Any, root: Any, t: Any) -> Any:
-    """R(t) of a `RegretBound`, whose fields come first."""
-    return constant + factor * np.log1p(rate * t) + root * np.sqrt(t)
+    return state.drift
 
 
 class RegretBound(NamedTuple):
@@ -133,7 +136,7 @@ class RegretBound(NamedTuple):
 
     def at(self, t: Any) -> Any:
         """R(t), for a number of observations or an array of them."""
-        return regression_regret.function(*self, t)
+        return self.constant + self.factor * np.log1p(self.rate * t) + self.root * np.sqrt(t)
 
 
 class RegressionState(Protocol):
@@ -146,43 +149,16 @@ class RegressionState(Protocol):
         """NumericalFailure where the state has become useless."""
 
 
-class Regression(Protocol):
-    """An online regression of D rewards on the features."""
-
-    @property
-    def learn(self) -> Callable[..., None]:
-        """(block, x, reward, *state): takes one observation, in place."""
-
-    def init(self, problem: Problem) -> Any:
-        """Validate and allocate; a RegressionState, and a tuple."""
-
-    def regret_bound(self, problem: Problem) -> RegretBound:
-        """R(t) where the problem states enough for it; OutsideAssumptions otherwise."""
-
-
-class LinearOracle(Regression, Protocol):
-    """One whose estimates are linear in the features, learnt by a kernel."""
-
-    @property
-    def learn(self) -> Kernel[..., None]:
-        """The kernel that takes one observation."""
-
-    def init(self, problem: Problem) -> LinearState:
-        """Validate and allocate."""
-
-
-def learn(oracle: Regression, state: Any, block: int, x: Vector, reward: Vector) -> None:
+def learn(oracle: Oracle, state: Any, block: int, x: Vector, reward: Vector) -> None:
     """One observation, in place; raises if the state has become useless."""
     oracle.learn(block, x, reward, *state)
     state.raise_failure()
 
 
-@kernel
 def radius(noise: Any, prior: Any, level: Any, log_det: Any) -> Any:
     """The confidence radius alpha = R sqrt(2 ln(1/delta_1) + ln(det V/det V_0)) + sqrt(ridge) D.
 
-    noise is R, prior is sqrt(ridge) D_theta, level is 2 ln(1/delta_1). Numbers in kernels; arrays
-    will do for `radius.function`, the same formula in Python.
+    noise is R, prior is sqrt(ridge) D_theta, level is 2 ln(1/delta_1): numbers, or arrays.
     """
     return noise * np.sqrt(level + log_det) + prior
 

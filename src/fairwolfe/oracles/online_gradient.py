@@ -3,71 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from fairwolfe.core.arrays import Cube, Vector
+from fairwolfe.core.arrays import Vector
 from fairwolfe.core.problem import Problem
 from fairwolfe.core.restoring import need
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.compile import fma, kernel
-from fairwolfe.kernels.linalg import STATUS, UPDATES
-from fairwolfe.oracles.linear_state import LEARN, LinearState, RegretBound, parameter_norms
+from fairwolfe.oracles.linear_state import LinearState, RegretBound, parameter_norms
 
 __all__ = ["OnlineGradient"]
-
-
-@kernel(signature=LEARN)
-def gradient_learn(
-    block: int,
-    x: Vector,
-    reward: Vector,
-    gram: Cube,
-    inverse: Cube,
-    theta: Cube,
-    moment: Cube,
-    params: Vector,
-    counters: Vector,
-) -> None:
-    """params: rate, then the radius of each reward's ball; moment[:, i, 0]: sums of squares.
-
-    Where these would leave the range of floats, a failure is reported and nothing is written.
-
-    x (features,), reward (rewards,), gram, inverse (blocks, 0, 0),
-    theta (blocks, rewards, features), moment (blocks, rewards, 1), params (1 + rewards,),
-    counters (5,).
-    """
-    counters[STATUS] = 0.0
-    square, doubt = 0.0, 0.0
-    errors = np.empty(reward.size)
-    for j in range(x.size):
-        square = fma(x[j], x[j], square)
-    for i in range(reward.size):
-        error = -reward[i]
-        for j in range(x.size):
-            error = fma(theta[block, i, j], x[j], error)
-        errors[i] = error
-        doubt += moment[block, i, 0] + 4.0 * error * error * square
-    if not np.isfinite(doubt):
-        counters[STATUS] = 1.0
-        return
-    for i in range(reward.size):
-        error = errors[i]
-        moment[block, i, 0] += 4.0 * error * error * square
-        if moment[block, i, 0] <= 0.0:
-            continue
-        radius = params[1 + i]
-        pull = -params[0] * radius * 2.0 * error / np.sqrt(moment[block, i, 0])
-        norm = 0.0
-        for j in range(x.size):
-            theta[block, i, j] = fma(pull, x[j], theta[block, i, j])
-            norm = fma(theta[block, i, j], theta[block, i, j], norm)
-        if norm > radius * radius:
-            shrink = radius / np.sqrt(norm)
-            for j in range(x.size):
-                theta[block, i, j] *= shrink
-    counters[UPDATES] += 1.0
 
 
 @dataclass(frozen=True)
@@ -91,7 +37,6 @@ class OnlineGradient:
     """
 
     rate: float = 2.0**0.5
-    learn = gradient_learn
     blocks_are_flat: ClassVar[bool] = False
     """PerArm: every arm has its own step size and ball, unlike in the flat form."""
 
@@ -113,6 +58,15 @@ class OnlineGradient:
             params=np.concatenate([[self.rate], parameter_norms(problem)]),
             counters=np.zeros(5),
         )
+
+    @staticmethod
+    def learn(block: int, x: Vector, reward: Vector, *state: Any) -> None:
+        """One observation, in place; where it is rejected, the status is 1 and nothing is learnt.
+
+        x (d,), reward (D,); state: the fields of a `LinearState`, whose params are the rate and the
+        radius of each reward's ball, and whose moment holds the sums of squared gradients.
+        """
+        LinearState(*state).model().learn(block, x, reward)
 
     def regret_bound(self, problem: Problem) -> RegretBound:
         """The bound above, for any rate: (2/rate + rate) replaces 2 sqrt(2)."""

@@ -3,79 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
-from fairwolfe.core.arrays import Cube, Matrix, Vector, aligned
+from fairwolfe.core.arrays import Vector, aligned
 from fairwolfe.core.problem import Problem, positive
 from fairwolfe.core.restoring import need
-from fairwolfe.kernels.compile import kernel, layer
-from fairwolfe.kernels.linalg import REFRESH_EVERY, SINCE_REFRESH, STATUS, absorb, refresh
-from fairwolfe.oracles.linear_state import LEARN, LinearState, RegretBound, parameter_norms
+from fairwolfe.oracles.linear_state import LinearState, RegretBound, parameter_norms
 
 __all__ = ["Ridge"]
-
-
-@kernel(signature=LEARN)
-def ridge_learn(
-    block: int,
-    x: Vector,
-    reward: Vector,
-    gram: Cube,
-    inverse: Cube,
-    theta: Cube,
-    moment: Cube,
-    params: Vector,
-    counters: Vector,
-) -> None:
-    """One observation; params: the penalty. The inverse is recomputed exactly from time to time,
-    when it has become much smaller (`_shrunk`), and where it cannot take the observation; if that
-    fails too, a failure is reported and nothing has changed. Where the block is -1 it is recomputed
-    only.
-
-    x (features,), reward (rewards,), gram, inverse (blocks, features, features), theta,
-    moment (blocks, rewards, features), params (1,), counters (5,).
-    """
-    counters[STATUS] = 0.0
-    if block < 0:
-        refresh(gram, inverse, theta, moment, params[0], counters)
-        return
-    steps = _shrunk(layer(inverse, block), params[0])
-    for attempt in range(2):
-        if absorb(
-            x,
-            reward,
-            layer(gram, block),
-            layer(inverse, block),
-            layer(theta, block),
-            layer(moment, block),
-            counters,
-        ):
-            due = counters[SINCE_REFRESH] >= REFRESH_EVERY
-            if due or _shrunk(layer(inverse, block), params[0]) > steps:
-                refresh(gram, inverse, theta, moment, params[0], counters)
-            return
-        if attempt == 0:
-            refresh(gram, inverse, theta, moment, params[0], counters)
-    counters[STATUS] = 1.0
-
-
-@kernel
-def _shrunk(inverse: Matrix, ridge: float) -> int:
-    """How often the diagonal of the inverse, 1/ridge at first, has become 2^20 times smaller.
-
-    Rank-one updates leave an error of 2^-52 of what the inverse was when it was last recomputed.
-    Recomputed at every step of 2^20, it keeps 32 bits of what it is now. Features of norm 1 need
-    2^20 ridge observations for a step; the long directions of an extended model need a few.
-
-    inverse (features, features).
-    """
-    steps = 0
-    for i in range(inverse.shape[0]):
-        part = ridge * inverse[i, i]
-        steps += (part < 2.0**-20) + (part < 2.0**-40) + (part < 2.0**-60)
-    return steps
 
 
 @dataclass(frozen=True)
@@ -99,7 +36,6 @@ class Ridge:
     """
 
     ridge: float = 1.0
-    learn = ridge_learn
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ridge", positive("ridge", self.ridge))
@@ -120,6 +56,14 @@ class Ridge:
             params=np.array([self.ridge]),
             counters=np.zeros(5),
         )
+
+    @staticmethod
+    def learn(block: int, x: Vector, reward: Vector, *state: Any) -> None:
+        """One observation, in place; where it is rejected, the status is 1 and nothing is learnt.
+
+        x (d,), reward (D,); state: the fields of a `LinearState`.
+        """
+        LinearState(*state).model().learn(block, x, reward)
 
     def regret_bound(self, problem: Problem) -> RegretBound:
         """ridge D_theta^2 + D_K^2 d ln(1 + t D_X^2/(ridge d)), predictions projected on K."""

@@ -17,9 +17,8 @@ from fairwolfe.core.problem import Frozen, Problem, real_number, whole_number
 from fairwolfe.core.restoring import need, require_counts
 from fairwolfe.core.streams import stream
 from fairwolfe.errors import IncompatibleState, InvalidInput, NumericalFailure, OutsideAssumptions
-from fairwolfe.kernels.linalg import UPDATES
 from fairwolfe.oracles.estimators import described, made, releases, with_random_state
-from fairwolfe.oracles.linear_state import Estimates
+from fairwolfe.oracles.linear_state import UPDATES, Estimates
 
 __all__ = ["RegressorState", "SklearnRegressor"]
 
@@ -42,6 +41,7 @@ class Fit:
         self.separate = False
         self.model: Any = None
         self.fitted = self.learnt = 0  # observations at the last fit, and learnt since, by parts
+        self.predicted: tuple[Any, Matrix] | None = None  # the last, and of what
         self._try(problem)
 
     def __eq__(self, other: object) -> bool:
@@ -74,12 +74,16 @@ class Fit:
         model = self.current(state)
         if model is None:
             return np.zeros((len(features), self.n))
+        asked = (self.fitted, self.learnt, features.tobytes())
+        if self.predicted is not None and self.predicted[0] == asked:
+            return self.predicted[1]
         predicted = self._answer(model, features)
         if not np.isfinite(predicted).all():
             raise NumericalFailure(
                 f"{self.oracle.model} predicts a reward that is not finite; do features or "
                 "rewards have very different scales?"
             )
+        self.predicted = asked, predicted
         return predicted
 
     def _fresh(self, observed: int) -> Any:
@@ -151,7 +155,7 @@ class RegressorState(NamedTuple):
     def estimates(self, given: Arms) -> Estimates:
         """Predicted rewards in the form of a linear oracle: theta = I, and they are the features.
 
-        So the rules are the same kernels whatever the oracle is.
+        So the rules are the same whatever the oracle is.
         """
         fit = self.plan
         predicted = fit.predict(self, given.features)

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairwolfe.core.arrays import Matrix, Vector
-from fairwolfe.core.protocols import Pursues
 from fairwolfe.core.streams import stream
 from fairwolfe.fairness.metrics import gini_index
 from fairwolfe.fairness.tradeoff import Frontier
@@ -97,7 +96,7 @@ class Truth:
         by_beta: dict[float, Any] = {}
         for cell in self._experiment.cells:
             policy = build(cell.settings, cell.label).policy
-            if isinstance(policy, Pursues) and policy.objective is not None:
+            if getattr(policy, "objective", None) is not None:
                 by_beta[policy.objective.beta] = policy.objective
         return by_beta
 

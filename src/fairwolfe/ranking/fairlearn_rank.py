@@ -11,37 +11,12 @@ from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.catalogue import Catalogue
 from fairwolfe.core.problem import Problem, number_where
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.compile import kernel
-from fairwolfe.ranking.kernels import RANK
 from fairwolfe.ranking.policies import Baseline
 from fairwolfe.ranking.ranker import Ranker, RankState
 
 __all__ = ["FairLearnRank"]
 
-_FIRST = 1e100  # above every score
 _MOST_TOLERANCE = 2**53  # rankings, more than can be counted
-
-
-@kernel(signature=RANK)
-def deprived_first(
-    value: Vector,
-    width: Vector,
-    bonus: float,
-    direction: Vector,
-    exposed: Vector,
-    shown: Vector,
-    t: float,
-    slots: int,
-    params: Vector,
-    out: Vector,
-) -> None:
-    """Items that lag behind params[0] t by more than params[1] come first, the worst before all."""
-    for i in range(out.size):
-        lag = params[0] * t - shown[i]
-        if lag > params[1]:
-            out[i] = _FIRST * (1.0 + lag)
-        else:
-            out[i] = value[i] + bonus * width[i]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +24,7 @@ class _DeprivedFirst(Ranker):
     minimum: float
     tolerance: float
 
-    rule = deprived_first
-    counts = True
+    compiled = "deprived_first"
 
     def resume(self, problem: Problem, catalogue: Catalogue) -> RankState:
         self._require_room(catalogue.ids.size, problem.n_slots or 0)

@@ -5,30 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from fairwolfe.core.arrays import Vector
-from fairwolfe.kernels.compile import kernel
-from fairwolfe.ranking.kernels import RANK
 from fairwolfe.ranking.ranker import Ranker
 
 __all__ = ["LinUCBRank"]
-
-
-@kernel(signature=RANK)
-def optimistic(
-    value: Vector,
-    width: Vector,
-    bonus: float,
-    direction: Vector,
-    exposed: Vector,
-    shown: Vector,
-    t: float,
-    slots: int,
-    params: Vector,
-    out: Vector,
-) -> None:
-    """The estimate, its confidence width, and what exposing the item is worth to f."""
-    for i in range(out.size):
-        out[i] = value[i] + bonus * width[i] + direction[i]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +37,7 @@ class LinUCBRank(Ranker):
     [1, 2]
     """
 
-    rule = optimistic
+    compiled = "optimistic"
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:

@@ -11,7 +11,6 @@ from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Concave, EqualExposure, TwoSided
 from fairwolfe.ranking.ranker import Ranker, Settings
 from fairwolfe.reduction.frank_wolfe import FrankWolfe
-from fairwolfe.reduction.state import State
 from fairwolfe.smoothing import Identity
 
 __all__ = ["Baseline", "alone", "as_policy"]
@@ -60,6 +59,7 @@ class Baseline(Settings, FrankWolfe):
     smoothing: Any = field(default=Identity(), init=False, repr=False, compare=False)
     memory: Any = field(default=None, init=False, repr=False, compare=False)
     iterate: Any = field(default="observed", init=False, repr=False, compare=False)
+    start: Any = field(default=None, init=False, repr=False, compare=False)
     anticipate: Any = field(default=False, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -80,7 +80,3 @@ class Baseline(Settings, FrankWolfe):
         raise InvalidInput(
             f"the objective of {self!r} cannot be replaced: it follows none; make another agent"
         )
-
-    def live(self, state: State, delta: float = 0.05, trusted: bool = True) -> NoReturn:
-        """Raise: without an objective it has no best value."""
-        raise InvalidInput(f"{self!r} has no objective, so it keeps no live numbers")

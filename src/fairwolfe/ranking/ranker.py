@@ -1,77 +1,49 @@
 """What rankers share: their settings, their state, and the contract Base for rankings.
 
 A ranker estimates what each item would earn if it were exposed, by ridge regression on the items
-that were, and shows the items of largest score. Its rule is a kernel that makes scores of the
-estimates.
+that were, and shows the items of largest score.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from fairwolfe.bandits.optimism import Exploration, exploration_number
-from fairwolfe.core.arrays import Cube, IntCube, IntMatrix, IntVector, Matrix, Vector
-from fairwolfe.core.batch import Column
+from fairwolfe.core.arrays import IntVector, Matrix, Vector
 from fairwolfe.core.brief import short
 from fairwolfe.core.catalogue import Candidates, Catalogue, fitting, sizes
-from fairwolfe.core.decision import Choice, Info, Learnt
-from fairwolfe.core.feedback import Shown
+from fairwolfe.core.decision import Choice, Learnt
 from fairwolfe.core.kinds import require_kind
 from fairwolfe.core.problem import Problem, level, number_where, one_of, real_array
 from fairwolfe.core.restoring import require
-from fairwolfe.core.streams import Numbered
+from fairwolfe.core.rules import RankingRule
 from fairwolfe.errors import IncompatibleState, InvalidInput
-from fairwolfe.kernels.bilinear import absorb_items, estimates_of
-from fairwolfe.kernels.compile import Kernel
+from fairwolfe.kernels.gates import largest_square_norm
 from fairwolfe.kernels.limits import row_limit
-from fairwolfe.kernels.philox import uniforms, uniforms_by_number
-from fairwolfe.kernels.settling import REFUSED, TALLY
+from fairwolfe.kernels.products import ProductRidge
+from fairwolfe.kernels.ranks import Ranking as OneRanking
+from fairwolfe.kernels.ranks import scores_of
 from fairwolfe.kinds import Ranking
 from fairwolfe.kinds.exposures import EXPOSURES, Exposure
 from fairwolfe.oracles import LinearState, Ridge
 from fairwolfe.oracles.linear_state import noise_scales, parameter_norms, refuse, repair
-from fairwolfe.ranking.kernels import (
-    expect_rankings,
-    later_of,
-    look_along,
-    rank_rows,
-    take_in,
-    take_in_and_settle,
-    take_in_rows,
-    tally_slots,
-    withdraw_ranking,
-)
-from fairwolfe.smoothing.following import ALONE, alone
 
-__all__ = ["RankEvidence", "RankRows", "RankState", "Ranker", "Reasons", "Settings"]
+__all__ = ["RankEvidence", "RankState", "Ranker", "Settings"]
 
-
-_NO_WEIGHTS = np.empty(0)
-_NO_STARTS = np.empty(0, dtype=np.int64)
-_PARTS = 3  # of a score
-
-
-def _is_plain(array: Any, shape: tuple[int, ...]) -> bool:
-    """Whether kernels can take an array from any source."""
-    if type(array) is not np.ndarray or array.shape != shape:
-        return False
-    return bool(array.dtype == np.float64 and array.flags.carray)
+_HEAD = 3  # params before those of the rewards: exploration, 2 ln(1/delta_1), chance of a swap
+_NONE = np.empty(0)
+_PARTS = ("value", "exploration", "fairness")
 
 
 class RankEvidence(NamedTuple):
-    """What learning from a ranking needs: the user, and the features of the items by slot.
+    """What learning from a ranking needs: the user, and the features of the items by slot."""
 
-    In a batch, by column.
-    """
-
-    user: Any  # (p,)
-    rows: Any  # (k, q); (0, q) where the state keeps the features
+    user: Vector  # (p,)
+    rows: Matrix  # (k, q); (0, q) where the state keeps the features
 
 
 class RankState(NamedTuple):
@@ -110,124 +82,6 @@ class RankState(NamedTuple):
             self.slots[1] <= self.slots[0],
             "slots are exposed where they are shown",
         )
-
-
-class Reasons(NamedTuple):
-    """Why the items of a ranking are where they are, by slot."""
-
-    record: Vector  # the probability, then the parts of the scores
-    shown: IntMatrix  # (3, k): the items, rows of the candidates, and ranks without fairness
-
-    def _part(self, place: int) -> Vector:
-        k = self.shown.shape[1]
-        part: Vector = self.record[1 + place * k : 1 + (place + 1) * k]
-        return part
-
-    @property
-    def items(self) -> IntVector:
-        """The ranking."""
-        items: IntVector = self.shown[0]
-        return items
-
-    @property
-    def value(self) -> Vector:
-        """What the item is estimated to earn."""
-        return self._part(0)
-
-    @property
-    def exploration(self) -> Vector:
-        """The bonus for what is not known yet."""
-        return self._part(1)
-
-    @property
-    def fairness(self) -> Vector:
-        """The bonus for its exposure."""
-        return self._part(2)
-
-    @property
-    def rank_without_fairness(self) -> IntVector:
-        """Its rank by the first two alone."""
-        ranks: IntVector = self.shown[2]
-        return ranks
-
-    def rows(self) -> list[dict[str, Any]]:
-        """All of them by name, slot by slot, for `Decision.explain`."""
-        names = ("value", "exploration", "fairness", "rank_without_fairness")
-        columns = [getattr(self, name).tolist() for name in names]
-        items = self.items.tolist()
-        return [
-            {"item": item, **dict(zip(names, row, strict=True))}
-            for item, row in zip(items, zip(*columns, strict=True), strict=True)
-        ]
-
-
-class RankRows(NamedTuple):
-    """Rankings in a row, by column: see `rank_rows`."""
-
-    done: int  # how many of them there are
-    records: Matrix
-    shown: IntCube
-    looks: Vector
-    users: Matrix
-    rows: Cube  # (rows, k, q), or (1, 0, q) where the state keeps the features
-    looked: bool
-
-    def choice(self, i: int) -> Choice:
-        """One of them."""
-        return Choice(
-            self.shown[i, 0],
-            self.records.item(i, 0),
-            RankEvidence(self.users[i], self.rows[i if len(self.rows) > 1 else 0]),
-            Info(self._reasons(i), None, self._outlook(i) if self.looked else None),
-        )
-
-    def info(self, i: int) -> Info:
-        """What is reported of one of them."""
-        return Info(self._reasons(i))
-
-    def _reasons(self, i: int) -> Reasons | None:
-        return Reasons(self.records[i], self.shown[i]) if self.shown.shape[1] > 2 else None
-
-    def _outlook(self, i: int) -> Matrix:
-        k = self.looks.size
-        return self.records[i, 1 + _PARTS * k : 1 + (_PARTS + 2) * k].reshape(2, k)
-
-    def direction(self, i: int) -> Vector:
-        """That of one of them, where directions are kept."""
-        k = self.looks.size
-        kept: Vector = self.records[i, 1 + (_PARTS + 2 if self.looked else _PARTS) * k :]
-        return kept
-
-    @property
-    def actions(self) -> IntMatrix:
-        """The rankings."""
-        return np.ascontiguousarray(self.shown[:, 0])
-
-    @property
-    def probabilities(self) -> Vector:
-        """Of the rankings."""
-        return np.ascontiguousarray(self.records[:, 0])
-
-    def evidence(self) -> RankEvidence:
-        """By column."""
-        rows = self.rows[0] if self.rows.shape[1] == 0 else Column(self.rows)
-        return RankEvidence(Column(self.users), rows)
-
-    def outlooks(self) -> Column | None:
-        """By column, where there are any."""
-        if not self.looked:
-            return None
-        k = self.looks.size
-        outlooks = self.records[:, 1 + _PARTS * k : 1 + (_PARTS + 2) * k]
-        return Column(np.ascontiguousarray(outlooks).reshape(-1, 2, k))
-
-    def expectations(self) -> Vector:
-        """How likely each slot is exposed, the same for all."""
-        return self.looks
-
-    def expected(self, i: int) -> Vector:
-        """How likely each slot is exposed."""
-        return self.looks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,15 +134,82 @@ class Settings:
 
 
 class Ranker(Settings):
-    """A rule over one ridge regression: the contract Base, for rankings."""
+    """Scores over one ridge regression: the contract Base, for rankings.
 
-    rule: ClassVar[Kernel[..., None]]
-    counts: ClassVar[bool] = False
-    """Whether the rule uses how often items were exposed and shown."""
+    A subclass names compiled scores, or has its own in `scores`.
+
+    >>> class Greedy(Ranker):
+    ...     def scores(self, value, width, bonus, direction, *counts):
+    ...         return value + direction
+    >>> base = Greedy()
+    >>> state = base.init(Problem.ranking(n_items=3, n_slots=2, n_features=1))
+    >>> g, rng = np.array([0.0, 0.1, 0.2, 1.0]), np.random.default_rng(0)
+    >>> base.act(state, [[0.1], [0.3], [0.2]], g, rng).action.tolist()
+    [2, 1]
+    """
+
+    compiled: ClassVar[str]
+    """The name of compiled scores: kernels/ranks.py."""
+
+    owed: ClassVar[float] = 0.0
+    """The share of the rankings that an item must be shown in. One that arrives late is assumed to
+    have been, in those before it came, so that it owes and is owed nothing."""
+
+    def scores(
+        self,
+        value: Vector,
+        width: Vector,
+        bonus: float,
+        direction: Vector,
+        exposed: Vector,
+        shown: Vector,
+        t: float,
+        slots: int,
+        params: Vector,
+    ) -> Vector:
+        """The scores (n,) of n candidates, of which the largest are shown.
+
+        Parameters
+        ----------
+        value: (n,), estimates of sum_r g_r theta_r.x_i
+        width: (n,), confidence widths |x_i|_{V^-1}; bonuses with exploration="pointwise"
+        bonus: what to multiply them by; 1 with exploration="pointwise"
+        direction: (n,), g_i, what the exposure of each candidate is worth
+        exposed, shown: (n,), how often each was exposed and shown in the t rankings so far
+        slots: how many candidates are shown
+        params: `rule_params`
+        """
+        out = np.empty(value.size)
+        counts = (exposed, shown, t, slots)
+        scores_of(self.compiled, value, width, bonus, direction, *counts, params, out)
+        return out
 
     def rule_params(self, problem: Problem) -> Vector:
-        """What the rule's kernel takes as params."""
+        """The parameters of the scores."""
         return np.empty(0)
+
+    def rule(self, problem: Problem) -> RankingRule | None:
+        """What the compiled engine needs; None where a subclass has replaced a part of it."""
+        own = ("act", "update", "draws", "scores", "estimate", "look")
+        if any(getattr(type(self), name) is not getattr(Ranker, name) for name in own):
+            return None
+        weights = self.position_weights
+        return RankingRule(
+            name=self.compiled,
+            params=self._params(problem),
+            limit=self.limit(problem),
+            state=RankState,
+            uniforms=self._uniforms(problem),
+            owed=self.owed,
+            position_weights=None if weights is None else np.array(weights),
+        )
+
+    def limit(self, problem: Problem) -> float:
+        """The largest |user (x) item|^2 that can be learnt from."""
+        limit = row_limit(problem, self.ridge)
+        return limit * limit
+
+    # --- the contract -------------------------------------------------------------------------
 
     def init(self, problem: Problem) -> RankState:
         """Validate and allocate."""
@@ -317,10 +238,6 @@ class Ranker(Settings):
             retired,
         )
 
-    def forecasts(self) -> bool:
-        """It can estimate a reward vector."""
-        return True
-
     def _params(self, problem: Problem) -> Vector:
         """Radii of the estimates: rewards of one item have 1/slots of the range of their sum."""
         level = 2.0 * math.log(3.0 * len(problem.rewards) / self.delta)
@@ -331,219 +248,79 @@ class Ranker(Settings):
         ranges = problem.slot_ranges.ravel() if exploration < 0.0 else ()
         return np.concatenate([head, noise, prior, self.rule_params(problem), ranges])
 
+    def _own_params(self, state: RankState) -> Vector:
+        """`rule_params` as they are in `_params`."""
+        n_rewards = len(state.problem.rewards)
+        stop = state.params.size - (2 * n_rewards if state.params[0] < 0.0 else 0)
+        return state.params[_HEAD + 2 * n_rewards : stop]
+
+    def _uniforms(self, problem: Problem) -> int:
+        return 1 + (problem.n_slots or 0) // 2 if self.randomize > 0.0 else 0
+
     def draws(self, rng: np.random.Generator, problem: Problem, n: int) -> Matrix:
         """What a ranking draws, a row for each of n rounds."""
-        slots = problem.n_slots or 0
-        return rng.random((n, 1 + slots // 2)) if self.randomize > 0.0 else np.empty((n, 0))
-
-    def kernels(self, problem: Problem) -> tuple[Kernel[..., Any], ...]:
-        """What `act` and `update` call."""
-        ranking = (rank_rows, type(self).rule, estimates_of(sizes(problem)[1]), look_along)
-        opening = (uniforms_by_number, expect_rankings, withdraw_ranking)
-        learning = (tally_slots, take_in_and_settle, take_in_rows, absorb_items)
-        return *ranking, *opening, *learning
+        uniforms = self._uniforms(problem)
+        return rng.random((n, uniforms)) if uniforms else np.empty((n, 0))
 
     def act(
-        self,
-        state: RankState,
-        context: Any,
-        direction: Vector,
-        rng: np.random.Generator,
-        *,
-        estimate: bool = False,
-        look: tuple[Vector, Vector] | None = None,
+        self, state: RankState, context: Any, direction: Vector, rng: np.random.Generator
     ) -> Choice:
-        """Rank the candidates; `direction` has a number for each of them, then for each reward.
-
-        With `look`, a slope like the direction and the doubt, the choice has what `tally` needs.
-        """
-        problem = state.problem
-        if type(context) is Candidates:
-            given = fitting(context, problem)
-        else:
-            given = Ranking(problem, self.catalogue(state)).read(context)
-        n = given.ids.size
-        g = np.ascontiguousarray(direction, dtype=np.float64)
-        if g.shape != (n + len(problem.rewards),):
-            raise InvalidInput(
-                f"the direction has shape {g.shape}; give {n} numbers for the candidates and "
-                f"{len(problem.rewards)} for the rewards"
-            )
-        nothing = np.empty(0)
-        slope, doubt = (nothing, nothing) if look is None else look
-        frame = alone(g, slope, self.arrays(state, doubt, False))
-        lined_up = given._replace(places=_NO_STARTS)
-        ranking = self.act_rows(state, lined_up, frame.words, ALONE, rng, look is not None)
-        choice = ranking.choice(0)
-        if not estimate:
-            return choice
-        expected = self._estimate(state, given, choice, ranking.looks)
-        return choice._replace(info=choice.info._replace(estimate=expected))
-
-    def arrays(
-        self, state: RankState, doubt: Vector, keep: bool, by_chance: bool = False
-    ) -> list[Any]:
-        """Those of a frame, from BASE on. keep: whether directions are kept; by_chance: whether
-        chances of exposure are averaged.
-        """
-        problem = state.problem
-        limit, code = row_limit(problem, self.ridge), EXPOSURES.index(self.exposure)
-        kernels = (type(self).rule, estimates_of(sizes(problem)[1]), look_along, absorb_items)
-        addresses = [one.address for one in kernels]
-        settings = [limit * limit, self.owed, code, by_chance, keep, take_in_and_settle.address]
-        rule = np.array([*addresses, *settings], dtype=np.float64)
-        gram, inverse, theta, moment, params, counters = state.oracle
-        design = (theta, inverse, gram, moment, params, counters, state.params, doubt)
-        counts = (state.exposed, state.shown, state.slots, self._weights, state.features)
-        return [rule, *design, *counts, problem.slot_ranges, later_of(*sizes(problem))]
-
-    def act_rows(
-        self,
-        state: RankState,
-        given: Candidates,
-        words: IntVector,
-        course: Any,
-        rng: Any,
-        look: bool,
-        keep: int = 0,
-        starts: IntVector = _NO_STARTS,
-        reasons: bool = True,
-    ) -> RankRows:
-        """Rank for one user, or for some in a row, (rows, p); only reads the state.
-
-        words: of a frame with `arrays`; course: what gives directions, see `COURSE`; rng: a
-        generator, or `Numbered` draws; keep: how many numbers of directions are kept; starts: where
-        the candidates of each row begin in `given.places`, which are then columns of its items;
-        reasons: whether rankings can be explained. Fewer rows than there are users come back where
-        the direction of the next is not finite.
-        """
-        problem = state.problem
-        users = given.user if given.user.ndim == 2 else given.user[None]
-        n_rows, slots, q = len(users), problem.n_slots or 0, len(given.items)
-        pinned = given.pinned if given.pinned.ndim == 2 else given.pinned[None]
-        if len(pinned) < n_rows:
-            pinned = np.empty((n_rows, 0), dtype=np.int64)
-        shown = np.empty((n_rows, 3 if reasons else 2, slots), dtype=np.int64)
-        parts = 1 + (_PARTS + 2 if look else _PARTS) * slots
-        records, looks = np.empty((n_rows, parts + keep)), np.empty(slots)
-        rank: Any = rank_rows.call
-        done: int = rank(
-            words,
-            *course,
-            look,
-            users,
-            given.items,
-            given.ids,
-            given.places,
-            starts,
-            pinned,
-            self._drawn(rng, problem, n_rows),
-            records,
-            shown,
-            looks,
-        )
-        if done < 0:
+        """Rank the candidates; `direction` has a number for each of them, then for each reward."""
+        given, g = self._read(state, context, direction)
+        n, slots = given.ids.size, state.slots.shape[1]
+        one, value, width, bonus = self._estimated(state, given, g)
+        exposed, shown = state.exposed, state.shown
+        if n < exposed.size:
+            exposed, shown = exposed[given.ids], shown[given.ids]
+        counts = (exposed, shown, float(state.slots[0, 0]), slots)
+        made = self.scores(value, width, bonus, g[:n], *counts, self._own_params(state))
+        scores = self._checked_scores(made, n)
+        ranking = np.empty(slots, dtype=np.int64)
+        drawn = np.ascontiguousarray(self.draws(rng, state.problem, 1)[0])
+        probability = one.arrange(scores, given.pinned, drawn, ranking)
+        if not np.isfinite(scores[ranking[-1]]):
             refuse(state.oracle.counters)
-        rows = np.empty((1, 0, q))
+        items, rows = given.ids[ranking], np.empty((0, len(given.items)))
         if not given.kept:
-            rows = np.ascontiguousarray(given.items.T[shown[0, 1]])[None]
-        return RankRows(done, records, shown, looks, users.copy(), rows, look)
+            rows = np.ascontiguousarray(given.items.T[ranking])
+        evidence = RankEvidence(given.user.copy(), rows)
+        return Choice(items, probability, evidence, _explanation(one, items, n, ranking))
 
-    @cached_property
-    def _weights(self) -> Vector:
-        return _NO_WEIGHTS if self.position_weights is None else np.array(self.position_weights)
+    def _checked_scores(self, scores: Any, n: int) -> Vector:
+        made = real_array(f"what {type(self).__name__}.scores returns", scores)
+        if made.shape != (n,):
+            raise InvalidInput(
+                f"{type(self).__name__}.scores returns shape {made.shape}; return a score for each "
+                f"of {n} candidates"
+            )
+        return np.ascontiguousarray(made)
 
-    def _drawn(self, rng: Any, problem: Problem, n: int) -> Matrix:
-        """`draws`, of a generator or by the numbers of the decisions."""
-        if type(rng) is not Numbered:
-            return self.draws(rng, problem, n)
-        slots = problem.n_slots or 0
-        return uniforms(rng, n, 1 + slots // 2 if self.randomize > 0.0 else 0)
+    def _read(self, state: RankState, context: Any, direction: Vector) -> tuple[Candidates, Vector]:
+        """The candidates, and a direction (or slope) with a number for each, then the rewards."""
+        given, n_rewards = self._candidates(state, context), len(state.problem.rewards)
+        g: Vector = np.ascontiguousarray(direction, dtype=np.float64)
+        if g.shape != (given.ids.size + n_rewards,):
+            raise InvalidInput(
+                f"the direction has shape {g.shape}; give {given.ids.size} numbers for the "
+                f"candidates and {n_rewards} for the rewards"
+            )
+        return given, g
 
-    # --- open decisions -----------------------------------------------------------------------
+    def _candidates(self, state: RankState, context: Any) -> Candidates:
+        if type(context) is Candidates:
+            return fitting(context, state.problem)
+        return Ranking(state.problem, self.catalogue(state)).read(context)
 
-    def blocks(self, problem: Problem) -> tuple[int, int]:
-        """How many blocks of how many features the sums of open decisions have."""
-        return 1, problem.dimension
-
-    def expect_rows(self, state: RankState, choices: RankRows, words: IntVector) -> None:
-        """Count rankings among the open decisions."""
-        columns = (choices.shown, choices.looks, choices.users, choices.rows)
-        if expect_rankings.call(words, *columns) < 0:
-            raise self._wild(state, Choice(0, None, choices.evidence()))
-
-    def expect_columns(
-        self, state: RankState, actions: IntMatrix, evidence: Any, looks: Any, words: IntVector
-    ) -> None:
-        """Count rankings among the open decisions, by columns that may come from bytes."""
-        user, rows = self._columns(state, actions, evidence, looks)
-        if expect_rankings.call(words, actions[:, None], looks, user, rows) < 0:
-            raise self._wild(state, Choice(0, None, evidence))
-
-    def expect(self, state: RankState, choice: Choice, looks: Any, words: IntVector) -> None:
-        """Count a ranking among the open decisions."""
-        items, user, rows = self._opened(state, choice, looks)
-        if expect_rankings.call(words, items[None, None], looks, user[None], rows[None]) < 0:
-            raise self._wild(state, choice)
-
-    def withdraw(
-        self,
-        state: RankState,
-        choice: Choice,
-        looks: Any,
-        words: IntVector,
-        place: int,
-        joined: tuple[int, int],
-    ) -> None:
-        """Take a ranking that gets no answer out of the open decisions."""
-        items, user, rows = self._opened(state, choice, looks)
-        if withdraw_ranking.call(words, items, looks, user, rows, place, *joined) < 0:
-            raise self._wild(state, choice)
-
-    def _opened(
-        self, state: RankState, choice: Choice, looks: Any
-    ) -> tuple[IntVector, Vector, Matrix]:
-        user, rows = self._features(state, choice)
-        items, slots = np.ascontiguousarray(choice.action), state.slots.shape[1]
-        fits = items.dtype == np.int64 and items.shape == (slots,)
-        if not (fits and _is_plain(looks, (slots,)) and np.isfinite(looks).all()):
-            raise self._wild(state, choice)
-        return items, user, rows
-
-    def doubt(self, problem: Problem) -> Vector:
-        """What turns estimates into upper bounds; empty where exposure is guessed from clicks."""
-        if self.exposure == "until_last_click":
-            return np.empty(0)
-        whole = self._params(problem)[: 3 + 2 * len(problem.rewards)]
-        whole[0] = 1.0  # whatever the exploration
-        return whole
-
-    def tally(self, outlook: Matrix, observation: Shown) -> Vector:
-        """Of <slope, r>: the largest optimistic value, and what the ranking missed by the
-        estimates, of the slots that were exposed.
-
-        Unlike arms, what exploring missed is part of the gap to f*: exposures are shared, and what
-        a greedy ranking gains along a slope f does not gain.
-        """
-        if outlook.shape != (2, observation.exposed.size) or not outlook.flags.carray:
-            return np.empty(0)
-        tallied = np.empty(TALLY)
-        tally_slots.call(outlook, observation.exposed, tallied)
-        return tallied
-
-    def _estimate(
-        self, state: RankState, given: Candidates, choice: Choice, chance: Vector
-    ) -> Vector:
-        """The reward vector to expect, each slot exposed with its chance."""
-        problem, ranking = state.problem, choice.info.reasons.shown[1]
-        rows = given.items[:, ranking]
-        theta = state.oracle.theta[0].reshape(len(problem.rewards), given.user.size, -1)
-        each = np.einsum("a,rae,ek->kr", given.user, theta, rows)
-        low, high = problem.slot_ranges
-        total = np.zeros(state.exposed.size + len(problem.rewards))
-        total[choice.action] = chance
-        total[state.exposed.size :] = chance @ np.clip(each, low, high)
-        return total
+    def _estimated(
+        self, state: RankState, given: Candidates, direction: Vector, doubt: Vector = _NONE
+    ) -> tuple[OneRanking, Vector, Vector, float]:
+        """A ranking after `estimate`; values (n,), widths (n,), and what these are worth."""
+        problem, oracle, n = state.problem, state.oracle, given.ids.size
+        ranges = np.ascontiguousarray(problem.slot_ranges)
+        arrays = (oracle.theta, oracle.inverse, oracle.counters, state.params, doubt, ranges)
+        one = OneRanking(*arrays, *sizes(problem), state.slots.shape[1], n)
+        value, width = np.empty(n), np.empty(n)
+        return one, value, width, one.estimate(given.user, given.items, direction, value, width)
 
     def update(
         self, state: RankState, choice: Choice, direction: Vector, observation: Any
@@ -551,149 +328,102 @@ class Ranker(Settings):
         """Learn from the items that were exposed, in place."""
         kind = Ranking(state.problem, self.catalogue(state), self.exposure)
         shown = kind.observe(choice.action, observation).observation
-        user, rows = self._features(state, choice)
-        nothing = np.empty(0)
-        frame = alone(nothing, nothing, self.arrays(state, nothing, False))
-        lesson = (np.ascontiguousarray(choice.action), user, rows, shown.exposed, shown.rewards)
-        self._judge(state, choice, take_in(frame.words, *lesson, state.exposed.size))
+        user, rows = self._checked_features(state, choice)
+        items: Any = choice.action
+        square = largest_square_norm(user[None])
+        if not largest_square_norm(rows) * square <= self.limit(state.problem):
+            raise self._evidence_error(state, choice)
+        seen = shown.exposed > 0.0
+        design = ProductRidge(*state.oracle, *sizes(state.problem), items.size)
+        if not design.absorb(user, rows[seen], shown.rewards[seen]):
+            refuse(state.oracle.counters)
+        state.exposed[items] += shown.exposed
+        state.shown[items] += 1.0
+        state.slots[0] += 1.0
+        state.slots[1] += shown.exposed
         return state
 
-    commits: ClassVar[bool] = True
-
-    def commit(
-        self,
-        state: RankState,
-        choice: Choice,
-        observation: Shown,
-        words: IntVector,
-        settling: tuple[Any, ...],
-        view: Vector,
-    ) -> int:
-        """`update` with a checked observation, and `settle`, in one call."""
-        at_once: Any = take_in_and_settle.call
-        user, rows = self._features(state, choice)
-        items = np.ascontiguousarray(choice.action)
-        reward, rho, followed, tallied, *rest = settling
-        due: int = at_once(
-            words,
-            items,
-            user,
-            rows,
-            observation.exposed,
-            observation.rewards,
-            reward,
-            rho,
-            followed,
-            tallied,
-            view,
-            *rest,
-        )
-        self._judge(state, choice, due)
-        return due
-
-    folds: ClassVar[bool] = True
-
-    def fold_rows(
-        self,
-        state: RankState,
-        actions: IntMatrix,
-        evidence: Any,
-        shown: Shown,
-        words: IntVector,
-        live: tuple[Matrix, Cube | None],
-        looks: Any,
-    ) -> Callable[..., int]:
-        """What learns from the feedback to rankings in a row: a function of where it starts,
-        followed, number and places, see `take_in_rows`. Evidence, live (a tally and outlooks) and
-        looks are by column and may come from bytes.
+    def _checked_features(self, state: RankState, choice: Choice) -> tuple[Vector, Matrix]:
+        """Of the user (p,), and of the items of the ranking (k, q); evidence may come from bytes of
+        any source.
         """
-        n, slots, n_items = len(actions), state.slots.shape[1], state.exposed.size
-        tallied, outlooks = live
-        if outlooks is None:
-            outlooks = np.empty((0, 2, slots))
-        user, rows = self._columns(state, actions, evidence, looks)
-        if outlooks.shape[1:] != (2, slots) or len(outlooks) not in (0, n):
-            raise self._wild(state, Choice(0, None, evidence))
-        columns = (actions, user, rows, shown.exposed, shown.rewards)
-        promises = np.ascontiguousarray(outlooks)
-
-        def fold(start: int, followed: Matrix, number: float, places: IntVector, *_: Any) -> int:
-            joined = (n_items, n_items)
-            done: int = take_in_rows(
-                words, start, *columns, promises, looks, followed, tallied, number, places, *joined
-            )
-            self._judge(state, Choice(0, None, evidence), done)
-            return done
-
-        return fold
-
-    def _columns(
-        self, state: RankState, actions: IntMatrix, evidence: Any, looks: Any
-    ) -> tuple[Matrix, Cube]:
-        """The users (n, p) and rows (n, slots, q) of rankings, by column; they may come from bytes.
-        rows is (1, 0, q) where the state keeps the features. Which items they show is for the
-        kernels to judge.
-        """
-        p, q = sizes(state.problem)
-        n, slots = len(actions), state.slots.shape[1]
-        try:
-            user, rows = evidence[0].values, evidence[1]
-            rows = rows.values if type(rows) is Column else rows[None]
-            fits = _is_plain(user, (n, p))
-            if rows.shape == (1, 0, q):
-                fits = fits and state.features.shape[1] > 0
-            else:
-                fits = fits and _is_plain(rows, (n, slots, q))
-            fits = fits and _is_plain(looks, (slots,)) and np.isfinite(looks).all()
-            fits = bool(fits and actions.shape == (n, slots) and actions.flags.carray)
-        except (TypeError, ValueError, AttributeError, IndexError):
-            fits = False
-        if not fits:
-            raise self._wild(state, Choice(0, None, evidence))
+        evidence, (p, q) = choice.evidence, sizes(state.problem)
+        if not isinstance(evidence, tuple) or len(evidence) != 2:
+            raise self._evidence_error(state, choice)
+        user, rows = evidence
+        if type(rows) is np.ndarray and rows.shape[:1] == (0,) and state.features.shape[1] > 0:
+            rows = np.ascontiguousarray(state.features[:, choice.action].T)
+        if not (_is_plain(user, (p,)) and _is_plain(rows, (state.slots.shape[1], q))):
+            raise self._evidence_error(state, choice)
         return user, rows
 
-    def _judge(self, state: RankState, choice: Choice, code: int) -> None:
-        """Raise for what a kernel rejected."""
-        if code == REFUSED:
-            refuse(state.oracle.counters)
-        if code < 0:
-            raise self._wild(state, choice)
-
-    def _wild(self, state: RankState, choice: Choice) -> InvalidInput:
+    def _evidence_error(self, state: RankState, choice: Choice) -> InvalidInput:
         p, q = sizes(state.problem)
-        limit = row_limit(state.problem, self.ridge_used)
         return InvalidInput(
             f"the evidence of the ranking is {short(choice.evidence, 120)}; the problem has {p} "
-            f"user and {q} item features, whose products have norm at most {limit:g}"
+            f"user and {q} item features, whose products have norm at most "
+            f"{math.sqrt(self.limit(state.problem)):g}"
         )
 
-    def _features(self, state: RankState, choice: Choice) -> tuple[Vector, Matrix]:
-        """Of the user, and of the items of the ranking, unless the state keeps those of all.
-        Evidence may come from bytes of any source.
-        """
-        evidence, problem = choice.evidence, state.problem
-        if not isinstance(evidence, tuple) or len(evidence) != 2:
-            raise self._wild(state, choice)
-        user, rows = evidence
-        p, q = sizes(problem)
-        kept = state.features.shape[1] > 0
-        if type(rows) is np.ndarray and rows.shape != (0, q):
-            kept = False  # the context brought them
-        few = 0 if kept else state.slots.shape[1]
-        if not (_is_plain(user, (p,)) and _is_plain(rows, (few, q))):
-            raise self._wild(state, choice)
-        return user, rows
+    # --- what else the reduction asks for -------------------------------------------------------
 
-    @property
-    def ridge_used(self) -> float:
-        """The penalty of the regression."""
-        return self.ridge
+    def chances(self, state: RankState) -> Vector:
+        """How likely each slot is exposed, (k,): as stated, or as often as it was, 1 before it was
+        shown.
+        """
+        if self.position_weights is not None:
+            return np.array(self.position_weights)
+        shown, exposed = state.slots
+        chances: Vector = np.divide(exposed, shown, out=np.ones(shown.size), where=shown > 0.0)
+        return chances
+
+    def estimate(self, state: RankState, context: Any, choice: Choice) -> Vector:
+        """The reward vector to expect of a ranking, (n_objectives,), each slot exposed by chance;
+        rewards are cut to their ranges.
+        """
+        problem, given = state.problem, self._candidates(state, context)
+        rows = given.items[:, np.searchsorted(given.ids, choice.action)]
+        theta = state.oracle.theta[0].reshape(len(problem.rewards), given.user.size, -1)
+        each = np.einsum("a,rae,ek->kr", given.user, theta, rows)
+        low, high = problem.slot_ranges
+        chance = self.chances(state)
+        total = np.zeros(state.exposed.size + len(problem.rewards))
+        total[choice.action] = chance
+        total[state.exposed.size :] = chance @ np.clip(each, low, high)
+        return total
+
+    def look(
+        self,
+        state: RankState,
+        context: Any,
+        direction: Vector,
+        choice: Choice,
+        slope: Vector,
+        doubt: Vector,
+    ) -> Matrix:
+        """By slot, of <slope, r> where it is exposed: the largest optimistic scores (0 without
+        doubt), and by how much the ranking is below the largest estimates, (2, k).
+
+        slope: as the direction, a number for each candidate, then for each reward.
+        """
+        given, g = self._read(state, context, direction)
+        numbers = np.empty((2, state.slots.shape[1]))
+        ranking = np.searchsorted(given.ids, choice.action)
+        one, *_ = self._estimated(state, given, g, doubt)
+        one.look(given.user, given.items, self._read(state, given, slope)[1], ranking, numbers)
+        return numbers
+
+    def doubt(self, problem: Problem) -> Vector:
+        """What turns estimates into upper bounds; empty where exposure is guessed from clicks."""
+        if self.exposure == "until_last_click":
+            return np.empty(0)
+        whole = self._params(problem)[: _HEAD + 2 * len(problem.rewards)]
+        whole[0] = 1.0  # whatever the exploration
+        return whole
 
     def repair(self, state: RankState) -> float:
         """Recompute the inverse and the estimates from the design; how large their error was."""
-        nothing, none = np.empty(0), np.empty((0, 0))
-        of = state.oracle
-        return repair(of, lambda: absorb_items(nothing, none, none, none, none, *of))
+        return repair(state.oracle)
 
     def drift(self, state: RankState) -> float:
         """The error of the inverse when it was last recomputed."""
@@ -713,9 +443,7 @@ class Ranker(Settings):
         fitted = isotonic_regression(exposed / shown, weights=shown, increasing=False).x
         return Learnt(state.oracle, tuple(np.clip(fitted, 0.0, 1.0).tolist()))
 
-    owed: ClassVar[float] = 0.0
-    """The share of the rankings that an item must be shown in. One that arrives late is assumed to
-    have been, in those before it came, so that it owes and is owed nothing."""
+    # --- items --------------------------------------------------------------------------------
 
     def with_items(self, state: RankState, features: Matrix) -> RankState:
         """The state with new items; their features (new, q) are kept if those of the others are."""
@@ -746,3 +474,23 @@ class Ranker(Settings):
     def with_features(self, state: RankState, features: Matrix) -> RankState:
         """The state that keeps the features (n_items, q) of its items."""
         return state._replace(features=np.ascontiguousarray(features.T))
+
+
+def _is_plain(array: Any, shape: tuple[int, ...]) -> bool:
+    """Whether kernels can take an array from any source."""
+    if type(array) is not np.ndarray or array.shape != shape:
+        return False
+    return bool(array.dtype == np.float64 and array.flags.carray)
+
+
+def _explanation(
+    one: OneRanking, items: IntVector, n: int, ranking: IntVector
+) -> list[dict[str, Any]]:
+    """Why the items of a ranking of n candidates are where they are, for `Decision.explain`."""
+    parts, ranks = np.empty((len(_PARTS), items.size)), np.empty(items.size, dtype=np.int64)
+    one.reasons(n, ranking, parts, ranks)
+    columns = zip(items.tolist(), parts.T.tolist(), ranks.tolist(), strict=True)
+    return [
+        {"item": item, **dict(zip(_PARTS, row, strict=True)), "rank_without_fairness": rank}
+        for item, row, rank in columns
+    ]

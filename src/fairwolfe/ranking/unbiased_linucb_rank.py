@@ -9,46 +9,17 @@ import numpy as np
 
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.problem import Problem
-from fairwolfe.kernels.compile import kernel
-from fairwolfe.ranking.kernels import RANK
 from fairwolfe.ranking.policies import Baseline
 from fairwolfe.ranking.ranker import Ranker
 
 __all__ = ["UnbiasedLinUCBRank"]
 
 
-@kernel(signature=RANK)
-def discounted(
-    value: Vector,
-    width: Vector,
-    bonus: float,
-    direction: Vector,
-    exposed: Vector,
-    shown: Vector,
-    t: float,
-    slots: int,
-    params: Vector,
-    out: Vector,
-) -> None:
-    """The width times 1 - slots exposed_i/(all exposures); params: whether that stops at 0."""
-    total = 0.0
-    for i in range(exposed.size):
-        total += exposed[i]
-    for i in range(out.size):
-        factor = 1.0
-        if total > 0.0:
-            factor = 1.0 - slots * exposed[i] / total
-        if params[0] != 0.0:
-            factor = max(factor, 0.0)
-        out[i] = value[i] + factor * bonus * width[i]
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Discounted(Ranker):
     clip: bool
 
-    rule = discounted
-    counts = True
+    compiled = "discounted"
 
     def rule_params(self, problem: Problem) -> Vector:
         return np.array([float(self.clip)])

@@ -56,25 +56,25 @@ cost buys 0.56 of f.
         return text + "."
 
 
-def constraints(state: Any, delta: float, trusted: bool = True) -> tuple[Constraint, ...]:
-    """The hard constraints of a state of the reduction, one for each level; `trusted`: whether all
-    rewards were inside their ranges.
+def constraints(of: Any, delta: float, trusted: bool = True) -> tuple[Constraint, ...]:
+    """The hard constraints of a running policy, one for each level; `trusted`: whether all rewards
+    were inside their ranges.
     """
-    plan = state.plan
-    if plan.prices is None or not plan.objective.constrained:
+    priced = of.prices
+    if priced is None or not of.objective.constrained:
         return ()
-    t, z = state.t, state.average
-    impossible = plan.watch.impossible(state.live, delta, trusted)
+    t, z = of.t, of.average
+    impossible = of.certificates.impossible(of.windows, delta, trusted)
     share = math.sqrt(math.log(2.0 / delta) / (2.0 * max(t, 1)))  # of a range: Hoeffding
-    g = plan.prices.paid(state.iterate, state.prices, plan.age(t))
-    moving = plan.prices.moving
+    g = priced.paid(of.iterate, of.state.prices, of.age(t))
+    moving = priced.moving
     limits: list[Constraint] = []
-    for leaf, block, names in zip(moving.leaves, moving.blocks, plan.prices.names, strict=True):
+    for leaf, block, names in zip(moving.leaves, moving.blocks, priced.names, strict=True):
         if isinstance(leaf, Bounds):
             x = moving.matrix[block] @ z
             # The running price where one is learnt: the last one jumps with every reward.
-            prices = state.prices[block] if leaf.multiplier > 0.0 else g[block]
-            errors = share * plan.prices.spreads[block] if share <= _SHARE else None
+            prices = of.state.prices[block] if leaf.multiplier > 0.0 else g[block]
+            errors = share * priced.spreads[block] if share <= _SHARE else None
             limits += _of_leaf(leaf, names, x, prices, errors, impossible)
     if t == 0:
         limits = [replace(one, average=math.nan, slack=math.nan) for one in limits]

@@ -5,56 +5,40 @@ The generic algorithm of the paper. After t rewards, with z their average:
     g = grad f_t(z)                       the direction, at the time of the decision
     a = base's choice for <g, r>          a bandit with one scalar reward
     z = z + (rho - z)/(t + 1)             when the reward arrives; rho = r by default
+
+Built-in bases run compiled (reduction/running.py); `PlainRunning` below is the same for any base in
+Python.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
-from fairwolfe.core.arrays import IntVector, Matrix, Vector
-from fairwolfe.core.batch import Batch
+from fairwolfe.core.arrays import Vector
 from fairwolfe.core.brief import short
-from fairwolfe.core.catalogue import NONE
-from fairwolfe.core.decision import Choice, Decision, Learnt, decided
-from fairwolfe.core.kinds import Kind, Stack, kind_of, require_kind
-from fairwolfe.core.problem import Problem, all_finite, number_where, one_of
-from fairwolfe.core.protocols import (
-    Base,
-    Compiled,
-    CountsExposure,
-    Decides,
-    Estimates,
-    Policy,
-    Repairs,
-    ScalarPolicy,
-    Tuned,
-    keeps,
-)
+from fairwolfe.core.decision import Batch, Choice, Decision
+from fairwolfe.core.feedback import as_column, row_of
+from fairwolfe.core.kinds import Stack, kind_of
+from fairwolfe.core.problem import Problem, number_where, one_of
+from fairwolfe.core.protocols import Base, Policy, ScalarPolicy, keeps
+from fairwolfe.core.rows import PlainRows
+from fairwolfe.core.rules import LinearRule, RankingRule
 from fairwolfe.core.streams import Numbered
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.compile import Kernel
-from fairwolfe.kernels.settling import averages, settle
-from fairwolfe.kernels.waiting import ISSUED, OPEN, expect_rows, withdraw
+from fairwolfe.kernels.plain import Plain
 from fairwolfe.objectives import Concave, GiniWelfare, Linear
-from fairwolfe.reduction import batches, items
-from fairwolfe.reduction.constraints import Constraint, constraints
-from fairwolfe.reduction.direction import Course
-from fairwolfe.reduction.live import Live
-from fairwolfe.reduction.state import Plan, State, Trail, first_prices, nothing_open
-from fairwolfe.reduction.windows import Windows, turn_over
-from fairwolfe.smoothing import Augmented, Identity, Moreau, Randomized, default_smoothing
-from fairwolfe.smoothing.following import aim, aim_once, sample
-from fairwolfe.smoothing.prices import Prices, typical_slope
+from fairwolfe.reduction.running import ArmsRunning, RankingsRunning, Running, bind
+from fairwolfe.reduction.state import State
+from fairwolfe.reduction.tables import choices_of, read_table
+from fairwolfe.smoothing import Augmented, Identity, Moreau, Randomized
 
 __all__ = ["FrankWolfe"]
 
 _NOTHING = np.empty(0)
-_FIELDS = len(Trail._fields)
-_PLACE, _EXPECTED = Trail._fields.index("place"), Trail._fields.index("expected")
 
 
 @dataclass(frozen=True)
@@ -71,7 +55,9 @@ class FrankWolfe:
     memory: None is the paper (all-time averages; the theorems apply). A half-life in decisions
         makes z an exponential average, so that a running product can react.
     iterate: rho = the "observed" reward; for rankings also "expected": exposures by their chance,
-        whether or not they happened
+        whether or not they happened; or a function (reward, estimate, t) -> rho of vectors, which
+        runs in Python. estimate: what the base estimated when it decided, None if it does not
+    start: z before the first answer, a number for each coordinate; the first reward replaces it
     anticipate: whether decisions that wait for their feedback count in z by their estimates, where
         the base can make any
 
@@ -92,7 +78,10 @@ class FrankWolfe:
     base: Any
     smoothing: Identity | Moreau | Augmented | Randomized | None = None
     memory: float | None = field(default=None, kw_only=True)
-    iterate: Literal["observed", "expected"] = field(default="observed", kw_only=True)
+    iterate: Literal["observed", "expected"] | Callable[..., Any] = field(
+        default="observed", kw_only=True
+    )
+    start: Any = field(default=None, kw_only=True)
     anticipate: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -112,504 +101,75 @@ class FrankWolfe:
         if self.memory is not None:
             allowed = "a half-life in decisions, or None"
             number_where("memory", self.memory, lambda half_life: half_life > 0.0, allowed)
-        one_of("iterate", self.iterate, ("observed", "expected"))
+        if not callable(self.iterate):
+            one_of("iterate", self.iterate, ("observed", "expected"))
         if not isinstance(self.anticipate, bool):
             raise InvalidInput(f"anticipate is {self.anticipate!r}; give True or False")
+        if self.start is not None:
+            point = np.asarray(self.start, dtype=np.float64)
+            if point.ndim != 1 or not np.isfinite(point).all():
+                raise InvalidInput(f"start is {self.start!r:.80}; give a list of finite numbers")
+            object.__setattr__(self, "start", tuple(point.tolist()))
 
     @property
     def decides(self) -> str:
         """The kind of decision: that of the base."""
-        return self.base.decides if isinstance(self.base, Decides) else "arms"
+        return getattr(self.base, "decides", "arms")
 
     @property
     def followed(self) -> Concave:
         """The function whose gradient is followed."""
         return self.objective
 
+    @property
+    def named_alone(self) -> bool:
+        """Whether errors name the policy, not its base."""
+        return type(self) is not FrankWolfe
+
     # --- the contract -------------------------------------------------------------------------
 
-    def init(self, problem: Problem) -> State:
+    def init(self, problem: Problem) -> Running:
         """Bind everything to the problem and allocate."""
-        plan = self.plan(kind_of(problem))
-        return self.fresh(plan, plan.base.init(problem))
+        return self.running(kind_of(problem))
 
-    def plan(self, kind: Kind) -> Plan:
-        """Everything bound to a kind of decision: its problem, and the items that it has left."""
-        named = self.base if type(self) is FrankWolfe else self
-        require_kind(self.decides, kind.problem, type(named).__name__)
-        problem = kind.seen
-        objective = self.followed.bind(problem)
-        rest = objective.relaxed()  # constraints have their own widths
-        smoothing = self.smoothing or default_smoothing(rest, problem.n_objectives)
-        base = self.base
-        if isinstance(base, Tuned):
-            base = base.tuned(typical_slope(objective, kind))
-        plan = Plan(
-            kind.fitted(base),
-            objective,
-            smoothing.bind(problem, rest),
-            base,
-            0.0 if self.memory is None else 1.0 - 0.5 ** (1.0 / self.memory),
-            self.iterate,
-            self.anticipate,
-        )
-        if self.iterate == "expected" and not isinstance(base, CountsExposure):
-            raise InvalidInput(
-                f"iterate='expected' is of exposures, and {base!r} has none; use 'observed'"
-            )
-        return plan
+    def running(self, kind: Any, state: State | None = None) -> Running:
+        """The policy for a kind of decision: compiled where its base has a rule."""
+        bound, rule = bind(self, kind), None
+        if hasattr(bound.base, "rule") and not callable(self.iterate):
+            rule = bound.base.rule(bound.kind.problem)
+        forms = {LinearRule: ArmsRunning, RankingRule: RankingsRunning}
+        return forms.get(type(rule), PlainRunning)(self, bound, rule, state)
 
-    @staticmethod
-    def fresh(plan: Plan, base: Any) -> State:
-        """The state of a plan before the first reward, around a base's."""
-        totals, earned, clocks, direction = np.zeros((4, plan.kind.problem.n_objectives))
-        live = Windows.start(plan.kind.seen.n_objectives)
-        open_ = nothing_open(plan)
-        averages = (totals, earned, clocks, direction, np.zeros(1))
-        return State(plan, *averages, base, live, open_, first_prices(plan))
-
-    def direction(self, state: State, rng: np.random.Generator) -> Vector:
-        """grad f_t(z); for Randomized smoothing, its running average."""
-        compass = state.plan.compass
-        return state.direction if compass is None else compass.at(state, rng)
-
-    def act(self, state: State, context: Any, rng: np.random.Generator) -> Decision:
+    def act(self, state: Running, context: Any, rng: np.random.Generator) -> Decision:
         """Choose for the current direction; only reads the state."""
-        return self.decide(state, context, rng, "")[0]
+        given = context if type(context) is state.kind.checked else state.kind.read(context)
+        return Decision.of(Batch(state.decide(given, rng, propose=True)), 0)
 
-    def decide(self, state: State, context: Any, rng: Any, id: str) -> tuple[Decision, Any]:
-        """`act` under an id, and the choices of the base, for `expect_made`; None
-        where the base decides in Python. rng: a generator, or `Numbered` draws.
-        """
-        plan = state.plan
-        kind = plan.kind
-        given = context if type(context) is kind.checked else kind.read(context)
-        choices = self._rows(state, given, rng) if plan.in_rows else None
-        if choices is not None and choices.done:
-            g = choices.direction(0) if plan.follows else None
-            expected = choices.expected(0) if plan.waits and plan.recalls else None
-            return self._decision(state, choices.choice(0), g, expected, id), choices
-        choice, g = self._chosen(state, given, rng)
-        return self._decision(state, choice, g, choice.info.estimate, id), None
+    def update(self, state: Running, decision: Decision, feedback: Any) -> Running:
+        """Average the reward vector in and let the base learn from it: both or neither."""
+        batch = decision.batch
+        batch.verify(b"")
+        answer = state.kind.observe(decision.action, feedback)
+        state.learn(batch.rows, as_column(answer.observation))
+        return state
 
-    def _rows(
-        self,
-        state: State,
-        given: Any,
-        rng: Any,
-        rows: int = 1,
-        advance: bool = False,
-        tolerance: float = 0.0,
-        **how: Any,
-    ) -> Any:
-        """Choices in a row by one kernel, as many as it has made."""
-        plan, compass = state.plan, state.plan.compass
-        course: Course
-        if compass is None:
-            course = plan.undirected(rows)
-        else:
-            course = compass.course(state, rng, rows, advance, tolerance)
-        choices = plan.base.act_rows(
-            state.base,
-            given,
-            plan.frame(state).words,
-            course,
-            rng,
-            plan.certifies and state.live.slope is not None,
-            plan.kept,
-            **how,
-        )
-        if compass is not None:
-            compass.give_back(course)
-        return choices
-
-    def _chosen(self, state: State, given: Any, rng: Any) -> tuple[Choice, Vector]:
-        """The choice of a base in Python, and the direction that it was made for."""
-        plan, live = state.plan, state.live
-        kind, compass = plan.kind, plan.compass
-        g = state.direction if compass is None else compass.at(state, rng)
-        options: dict[str, Any] = {"estimate": True} if plan.foretells else {}
-        slope = live.slope if plan.certifies else None
-        if slope is not None:
-            options["look"] = kind.aligned(slope, given), plan.watch.doubt
-        drawn = rng.generator() if type(rng) is Numbered else rng
-        choice = plan.base.act(state.base, given, kind.aligned(g, given), drawn, **options)
-        if not plan.commits:
-            self._check_choice(plan, given, choice)
-        return choice, g
-
-    @staticmethod
-    def _decision(
-        state: State, choice: Choice, g: Vector | None, expected: Any, id: str, ahead: int = 0
-    ) -> Decision:
-        """A choice with what `update` will need of it. ahead: how many are opened before it."""
-        plan = state.plan
-        action, probability, evidence, info = choice
-        trail = tuple.__new__(  # a NamedTuple of this many fields takes three times as long
-            Trail,
-            (
-                evidence,
-                None,
-                plan.kind.whole(g) if plan.follows and g is not None else None,
-                None if info.outlook is None else (state.live.serial, info.outlook),
-                state.totals.size,
-                int(state.waiting.item(ISSUED)) + ahead if plan.anticipates else None,
-                expected,
-            ),
-        )
-        # Given a random direction, the base's probability is not that of the action.
-        stated = None if plan.smoothing.averaged else probability
-        return decided(id, int(state.counters.item(0)), action, stated, trail, info)
-
-    # --- open decisions -----------------------------------------------------------------------
-
-    def expect(self, state: State, decision: Decision) -> State:
+    def expect(self, state: Running, decision: Decision) -> Running:
         """Count a decision as open: in z by what it is estimated to earn, until `update` or
         `withdraw`. Nothing happens where open decisions do not count.
         """
-        plan = state.plan
-        if plan.anticipates:
-            self._open(state, decision, state.issued)
+        rows = decision.batch.rows
+        rows.head["place"] = state.issued if state.plan.anticipate else -1
+        state.open_rows(rows)
         return state
 
-    def expect_made(self, state: State, decision: Decision, choices: Any) -> None:
-        """`expect`, of a decision just made."""
-        plan = state.plan
-        if not plan.anticipates:
-            return
-        if choices is None:
-            self._open(state, decision, state.issued)
-        else:
-            plan.base.expect_rows(state.base, choices, plan.frame(state).words)
-
-    def withdraw(self, state: State, decision: Decision) -> State:
+    def withdraw(self, state: Running, decision: Decision) -> Running:
         """Take a decision that gets no answer out of the open ones."""
-        plan = state.plan
-        if not plan.anticipates or state.open == 0:
-            return state
-        place = self._place(state, decision)
-        if place is None:
-            return state
-        trail = decision.evidence
-        try:
-            *_, first, stop = self._recalled(state, decision, state.totals)
-        except (TypeError, ValueError, AttributeError, IndexError) as error:
-            raise _foreign(decision) from error
-        joined, words = (first, stop), plan.frame(state).words
-        if plan.blocks == (0, 0):
-            values = _expectation(decision)
-            if not _fits(values, state.totals.shape):
-                raise _foreign(decision)
-            withdraw.call(words, -1, values, place, *joined)
-        else:
-            choice = Choice(decision.action, decision.probability, trail[0])
-            plan.base.withdraw(state.base, choice, trail[_EXPECTED], words, place, joined)
+        state.withdraw(decision.batch.rows)
         return state
-
-    def take_back(self, state: State, decision: Decision) -> None:
-        """`withdraw`, of a decision that may or may not have been expected, and was never given to
-        anybody.
-        """
-        place = decision.evidence.place
-        if place is not None and place < state.issued:
-            self.withdraw(state, decision)
-
-    @staticmethod
-    def unawaited(decision: Decision) -> Decision:
-        """The same decision, as one that is not counted as open."""
-        trail = decision.evidence
-        if not isinstance(trail, tuple) or len(trail) != _FIELDS:
-            return decision
-        return replace(decision, evidence=Trail(*trail)._replace(place=None))
-
-    def _open(self, state: State, decision: Decision, issued: int) -> None:
-        if self._place(state, decision, issued + 1) is None:
-            raise _foreign(decision)
-        self.count_open(state, decision)
-
-    @staticmethod
-    def count_open(state: State, decision: Decision) -> None:
-        """`expect`, whether or not open decisions count."""
-        plan, trail = state.plan, decision.evidence
-        words = plan.frame(state).words
-        if plan.blocks == (0, 0):
-            values = _expectation(decision)
-            if not _fits(values, state.totals.shape):
-                raise _foreign(decision)
-            expect_rows.call(words, values[None], -1, -1, 0, values.size)
-        else:
-            choice = Choice(decision.action, decision.probability, trail[0])
-            plan.base.expect(state.base, choice, trail[_EXPECTED], words)
-
-    @staticmethod
-    def _place(state: State, decision: Decision, issued: int | None = None) -> int | None:
-        """Which of the open decisions it is; None for one that is not counted as open."""
-        trail = decision.evidence
-        if not isinstance(trail, tuple) or len(trail) != _FIELDS:
-            raise _foreign(decision)
-        return _numbered(decision, state.issued if issued is None else issued)
-
-    @staticmethod
-    def _check_choice(plan: Plan, given: Any, choice: Any) -> None:
-        """What a base in Python returned."""
-        if not isinstance(choice, Choice):
-            raise InvalidInput(
-                f"{plan.base!r} returned {short(choice, 80)} from act; return fw.Choice(action, "
-                "probability, evidence)"
-            )
-        if not plan.kind.allows(given, choice.action):
-            raise InvalidInput(
-                f"{plan.base!r} chose {short(choice.action, 80)}, which may not be chosen here; "
-                f"{plan.kind.allowed}"
-            )
-        p = choice.probability
-        if not (p is None or (isinstance(p, (int, float)) and 0.0 < p <= 1.0)):
-            raise InvalidInput(
-                f"{plan.base!r} gave the probability {p!r:.80}; give a number above 0 and at most "
-                "1, or None where it is unknown"
-            )
-
-    def update(self, state: State, decision: Decision, feedback: Any) -> State:
-        """Average the reward vector in and let the base learn from it: both or neither."""
-        plan, kind = state.plan, state.plan.kind
-        observation, reward, _ = kind.observe(decision.action, feedback)
-        evidence, followed, outlook, first, stop = self._recalled(state, decision, reward)
-        place, expected = self._awaited(state, decision) if plan.waits else (-1.0, _NOTHING)
-        by_chance = plan.iterate == "expected"
-        rho = self._by_chance(state, decision, reward) if by_chance else _NOTHING
-        choice = Choice(decision.action, decision.probability, evidence)
-        tallied = plan.watch.tally(state.live, outlook, observation, decision.id)
-        words = plan.frame(state).words
-        number = -1.0 if tallied is None else float(decision.number)
-        settling = (
-            rho,
-            _NOTHING if followed is None else followed,
-            _NOTHING if tallied is None else tallied,
-        )
-        base = state.base
-        if plan.commits:
-            rest = (first, stop, number, place, expected)
-            due = plan.base.commit(
-                base, choice, observation, words, (reward, *settling, *rest), kind.sees(reward)
-            )
-        else:
-            if tallied is not None and not all_finite(tallied):
-                raise _foreign(decision)
-            g = state.direction if followed is None else followed
-            base = plan.base.update(base, choice, g, observation)
-            due = settle.call(
-                words,
-                reward,
-                rho if rho.size else reward,
-                settling[1],
-                settling[2],
-                kind.sees(reward),
-                first,
-                stop,
-                number,
-                place,
-                expected,
-            )
-        if due:
-            plan.watch.gather(state.live, state.iterate, state.prices, plan.age(state.t))
-        return state if base is state.base else state._replace(base=base)
-
-    @staticmethod
-    def _by_chance(state: State, decision: Decision, reward: Vector) -> Vector:
-        """The reward vector of a ranking with the chances of exposure instead of the exposures."""
-        looks = _expectation(decision)
-        if not _fits(looks, (state.plan.kind.problem.n_slots,)):
-            raise _foreign(decision)
-        rho = reward.copy()
-        rho[decision.action] = looks
-        return rho
-
-    def _awaited(self, state: State, decision: Decision) -> tuple[float, Vector]:
-        """Which of the open decisions it is, negative where it is not among them; and what was
-        expected of it, as far as `update` needs that: the reward vector, or exposures by slot.
-        """
-        plan = state.plan
-        waiting = state.waiting
-        place = None
-        if plan.anticipates and waiting.item(OPEN) > 0.0:
-            place = _numbered(decision, waiting.item(ISSUED))
-        if not plan.recalls:
-            return (-1.0 if place is None else float(place)), _NOTHING
-        slots = plan.kind.problem.n_slots
-        values = _expectation(decision)
-        if plan.blocks == (0, 0):
-            needed, shape = place is not None, state.totals.shape
-        else:
-            needed, shape = values is not None and slots is not None, (slots or 0,)
-        if not needed:
-            values = _NOTHING
-        elif not _fits(values, shape):
-            raise _foreign(decision)
-        return (-1.0 if place is None else float(place)), values
-
-    @staticmethod
-    def _recalled(
-        state: State, decision: Decision, reward: Vector
-    ) -> tuple[Any, Vector | None, Any, int, int]:
-        """What a decision remembers, checked, since it may come from bytes that anybody wrote: the
-        evidence of the base, the direction, the outlook, and which coordinates joined later.
-        """
-        plan, trail = state.plan, decision.evidence
-        if not isinstance(trail, tuple) or len(trail) != _FIELDS:
-            raise _foreign(decision)
-        evidence, reserved, followed, outlook, size, *_ = trail
-        n = reward.size
-        if not (type(size) is int and 0 < size <= n):
-            raise _foreign(decision)
-        first, stop = plan.none_joined
-        if size != n:
-            first, stop = plan.kind.joined(size)
-            if first < plan.kind.reach(decision.action):  # it shows what joined later
-                raise _foreign(decision)
-        if reserved is not None or (followed is None and plan.extended):
-            raise _foreign(decision)
-        if isinstance(followed, np.ndarray) and followed.ndim == 1 and followed.size < n:
-            followed = plan.kind.caught_up(followed, state.direction)
-        if not (followed is None or _fits(followed, reward.shape)):
-            raise _foreign(decision)
-        return evidence, followed, outlook, first, stop
-
-    # --- many at once -------------------------------------------------------------------------
-
-    def act_batch(
-        self,
-        state: State,
-        contexts: Any,
-        draws: Any,
-        advance: bool | None = None,
-        tolerance: float = 0.0,
-    ) -> Batch | list[Decision]:
-        """`act` for contexts in a row, in one kernel call; only reads the state.
-
-        draws: a generator, or `Numbered` draws. advance: whether each decision counts as open for
-        the next; None where open decisions count. A list comes back where there is no kernel.
-        tolerance: one direction may serve so many decisions in a row, relative to the number of
-        decisions behind the youngest average; 0: each has its own, as with `act`.
-        """
-        plan = state.plan
-        if advance and not plan.forecasts:
-            raise InvalidInput(
-                f"{plan.base!r} cannot estimate a reward vector; use act_many without advance"
-            )
-        stack = contexts if type(contexts) is Stack else plan.kind.read_many(contexts)
-        ahead = plan.anticipates if advance is None else advance and plan.waits
-        return batches.act_batch(self, state, stack, draws, ahead, tolerance)
-
-    def expect_batch(self, state: State, batch: Batch | list[Decision]) -> State:
-        """`expect` for each of them."""
-        return batches.expect_batch(self, state, batch)
-
-    def fold(self, state: State, batch: Batch | list[Decision], answers: Any) -> State:
-        """`update` with each answer in turn, in one kernel call. Where one raises, those before
-        it have been learnt from.
-        """
-        return batches.fold(self, state, batch, answers)
-
-    # --- powers -------------------------------------------------------------------------------
-
-    def kind(self, state: State) -> Kind:
-        """The kind of decision, with the current items."""
-        return state.plan.kind
-
-    def commits(self, state: State) -> bool:
-        """Whether an update is all or nothing, also where an interrupt comes."""
-        return state.plan.commits
-
-    def kernels(self, state: State) -> list[Kernel[..., Any]]:
-        """What the other methods can call in a state, so that they are ready before the first."""
-        plan = state.plan
-        n = plan.kind.seen.n_objectives
-        own: list[Kernel[..., Any]] = [averages, turn_over]
-        if not plan.commits:
-            own.append(settle)
-        if plan.compass is not None:
-            own.append(aim)
-            if plan.compass.sampled:
-                own.append(sample)
-        if not plan.in_rows:
-            own.extend((aim_once, expect_rows, withdraw))
-        own.extend(plan.kind.kernels())
-        if isinstance(plan.base, Compiled):
-            own.extend(plan.base.kernels(plan.kind.problem))
-        if plan.prices is not None:
-            return [*Prices.kernels(plan.objective, n), *own]
-        return [*plan.objective.kernels(n), *own]
-
-    def repair(self, state: State) -> float:
-        """Recompute what is kept of the regression, in place; how large its error was."""
-        if not isinstance(state.plan.base, Repairs):
-            raise InvalidInput(f"{state.plan.base!r} keeps nothing that could be recomputed")
-        return float(state.plan.base.repair(state.base))
-
-    def drift(self, state: State) -> float:
-        """The error of the kept inverse when it was last recomputed; 0 where none is kept."""
-        base = state.plan.base
-        return base.drift(state.base) if isinstance(base, Repairs) else 0.0
-
-    def row_limit(self, state: State) -> float:
-        """The largest norm of a row of features that can be learnt from."""
-        return state.plan.row_limit
-
-    def learnt(self, state: State) -> Learnt:
-        """What the base has learnt of the rewards."""
-        if not isinstance(state.plan.base, Estimates):
-            raise InvalidInput(f"{state.plan.base!r:.80} keeps no estimate of each reward")
-        return state.plan.base.learnt(state.base)
-
-    def study(self, state: State, choice: Choice, observation: Any) -> State:
-        """The state whose base has learnt a decision that others made; the average stays."""
-        nothing = np.zeros(state.plan.kind.problem.n_objectives)
-        base = state.plan.base.update(state.base, choice, nothing, observation)
-        return state if base is state.base else state._replace(base=base)
-
-    def survey(self, state: State) -> None:
-        """What the first `live` would take its time for: the extremes of f over the ranges."""
-        state.plan.watch.survey(state.live)
-
-    def live(self, state: State, delta: float = 0.05, trusted: bool = True) -> Live:
-        """How far from the best reachable value; see `Live` and docs/live.md."""
-        return state.plan.watch.report(state.live, state.average, state.t, delta, trusted)
-
-    def constraints(
-        self, state: State, delta: float = 0.05, trusted: bool = True
-    ) -> tuple[Constraint, ...]:
-        """The hard constraints of f, one for each level; see `Constraint`."""
-        return constraints(state, delta, trusted)
-
-    of_objective: ClassVar[tuple[str, ...]] = ("state.prices",)
-    """Arrays of a state that belong to one f."""
 
     def with_objective(self, objective: Concave) -> Self:
         """The same policy for another f; a state carries over, since f is not part of it."""
         return replace(self, objective=objective)
-
-    def renewed(self, state: State) -> State:
-        """The state, without what was certified of an old f."""
-        state.live.restart()
-        return state
-
-    def keep_items(self, state: State, features: Any) -> State:
-        """The state that keeps the features of its items, so that contexts need not bring them."""
-        return items.keep_items(self, state, features)
-
-    def add_items(self, state: State, features: Matrix, instead: IntVector = NONE) -> State:
-        """The state with more items, the last ids, `instead` of those that are retired with it;
-        features (new, q).
-        """
-        return items.add_items(self, state, features, instead)
-
-    def retire_items(self, state: State, ids: IntVector) -> State:
-        """The state in which these items are not shown any more, nor seen by f."""
-        return items.retire_items(self, state, ids)
-
-    def resume(self, problem: Problem, arrays: Mapping[str, Any]) -> State:
-        """A fresh state of the shape of the one that these arrays were saved from."""
-        return items.resume(self, problem, arrays)
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
@@ -623,34 +183,172 @@ class FrankWolfe:
         )
 
 
-def _numbered(decision: Decision, issued: float) -> int | None:
-    """Which of `issued` decisions that were ever open it is; None for one that never was."""
-    place = decision.evidence[_PLACE]
-    if place is None:
-        return None
-    if not (type(place) is int and 0 <= place < issued):
-        raise _foreign(decision)
-    return place
+class PlainRunning(Running):
+    """A policy whose base decides and learns in Python.
+
+    State, direction, averages, prices and open decisions are those of the compiled path; only
+    `base.act` and `base.update` are Python. Open decisions count by the estimates in their rows.
+    """
+
+    atomic = False
+
+    def _fresh(self) -> State:
+        n, n_seen = self.kind.problem.n_objectives, self.kind.seen.n_objectives
+        prices = self.prices.fresh() if self.prices else np.empty(0)
+        base = self._fresh_base()
+        return State.fresh(n, n_seen, 0, 0, prices)._replace(base=base)
+
+    def _start(self) -> None:
+        self.forecasts = hasattr(self.base, "estimate")
+        extended = bool(getattr(self.base, "extended", False))
+        self.plan = self._plan(self.forecasts, extended)
+        self.engine = Plain(self.plan, self.state)
+
+    def decide(
+        self,
+        given: Any,
+        rng: Any,
+        number: int = -1,
+        n: int = 1,
+        advance: bool | None = None,
+        propose: bool = False,
+        every: int = 1,
+        explain: bool = True,
+        **how: Any,
+    ) -> PlainRows:
+        g = self.direction(rng) if self.directed else self.state.running
+        drawn = rng.generator() if type(rng) is Numbered else rng
+        aligned = self.kind.aligned(g, given)
+        choice = self.base.act(self.state.base, given, aligned, drawn)
+        self._check(given, choice)
+        rows = self._row(given, choice, g, aligned, number)
+        if not propose:
+            self.open_rows(rows)
+        return rows
+
+    def decide_stack(self, stack: Stack, *args: Any, **how: Any) -> Any:
+        each = [self.kind.single(stack, i) for i in range(stack.rows)]
+        return super().decide_stack(stack._replace(given=each), *args, **how)
+
+    def _row(
+        self, given: Any, choice: Choice, g: Vector, aligned: Vector, number: int
+    ) -> PlainRows:
+        """The row of a choice."""
+        kind, plan, base, state = self.kind, self.plan, self.base, self.state.base
+        n, slope = kind.problem.n_objectives, self.windows.slope
+        looks = slope is not None and hasattr(base, "look")
+        slots = (kind.problem.n_slots or 0) if looks else 0
+        width = n if self.forecasts else 0
+        rows = PlainRows.empty(1, width, n if plan.keeps_direction else 0, slots)
+        head, action = rows.head, kind.numbered(given, choice.action)
+        if isinstance(action, (int, np.integer)):
+            head["arm"] = action = int(action)
+        # Given a random direction, the base's probability is not that of the action.
+        unknown = choice.probability is None or plan.samples > 0
+        head["number"], head["t"], head["size"] = number, self.t, n
+        head["probability"] = np.nan if unknown else choice.probability
+        head["place"] = self.issued if plan.anticipate else -1
+        if self.forecasts:
+            rows.estimate[0] = self._vector("estimate", base.estimate(state, given, choice))
+        if plan.keeps_direction:
+            rows.g[0] = kind.whole(g)
+        if looks and slope is not None:
+            seen = kind.aligned(slope, given)
+            found = base.look(state, given, aligned, choice, seen, self.certificates.doubt)
+            if np.isfinite(found).all():
+                head["window"] = self.windows.serial
+                if slots:
+                    rows.live[0] = found
+                else:
+                    head["best"], head["missed"], head["spare"], head["untried"] = found
+        rows.stored[0], rows.explained[0] = (action, choice.evidence), choice.explanation
+        return rows
+
+    def _check(self, given: Any, choice: Any) -> None:
+        """What a base in Python returned."""
+        if not isinstance(choice, Choice):
+            raise InvalidInput(
+                f"{self.base!r} returned {short(choice, 80)} from act; return fw.Choice(action, "
+                "probability, evidence)"
+            )
+        if not self.kind.allows(given, choice.action):
+            raise InvalidInput(
+                f"{self.base!r} chose {short(choice.action, 80)}, which may not be chosen here; "
+                f"{self.kind.allowed}"
+            )
+        p = choice.probability
+        if not (p is None or (isinstance(p, (int, float)) and 0.0 < p <= 1.0)):
+            raise InvalidInput(
+                f"{self.base!r} gave the probability {p!r:.80}; give a number above 0 and at most "
+                "1, or None where it is unknown"
+            )
+
+    def withdraw(self, rows: PlainRows) -> None:
+        for i in range(len(rows.head)):
+            one = rows.part(slice(i, i + 1))
+            self.engine.withdraw(one, *self.kind.joined(one.head["size"].item(0)))
+
+    def learn(self, rows: PlainRows, observation: Any) -> None:
+        for i in range(len(rows.head)):
+            self._learn(rows.part(slice(i, i + 1)), row_of(observation, i))
+
+    def _learn(self, row: PlainRows, observation: Any) -> None:
+        kind, state, head = self.kind, self.state, row.head
+        self.engine.look_ahead(row, kind.problem.n_slots or 0)
+        action, evidence = row.stored[0]
+        observed, reward, _ = kind.observe(action, observation)
+        p, joined = head["probability"].item(0), kind.joined(head["size"].item(0))
+        followed = kind.caught_up(row.g[0], state.running) if row.g.shape[1] else _NOTHING
+        choice = Choice(action, None if np.isnan(p) else p, evidence)
+        rho = self._rho(reward, row.estimate[0] if row.estimate.shape[1] else None, action)
+        tally = _tally(row, observed)
+        g = followed if followed.size else state.running
+        base = self.base.update(state.base, choice, g, observed)  # the last that may raise
+        due = self.engine.settle(row, reward, rho, followed, tally, joined)
+        if base is not state.base:
+            self.state = state._replace(base=base)
+        if due:
+            self.gather()
+
+    def _rho(self, reward: Vector, estimate: Vector | None, action: Any) -> Vector:
+        """What is averaged."""
+        iterate = self.policy.iterate
+        if iterate == "observed":
+            return reward
+        rho = reward.copy()
+        if iterate == "expected":
+            rho[action] = estimate[action] if estimate is not None else rho[action]
+            return rho
+        given = iterate(rho, None if estimate is None else estimate.copy(), self.t)
+        return self._vector("iterate", given)
+
+    def _vector(self, name: str, given: Any) -> Vector:
+        """What a function of an author returned, as a reward vector."""
+        n = self.kind.problem.n_objectives
+        try:
+            vector: Vector = np.ascontiguousarray(given, dtype=np.float64)
+        except (TypeError, ValueError):
+            vector = _NOTHING
+        if vector.shape != (n,) or not np.isfinite(vector).all():
+            raise InvalidInput(
+                f"{name} returned {short(given, 80)}; return {n} finite numbers, a reward vector"
+            )
+        return vector
+
+    def study(self, rows: Any, observation: Any) -> None:
+        kept = getattr(self.state.base, "features", None)  # of a ranker
+        observed = read_table(rows, observation, self.kind, self.limit, kept, plain=True)
+        nothing = np.zeros(self.kind.problem.n_objectives)
+        for i, choice in enumerate(choices_of(rows)):
+            base = self.base.update(self.state.base, choice, nothing, row_of(observed, i))
+            if base is not self.state.base:
+                self.state = self.state._replace(base=base)
 
 
-def _expectation(decision: Decision) -> Any:
-    """What was expected of a decision, unchecked; None where it does not say."""
-    return decision.evidence[_EXPECTED]
-
-
-def _fits(vector: Any, shape: tuple[int | None, ...]) -> bool:
-    """Whether a vector from evidence, which may be forged, can be given to a kernel."""
-    return (
-        isinstance(vector, np.ndarray)
-        and vector.dtype == np.float64
-        and vector.shape == shape
-        and vector.flags.carray
-        and all_finite(vector)
-    )
-
-
-def _foreign(decision: Decision) -> InvalidInput:
-    return InvalidInput(
-        f"the evidence of decision {decision.id!r} is of another policy or problem, or damaged: "
-        f"{short(decision.evidence, 80)}"
-    )
+def _tally(row: PlainRows, observed: Any) -> Vector:
+    """What live numbers count of a decision, (4,)."""
+    if row.live.shape[2]:  # by slot: of those that were exposed
+        best, missed = row.live[0] @ observed.exposed
+        return np.array([best, missed, missed, 0.0])
+    names = ("best", "missed", "spare", "untried")
+    return np.array([row.head[name].item(0) for name in names])

@@ -8,7 +8,6 @@ policy plays, else the baseline.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -18,26 +17,12 @@ import numpy as np
 from fairwolfe.core.arrays import Cube, Vector
 from fairwolfe.core.brief import short
 from fairwolfe.core.contexts import Arms
-from fairwolfe.core.decision import Decision, Info, Learnt
+from fairwolfe.core.decision import Batch, Decision, Learnt
 from fairwolfe.core.kinds import Kind, kind_of, require_kind
 from fairwolfe.core.problem import Problem, all_finite, level, number_where
-from fairwolfe.core.protocols import (
-    Base,
-    Compiled,
-    Decides,
-    Estimates,
-    Expects,
-    KeepsPrices,
-    Mends,
-    Policy,
-    Pursues,
-    Reads,
-    Recounts,
-    Recovers,
-    Retargets,
-    keeps,
-)
+from fairwolfe.core.protocols import Base, Policy, keeps
 from fairwolfe.core.restoring import need, require, require_counts
+from fairwolfe.core.rows import HEAD, ArmRows, PlainRows
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
 from fairwolfe.kernels.limits import row_limit
 from fairwolfe.objectives import Concave, GiniWelfare, Minimum
@@ -45,6 +30,7 @@ from fairwolfe.oracles import LinearState
 from fairwolfe.oracles.linear_state import learn, repair
 from fairwolfe.reduction.frank_wolfe import FrankWolfe
 from fairwolfe.reduction.margin import Known, Margin
+from fairwolfe.reduction.policy import PolicyRunning
 
 __all__ = ["Guarded"]
 
@@ -120,7 +106,7 @@ class Guarded:
     @property
     def objective(self) -> Any:
         """f, that of the policy."""
-        return self.policy.objective if isinstance(self.policy, Pursues) else None
+        return getattr(self.policy, "objective", None)
 
     # --- the contract -------------------------------------------------------------------------
 
@@ -135,12 +121,12 @@ class Guarded:
             )
         f = self.objective.bind(problem)
         margin = Margin(f, problem, float(self.share), float(self.delta), float(self.floor))
-        plan = Plan(kind_of(problem), margin, Player(self.policy), Player(self.baseline))
+        plan = Plan(kind_of(problem), margin)
         need(plan.size)
         return State(
             plan,
-            self.policy.init(problem),
-            self.baseline.init(problem),
+            PolicyRunning.of(self.policy, problem),
+            PolicyRunning.of(self.baseline, problem),
             margin.regression.init(problem),
             np.zeros(plan.size),
         )
@@ -150,168 +136,104 @@ class Guarded:
         plan = state.plan
         given: Arms = plan.kind.read(context)
         margin = state.margin()
-        other = plan.baseline.act(plan.kind, state.baseline, given, rng)
+        other = _decided(state.baseline, given, rng)
         held = not margin >= 0.0
-        shown = _only(given, other.action) if held else given
-        own = plan.policy.act(plan.kind, state.policy, shown, rng)
+        own = _decided(state.policy, _only(given, other.action) if held else given, rng)
         played = other if held else own
-        arm, others = int(played.action), int(other.action)
+        arm = _row(given, played.action)
         trail = Trail(
             held,
-            own.evidence,
-            own.probability,
-            other.evidence if held else None,
-            other.probability if held else None,
-            _place(given, arm),
+            _stored(own),
+            _stored(other) if held else None,
+            played.action if given.per_arm else 0,
             given.row(arm).copy(),
-            _place(given, others),
-            given.row(others).copy(),
-            int(state.books[_MADE]),
+            other.action if given.per_arm else 0,
+            given.row(_row(given, other.action)).copy(),
         )
-        reasons = Reasons(played.info.reasons, arm, held, margin, self.share)
-        info = Info(reasons)
-        return Decision("", own.t, arm, played.probability, trail, info)
+        decision = Decision("", own.t, arm, played.probability, trail)
+        rows: Any = decision.batch.rows
+        rows.head["place"] = int(state.books[_MADE])
+        rows.explained[0] = _explained(played, arm, held, margin, self.share)
+        return decision
 
     def update(self, state: State, decision: Decision, feedback: Any) -> State:
         """Let the policy learn, and the baseline if it has played; and the guard."""
-        plan = state.plan
+        plan, counted = state.plan, _counted(decision)
         answer = plan.kind.observe(decision.action, feedback)
         trail = self._trail(state, decision)
-        own, other = _parts(decision, trail)
-        policy = plan.policy.update(state.policy, own, answer)
+        _learn(state.policy, trail.policy, answer, counted)
         # Whatever an interrupt leaves undone from here on, the decision counts as unanswered.
         learn(plan.margin.regression, state.regression, trail.block, trail.x, answer.reward)
-        awaited = state.awaits(trail)
+        awaited = state.awaits(decision)
         entry = np.zeros(plan.size) if awaited else plan.entry(trail)
         entry[_OPEN] = -1.0 if awaited else 0.0
         entry[_ANSWERED] = 1.0
         plan.earned(entry)[:] = answer.reward
         plan.features(entry)[1, trail.block] -= trail.x
         state.write(entry)
-        baseline = state.baseline
         if trail.held:
-            baseline = plan.baseline.update(baseline, other, answer)
-        if policy is state.policy and baseline is state.baseline:
-            return state
-        return state._replace(policy=policy, baseline=baseline)
+            _learn(state.baseline, trail.baseline, answer, counted)
+        return state
 
     # --- open decisions: the features show what they will earn ---------------------------------
 
     def expect(self, state: State, decision: Decision) -> State:
         """Count a decision as made, and as open."""
-        fresh = type(decision.evidence) is Trail  # just made, and not read from bytes
-        trail = decision.evidence if fresh else self._trail(state, decision)
-        own, other = _parts(decision, trail)
-        policy = state.plan.policy.expect(state.policy, own)
-        baseline = state.baseline
-        if trail.held:
-            baseline = state.plan.baseline.expect(baseline, other)
+        trail = self._trail(state, decision)
+        for running, rows in _inner(state, trail):
+            rows.head["place"] = running.issued
+            running.open_rows(rows)
+        decision.batch.rows.head["place"] = int(state.books[_MADE])
         state.write(state.plan.entry(trail))
-        return state._replace(policy=policy, baseline=baseline)
+        return state
 
     def withdraw(self, state: State, decision: Decision) -> State:
         """A decision gets no answer any more; it was made, and still counts."""
         trail = self._trail(state, decision)
-        own, other = _parts(decision, trail)
-        policy = state.plan.policy.withdraw(state.policy, own)
-        baseline = state.baseline
-        if trail.held:
-            baseline = state.plan.baseline.withdraw(baseline, other)
-        if state.awaits(trail):
+        for running, rows in _inner(state, trail):
+            running.withdraw(rows)
+        if state.awaits(decision):
             state.books[_OPEN] -= 1.0
-        return state._replace(policy=policy, baseline=baseline)
+        return state
 
-    def unawaited(self, decision: Decision) -> Decision:
-        """The same decision, as one that this state has never counted as open."""
-        if not _is_trail(decision.evidence):
-            return decision
-        trail = Trail(*decision.evidence)
-        own, other = _parts(decision, trail)
-        if isinstance(self.policy, Recounts):
-            own = self.policy.unawaited(own)
-        if isinstance(self.baseline, Recounts):
-            other = self.baseline.unawaited(other)
-        trail = trail._replace(policy=own.evidence, baseline=other.evidence, place=None)
-        return replace(decision, evidence=trail)
-
-    def take_back(self, state: State, decision: Decision) -> None:
-        """Forget a decision that may or may not have been counted, and that no caller received."""
-        trail = self._trail(state, decision)
-        own, other = _parts(decision, trail)
-        if isinstance(self.policy, Recounts):
-            self.policy.take_back(state.policy, own)
-        if trail.held and isinstance(self.baseline, Recounts):
-            self.baseline.take_back(state.baseline, other)
-        if state.awaits(trail):
-            state.write(-state.plan.entry(trail))
-
-    # --- powers -------------------------------------------------------------------------------
+    # --- what an agent asks besides ------------------------------------------------------------
 
     def kind(self, state: State) -> Kind:
-        """Arms."""
+        """Arms: contexts and answers are checked before they come here."""
         return state.plan.kind
-
-    def commits(self, state: State) -> bool:
-        """Whether the policy learns an answer completely or not at all, and `state.t` shows which;
-        what the guard itself misses of it then counts as not answered.
-        """
-        return isinstance(self.policy, Recovers) and self.policy.commits(state.policy)
 
     def counts(self, state: State) -> dict[str, int]:
         """How many decisions the guard left to the baseline, of those that were made."""
         return {"baseline_played": int(state.books[_HELD])}
 
-    @property
-    def of_objective(self) -> tuple[str, ...]:
-        """Arrays of a state that belong to one f: those of the policy."""
-        names = self.policy.of_objective if isinstance(self.policy, KeepsPrices) else ()
-        return tuple(f"state.policy{name.removeprefix('state')}" for name in names)
-
     def with_objective(self, objective: Concave) -> Self:
         """The same guard for another f; what it promises of it begins with the next decision."""
-        if not isinstance(self.policy, Retargets):
+        if not hasattr(self.policy, "with_objective"):
             raise InvalidInput(f"the objective of {self.policy!r:.80} cannot be replaced")
         return replace(self, policy=self.policy.with_objective(objective))
 
-    def renewed(self, state: State) -> State:
-        """The state, without what was certified of an old f."""
-        return state._replace(policy=self.policy.renewed(state.policy))
-
-    def kernels(self, state: State) -> Iterable[Any]:
-        """What the other methods can call."""
-        plan = state.plan
-        own = [*plan.kind.kernels(), plan.margin.regression.learn]
-        leaves = plan.margin.objective.kernels(plan.kind.problem.n_objectives)
-        players = ((plan.policy, state.policy), (plan.baseline, state.baseline))
-        inner = [kernel for player, one in players for kernel in player.kernels(one)]
-        return [*own, *leaves, *inner]
+    def retargeted(self, state: State, problem: Problem) -> State:
+        """A state of the guard before its objective was replaced, for this one."""
+        fresh = self.init(problem)
+        return state._replace(plan=fresh.plan, policy=state.policy.with_objective(self.policy))
 
     def repair(self, state: State) -> float:
         """Recompute what is kept of all regressions, in place; how large the error was."""
-        plan = state.plan
-        players = ((plan.policy, state.policy), (plan.baseline, state.baseline))
-        drifts = [player.repair(one) for player, one in players]
-        learner, nothing = plan.margin.regression.learn, np.empty(0)
-        own = repair(state.regression, lambda: learner(-1, nothing, nothing, *state.regression))
-        return max(own, *drifts)
+        drifts = [one.repair() for one in state.players if one.can_repair]
+        return float(max(repair(state.regression), *drifts))
 
     def drift(self, state: State) -> float:
         """The error of the kept inverses when they were last recomputed."""
-        plan = state.plan
-        inner = plan.policy.drift(state.policy), plan.baseline.drift(state.baseline)
-        return max(state.regression.drift, *inner)
+        return float(max(state.regression.drift, *(one.drift() for one in state.players)))
 
     def row_limit(self, state: State) -> float:
         """The largest norm of a row of features that can be learnt from."""
-        plan = state.plan
-        inner = plan.policy.row_limit(state.policy), plan.baseline.row_limit(state.baseline)
-        return min(plan.limit, *inner)
+        return float(min(state.plan.limit, *(one.limit for one in state.players)))
 
     def learnt(self, state: State) -> Learnt:
         """What the policy has learnt of the rewards."""
-        if not isinstance(self.policy, Estimates):
-            raise InvalidInput(f"{self.policy!r:.80} keeps no estimate of each reward")
-        return self.policy.learnt(state.policy)
+        learnt: Learnt = state.policy.learnt()
+        return learnt
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
@@ -327,7 +249,7 @@ class Guarded:
     @staticmethod
     def _trail(state: State, decision: Decision) -> Trail:
         """What a decision remembers, checked, since it may come from bytes of any origin."""
-        if not _is_trail(decision.evidence):
+        if not isinstance(decision.evidence, tuple) or len(decision.evidence) != len(Trail._fields):
             raise _foreign(decision)
         trail = Trail(*decision.evidence)
         plan = state.plan
@@ -337,8 +259,8 @@ class Guarded:
             fits = fits and x.dtype == _FLOAT and x.shape == (d,) and x.flags.carray
             if not (fits and all_finite(x) and math.sqrt(x @ x) <= plan.limit):
                 raise _foreign(decision)
-        counted = trail.place is None or (type(trail.place) is int and trail.place >= 0)
-        if not (type(trail.held) is bool and counted):
+        stored = (trail.policy, trail.baseline) if trail.held is True else (trail.policy,)
+        if type(trail.held) is not bool or not all(map(_is_stored, stored)):
             raise _foreign(decision)
         return trail
 
@@ -349,43 +271,31 @@ class Trail(NamedTuple):
     """
 
     held: bool  # whether the baseline has played
-    policy: Any
-    policy_probability: float | None
+    policy: Any  # columns of its rows
     baseline: Any
-    baseline_probability: float | None
     block: int
     x: Any  # (d,): of the arm that was played
     other_block: int
     other_x: Any  # (d,): of the baseline's
-    place: int | None  # how many decisions were made before; None: it is not counted as open
 
 
-class Reasons(NamedTuple):
-    """What made the choice, for `explain`."""
-
-    inner: Any
-    arm: int
-    held: bool
-    margin: float
-    share: float
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Those of the one that has played, with the words of the guard."""
-        rows = [{"arm": self.arm}] if self.inner is None else self.inner.rows()
-        return [row | {"played": self.who, "guard": self.why} for row in rows]
-
-    @property
-    def who(self) -> str:
-        return "baseline" if self.held else "policy"
-
-    @property
-    def why(self) -> str:
-        share = f"{100.0 * self.share:g} % of the baseline's"
-        if not self.held:
-            return f"policy played because f stays above {share} whatever this round earns"
-        if not math.isfinite(self.margin):
-            return f"baseline played because too little is known to keep f above {share}"
-        return f"baseline played because f could come {-self.margin:.3g} below {share}"
+def _explained(
+    played: Decision, arm: int, held: bool, margin: float, share: float
+) -> list[dict[str, Any]]:
+    """What made the choice of the one that has played, and of the guard."""
+    kept = f"{100.0 * share:g} % of the baseline's"
+    if not held:
+        why = f"policy played because f stays above {kept} whatever this round earns"
+    elif not math.isfinite(margin):
+        why = f"baseline played because too little is known to keep f above {kept}"
+    else:
+        why = f"baseline played because f could come {-margin:.3g} below {kept}"
+    try:
+        rows = played.explain()
+    except InvalidInput:
+        rows = [{"arm": arm}]
+    who = "baseline" if held else "policy"
+    return [row | {"arm": arm, "played": who, "guard": why} for row in rows]
 
 
 class State(NamedTuple):
@@ -394,10 +304,15 @@ class State(NamedTuple):
     """
 
     plan: Plan
-    policy: Any
-    baseline: Any
+    policy: Any  # Running
+    baseline: Any  # Running
     regression: LinearState
     books: Vector
+
+    @property
+    def players(self) -> tuple[Any, Any]:
+        """Policy and baseline."""
+        return self.policy, self.baseline
 
     def margin(self) -> float:
         """See `Margin.at`."""
@@ -407,10 +322,11 @@ class State(NamedTuple):
         known = Known(*counts, plan.earned(books), apart, unanswered, self.regression)
         return plan.margin.at(known)
 
-    def awaits(self, trail: Trail) -> bool:
+    def awaits(self, decision: Decision) -> bool:
         """Whether a decision is counted as open."""
         decisions, open_ = self.books.item(_MADE), self.books.item(_OPEN)
-        return trail.place is not None and trail.place < decisions and open_ > 0.0
+        place = decision.batch.rows.head["place"].item(0)
+        return 0 <= place < decisions and open_ > 0.0
 
     def write(self, entry: Vector) -> None:
         """Add an entry to the books, in one call."""
@@ -441,67 +357,6 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Player:
-    """A policy, asked for its powers once."""
-
-    policy: Any
-
-    @cached_property
-    def reads(self) -> bool:
-        """Whether it takes checked contexts and answers."""
-        return isinstance(self.policy, Reads)
-
-    @cached_property
-    def expects(self) -> bool:
-        """Whether it counts open decisions."""
-        return isinstance(self.policy, Expects)
-
-    @cached_property
-    def mends(self) -> bool:
-        """Whether it keeps what can be recomputed."""
-        return isinstance(self.policy, Mends)
-
-    def act(self, kind: Kind, state: Any, given: Arms, rng: np.random.Generator) -> Decision:
-        """Its decision for a checked context."""
-        context: Any = given
-        if not self.reads:
-            if given.per_arm:
-                raise InvalidInput(
-                    f"{self.policy!r:.80} takes contexts as they are, and a guard gives it one arm "
-                    "only from time to time, which PerArm contexts do not allow; use FrankWolfe"
-                )
-            context = given.features
-        decision = self.policy.act(state, context, rng)
-        if not isinstance(decision, Decision) or not kind.allows(given, decision.action):
-            raise InvalidInput(
-                f"{self.policy!r:.80} returned {short(decision, 80)} from act; return "
-                f"fw.Decision('', t, action, probability, evidence): {kind.allowed}"
-            )
-        return decision
-
-    def update(self, state: Any, decision: Decision, answer: Any) -> Any:
-        return self.policy.update(state, decision, answer if self.reads else answer.observation)
-
-    def expect(self, state: Any, decision: Decision) -> Any:
-        return self.policy.expect(state, decision) if self.expects else state
-
-    def withdraw(self, state: Any, decision: Decision) -> Any:
-        return self.policy.withdraw(state, decision) if self.expects else state
-
-    def kernels(self, state: Any) -> Iterable[Any]:
-        return self.policy.kernels(state) if isinstance(self.policy, Compiled) else ()
-
-    def repair(self, state: Any) -> float:
-        return float(self.policy.repair(state)) if self.mends else 0.0
-
-    def drift(self, state: Any) -> float:
-        return float(self.policy.drift(state)) if self.mends else 0.0
-
-    def row_limit(self, state: Any) -> float:
-        return float(self.policy.row_limit(state)) if self.mends else math.inf
-
-
-@dataclass(frozen=True, eq=False)
 class Plan:
     """What `init` makes of a guard and a problem; it never changes and is not saved.
 
@@ -512,8 +367,6 @@ class Plan:
 
     kind: Kind
     margin: Margin
-    policy: Player
-    baseline: Player
 
     @cached_property
     def size(self) -> int:
@@ -565,37 +418,70 @@ def _require_policy(name: str, given: Any) -> None:
 
 
 def _kind_name(policy: Any) -> str:
-    return policy.decides if isinstance(policy, Decides) else "arms"
+    return getattr(policy, "decides", "arms")
 
 
-def _only(given: Arms, arm: Any) -> Arms:
+def _row(given: Arms, arm: int) -> int:
+    """An arm of the whole context among those that may be chosen."""
+    return arm if given.places is None else int(np.flatnonzero(given.places == arm)[0])
+
+
+def _only(given: Arms, arm: int) -> Arms:
     """The context with one arm only."""
-    place = np.array([_number(given, arm)])
-    features = given.features if given.per_arm else given.features[arm : arm + 1]
-    return Arms(features, 1, given.per_arm, given.norm, place)
+    row = _row(given, arm)
+    features = given.features if given.per_arm else given.features[row : row + 1]
+    return Arms(features, 1, given.per_arm, given.norm, np.array([arm]))
 
 
-def _number(given: Arms, arm: Any) -> int:
-    """An arm in the whole context."""
-    return int(arm) if given.places is None else int(given.places[arm])
+def _decided(running: Any, given: Arms, rng: np.random.Generator) -> Decision:
+    """The decision of policy or baseline, numbered in the whole context."""
+    return Decision.of(Batch(running.decide(given, rng, propose=True)), 0)
 
 
-def _place(given: Arms, arm: Any) -> int:
-    """The block of an arm."""
-    return _number(given, arm) if given.per_arm else 0
+def _stored(decision: Decision) -> tuple[Any, ...]:
+    """A decision for an arm inside of another: its columns, which share its memory."""
+    rows = decision.batch.rows
+    if isinstance(rows, PlainRows):
+        return rows.head.view(np.uint8), rows.estimate, rows.g, rows.live, rows.stored[0]
+    return rows.head.view(np.uint8), *rows[1:]
 
 
-def _parts(decision: Decision, trail: Trail) -> tuple[Decision, Decision]:
-    """The decisions of policy and baseline, for the arm that was played."""
-    id, t, action = decision.id, decision.t, decision.action
-    return (
-        Decision(id, t, action, trail.policy_probability, trail.policy),
-        Decision(id, t, action, trail.baseline_probability, trail.baseline),
+def _is_stored(stored: Any) -> bool:
+    """Whether it can be read; what the numbers are is for the policy to judge."""
+    head = stored[0] if isinstance(stored, tuple) and len(stored) in (3, 5) else None
+    return isinstance(head, np.ndarray) and head.dtype == np.uint8 and head.nbytes == HEAD.itemsize
+
+
+def _read(stored: tuple[Any, ...]) -> Any:
+    """The rows that `_stored` took apart."""
+    head, *rest = stored
+    head = head.view(HEAD)
+    if len(rest) < len(PlainRows._fields) - 2:
+        return ArmRows(head, *rest)
+    rows = PlainRows.empty(1, 0, 0, 0)._replace(
+        head=head, estimate=rest[0], g=rest[1], live=rest[2]
     )
+    rows.stored[0] = rest[3]
+    return rows
 
 
-def _is_trail(evidence: Any) -> bool:
-    return isinstance(evidence, tuple) and len(evidence) == len(Trail._fields)
+def _inner(state: State, trail: Trail) -> list[tuple[Any, Any]]:
+    """The players of a decision, with the rows of what each decided."""
+    players = [(state.policy, _read(trail.policy))]
+    return [*players, (state.baseline, _read(trail.baseline))] if trail.held else players
+
+
+def _counted(decision: Decision) -> bool:
+    """Whether a decision was counted as open by the state that learns from it."""
+    return bool(decision.batch.rows.head["place"].item(0) >= 0)
+
+
+def _learn(running: Any, stored: Any, answer: Any, counted: bool) -> None:
+    rows = _read(stored)
+    if not counted:
+        rows = rows._replace(head=rows.head.copy())
+        rows.head["place"] = -1
+    running.learn(rows, answer.observation[None])
 
 
 def _foreign(decision: Decision) -> InvalidInput:

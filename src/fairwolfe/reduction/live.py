@@ -27,16 +27,13 @@ from fairwolfe.core.arrays import Vector
 from fairwolfe.core.brief import count
 from fairwolfe.core.kinds import Kind
 from fairwolfe.core.problem import level
-from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.settling import TALLY
 from fairwolfe.objectives import Concave
 from fairwolfe.objectives.leaves import Leaves
 from fairwolfe.reduction.windows import Windows
 from fairwolfe.smoothing import Moreau
 
-__all__ = ["Live", "Watch"]
+__all__ = ["Certificates", "Live"]
 
-_NOTHING = np.zeros(TALLY)
 _BOX_STEPS = 400
 _MOST_CORNERS = 8  # rewards up to which f is computed in all 2^n corners of their ranges
 
@@ -97,13 +94,28 @@ class Live:
         return f"{round(number, digits) + 0.0:,.{digits}f}"
 
 
-class Watch:
-    """What keeps the windows of a plan; it never changes."""
+class Certificates:
+    """What keeps the windows of a running policy.
 
-    def __init__(self, plan: Any) -> None:
-        self.plan = plan
-        self.kind: Kind = plan.kind
-        self.objective: Concave = plan.relaxed
+    of: the policy in its problem, with kind, objective, smoothing, base, prices and forget.
+    """
+
+    def __init__(self, of: Any) -> None:
+        # Not the policy itself, which refers to this object.
+        self.kind: Kind = of.kind
+        self.whole: Concave = of.objective
+        self.objective: Concave = of.objective.relaxed()
+        self.smoothing, self.base, self.prices, self.forget = (
+            of.smoothing,
+            of.base,
+            of.prices,
+            of.forget,
+        )
+
+    @property
+    def certifies(self) -> bool:
+        """Whether the base takes part in live numbers."""
+        return hasattr(self.base, "doubt")
 
     @cached_property
     def leaves(self) -> Leaves:
@@ -113,10 +125,10 @@ class Watch:
     @cached_property
     def refusal(self) -> str:
         """Why nothing is guaranteed, whatever is observed; empty if something may be."""
-        base, problem = self.plan.base, self.kind.seen
-        if not self.plan.certifies or not base.doubt(problem).size:
+        base, problem = self.base, self.kind.seen
+        if not self.certifies or not base.doubt(problem).size:
             return f"{type(base).__name__} has no confidence widths here"
-        if self.plan.forget > 0.0:
+        if self.forget > 0.0:
             return "with a memory the theorems do not apply"
         if problem.parameter_norm is None:
             return "the problem states no parameter_norm, on which confidence widths rest"
@@ -129,31 +141,10 @@ class Watch:
         """What turns the base's estimates into upper bounds; empty if none are needed."""
         if self.refusal:
             return np.empty(0)
-        doubt: Vector = self.plan.base.doubt(self.kind.seen)
+        doubt: Vector = self.base.doubt(self.kind.seen)
         return doubt
 
     # --- while decisions are made and answered ------------------------------------------------
-
-    def tally(self, windows: Windows, outlook: Any, observation: Any, what: str) -> Vector | None:
-        """The numbers of an answered decision, None if it does not count; InvalidInput if forged.
-
-        Those of earlier windows do not count: the certificate that they belong to is forgotten. Nor
-        do outlooks of another length.
-        """
-        if outlook is None:
-            return _NOTHING if windows.slope is None else None
-        if not self.plan.certifies:
-            raise InvalidInput(f"the evidence of decision {what!r} is of another policy")
-        pair = isinstance(outlook, tuple) and len(outlook) == 2 and type(outlook[0]) is int
-        if pair and isinstance(outlook[1], np.ndarray) and outlook[1].dtype == np.float64:
-            if outlook[0] != windows.serial:
-                return None
-            numbers: Vector = self.plan.base.tally(outlook[1], observation)
-            # They are checked where they are counted.
-            return numbers if numbers.shape == _NOTHING.shape else None
-        raise InvalidInput(
-            f"the evidence of decision {what!r} is of another policy: {outlook!r:.60}"
-        )
 
     def gather(self, windows: Windows, z: Vector, prices: Vector, age: int) -> None:
         """Take the certificate at z to the others; begin the next window if this is complete."""
@@ -161,9 +152,9 @@ class Watch:
         # feedback is half applied, and continues without the certificate.
         with suppress(Exception):
             windows.gather(*self.priced_certificate(z, prices, age))
-        forget = self.plan.forget
+        longest = 1.0 / self.forget if self.forget > 0.0 else np.inf
         with suppress(Exception):  # a user's kind may raise too
-            windows.advance(self.kind.extent, 1.0 / forget if forget > 0.0 else np.inf)
+            windows.advance(self.kind.extent, longest)
 
     def priced_certificate(
         self, z: Vector, prices: Vector, age: int
@@ -171,7 +162,7 @@ class Watch:
         """`certificate` of the direction that is followed after `age` rewards, and the least that
         its part without hard constraints has over the reward vectors.
         """
-        priced = self.plan.prices
+        priced = self.prices
         if priced is None:
             return *self.certificate(z, self._step(age)), 0.0
         with np.errstate(all="ignore"):
@@ -189,7 +180,7 @@ class Watch:
 
     def _step(self, age: int) -> float:
         """The width of the smoothing; 0 for randomised smoothing, which is below f and no use."""
-        smoothing = self.plan.smoothing
+        smoothing = self.smoothing
         if not isinstance(smoothing, Moreau):
             return 0.0
         return smoothing.step(self.objective, self.kind.seen.n_objectives, age)
@@ -202,8 +193,8 @@ class Watch:
         """The live numbers; `trusted`: whether all rewards were inside their ranges."""
         level("delta", delta)
         value = float(self.objective._value(average))
-        certifies = self.plan.certifies
-        confidence = max(1.0 - delta - (self.plan.base.delta if certifies else 0.0), 0.0)
+        certifies = self.certifies
+        confidence = max(1.0 - delta - (self.base.delta if certifies else 0.0), 0.0)
         at_most = about = low = high = None
         why, warning = self.refusal, ""
         if windows.decisions == 0:
@@ -211,7 +202,7 @@ class Watch:
         else:
             reached, ceiling = self._extremes if trusted else (np.inf, np.inf)
             least = self._least if trusted else -np.inf
-            constrained = self.plan.objective.constrained
+            constrained = self.whole.constrained
             middle, half, untried = windows.estimate(self.objective, delta, constrained)
             if math.isfinite(half):  # f of what was earned may be -inf
                 ends = (middle, middle - half, middle + half + untried)
@@ -228,7 +219,7 @@ class Watch:
                 about = low = high = None  # of nothing
                 warning = ""
             at_most = windows.bound(delta) if not why else None
-            kept = self.plan.objective._violation(average) == 0.0
+            kept = self.whole._violation(average) == 0.0
             if at_most is not None and at_most < value and kept:
                 # With answers that come as promptly from every context this is rare.
                 at_most, why = None, f"f is above the bound of the last decisions, {at_most:.4g}"
@@ -239,7 +230,7 @@ class Watch:
 
     def _warning(self, above: float, half: float, untried: float) -> str:
         """Why the interval says little of f*; above: how far its upper end is from the middle."""
-        base = self.plan.base
+        base = self.base
         if not base.doubt(self.kind.seen).size:
             return (
                 f"{type(base).__name__} has no confidence widths here, so that the interval does "

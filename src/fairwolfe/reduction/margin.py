@@ -25,11 +25,10 @@ from fairwolfe.bandits.optimism import shared_doubt
 from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.linalg import LOG_DET
 from fairwolfe.objectives import Concave
 from fairwolfe.objectives.leaves import Leaves
 from fairwolfe.oracles import LinearState, Ridge
-from fairwolfe.oracles.linear_state import radius
+from fairwolfe.oracles.linear_state import LOG_DET, radius
 
 __all__ = ["Known", "Margin"]
 
@@ -116,7 +115,7 @@ class Margin:
         """
         n, doubt = self.problem.n_objectives, self.doubt
         log_det = regression.counters[LOG_DET]
-        alpha: Vector = radius.function(doubt[2 : 2 + n], doubt[2 + n :], doubt[1], log_det)
+        alpha: Vector = radius(doubt[2 : 2 + n], doubt[2 + n :], doubt[1], log_det)
         return alpha
 
     def noise(self, answered: float) -> Vector:
@@ -127,7 +126,7 @@ class Margin:
         """
         total = _RHO + answered
         scales = self.doubt[2 : 2 + self.problem.n_objectives]
-        alpha: Vector = radius.function(scales, 0.0, self.doubt[1], math.log(total / _RHO))
+        alpha: Vector = radius(scales, 0.0, self.doubt[1], math.log(total / _RHO))
         return math.sqrt(total) * alpha
 
     def wander(self, t: float) -> float:

@@ -14,83 +14,46 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from hashlib import blake2b
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
 
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.problem import all_finite
 from fairwolfe.core.restoring import require, require_counts
-from fairwolfe.kernels.compile import kernel
-from fairwolfe.kernels.settling import (
-    BATCH_N,
-    BATCHES,
-    CAP,
-    FIRST,
-    FLOOR,
-    INTERCEPT,
-    LAST,
-    PLANNED,
-    RANGE,
-    SERIAL,
-    SIZE,
-    SPARE,
-    SPLIT,
-    SQUARES,
-    TOP,
-    UNTRIED,
-    N,
-    Y,
-)
 from fairwolfe.objectives import Concave
 
-__all__ = ["Window", "Windows", "turn_over"]
+__all__ = ["SIZE", "Window", "Windows"]
 
 _FIRST = 64  # decisions of the first window, which has no certificate and gathers the first
 _TINY = 1e-9  # a range below which a certificate is as good as constant
 _MISSING = 0.1  # share of unanswered decisions beyond which nothing is guaranteed
 _SLOPE = 3  # where b begins in what is gathered
-_V = "float64[::1]"
 
-
-@kernel(signature=f"void({', '.join([_V] * 7)}, {', '.join(['float64'] * 6)})")
-def turn_over(
-    now: Vector,
-    slope: Vector,
-    rewards: Vector,
-    before: Vector,
-    before_slope: Vector,
-    before_rewards: Vector,
-    gathered: Vector,
-    planned: float,
-    serial: float,
-    intercept: float,
-    floor: float,
-    cap: float,
-    extent: float,
-) -> None:
-    """A complete window becomes the one before; the next has the mean of the certificates gathered,
-    if there are any.
-
-    now, before (SIZE,), slope, rewards, before_slope, before_rewards (n,), gathered (3 + n,).
-    """
-    if now[PLANNED] > _FIRST:
-        for i in range(now.size):
-            before[i] = now[i]
-        for i in range(slope.size):
-            before_slope[i], before_rewards[i] = slope[i], rewards[i]
-    if gathered[0] > 0.0:
-        for i in range(slope.size):
-            slope[i] = gathered[_SLOPE + i] / gathered[0]
-    for i in range(now.size):
-        now[i] = 0.0
-    for i in range(rewards.size):
-        rewards[i] = 0.0
-    for i in range(gathered.size):
-        gathered[i] = 0.0
-    now[SERIAL], now[PLANNED], now[INTERCEPT] = serial, planned, intercept
-    now[FLOOR], now[CAP], now[RANGE] = floor, cap, extent
+# Places in the numbers of a window; kernels/engine.pxd has the same.
+(
+    SERIAL,  # which certificate
+    PLANNED,  # decisions that the window takes
+    N,  # decisions that it has
+    TOP,  # sum of upper bounds
+    Y,  # sum of estimates
+    SPARE,  # sum of what the directions missed
+    BATCH,  # estimates, batch by batch
+    BATCH_N,
+    BATCHES,
+    MEAN,
+    SQUARES,
+    INTERCEPT,  # a of the certificate
+    CAP,  # the largest <b, r>
+    RANGE,  # of the best of a context
+    FIRST,  # smallest number of its decisions
+    LAST,  # largest
+    FLOOR,  # the least of the certificate where hard constraints are kept
+    UNTRIED,  # sum of what arms that were hardly tried may add
+) = range(18)
+SIZE = 18
+SPLIT = 32  # batches in a window; a power of 2, as the lengths of the windows
 
 
 class Window(NamedTuple):
@@ -101,32 +64,37 @@ class Window(NamedTuple):
     rewards: Vector
 
 
-class Windows(NamedTuple):
-    """The current window, the one before it, and the certificates gathered for the next."""
+class Windows:
+    """The current window, the one before it, and the certificates gathered for the next.
 
-    now: Window
-    before: Window
-    gathered: Vector  # how many; the sums of a, of floors and of b
+    All are views of one vector, `memory`, so that a window is replaced by one copy, which no
+    interrupt can tear:
 
-    @classmethod
-    def start(cls, n: int) -> Windows:
-        """Nothing seen yet, for n rewards."""
-        now, before = (Window(np.zeros(SIZE), np.zeros(n), np.zeros(n)) for _ in range(2))
-        now.numbers[PLANNED] = _FIRST
-        return cls(now, before, np.zeros(_SLOPE + n))
+        now (SIZE + 2 n), before (SIZE + 2 n), gathered (3 + n): how many; sums of a, floors and b
+    """
+
+    __slots__ = ("before", "gathered", "memory", "n", "now")
+
+    def __init__(self, memory: Vector) -> None:
+        self.memory, self.n = memory, (memory.size - 2 * SIZE - _SLOPE) // 5
+        whole = SIZE + 2 * self.n
+        self.now, self.before = self._window(0), self._window(whole)
+        self.gathered = memory[2 * whole :]
+
+    def _window(self, start: int) -> Window:
+        ends = np.cumsum([start, SIZE, self.n, self.n]).tolist()
+        return Window(*(self.memory[a:b] for a, b in pairwise(ends)))
+
+    @staticmethod
+    def start(n: int, serial: float = 0.0) -> Vector:
+        """The memory before anything is seen, for n rewards; serial: of the first certificate."""
+        memory = np.zeros(2 * (SIZE + 2 * n) + _SLOPE + n)
+        memory[PLANNED], memory[SERIAL] = _FIRST, serial
+        return memory
 
     def restart(self) -> None:
         """Forget all, in place; decisions that are open are unknown to what follows."""
-        serial = self.now.numbers[SERIAL] + 1.0
-        for array in (*self.now, *self.before, self.gathered):
-            array[:] = 0.0
-        self.now.numbers[PLANNED], self.now.numbers[SERIAL] = _FIRST, serial
-
-    def anew(self, n: int) -> Windows:
-        """Nothing seen, for another number of rewards; open decisions are unknown to it."""
-        fresh = Windows.start(n)
-        fresh.now.numbers[SERIAL] = self.now.numbers[SERIAL] + 1.0
-        return fresh
+        self.memory[:] = self.start(self.n, self.now.numbers[SERIAL] + 1.0)
 
     def restored(self) -> None:
         """After arrays have been read from a file: raise for numbers that no window can have."""
@@ -177,8 +145,15 @@ class Windows(NamedTuple):
             intercept, floor = (self.gathered[1:_SLOPE] / self.gathered[0]).tolist()
             planned = planned if _FIRST < planned >= longest else 2.0 * planned
         serial = _fingerprint(numbers[SERIAL], intercept, slope)
-        begin = (planned, serial, intercept, floor, *extent(slope))
-        turn_over(*self.now, *self.before, self.gathered, *begin)
+        cap, range_ = extent(slope)
+        fresh = Windows(np.zeros(self.memory.size))
+        kept = self.now if numbers[PLANNED] > _FIRST else self.before
+        for old, new in zip(fresh.before, kept, strict=True):
+            old[:] = new
+        fresh.now.slope[:] = slope
+        fresh.now.numbers[[SERIAL, PLANNED, INTERCEPT]] = serial, planned, intercept
+        fresh.now.numbers[[FLOOR, CAP, RANGE]] = floor, cap, range_
+        self.memory[:] = fresh.memory
 
     # --- what they say ------------------------------------------------------------------------
 
@@ -251,6 +226,8 @@ class Windows(NamedTuple):
         (1 - p)^n, so that p <= ln(1/delta)/n at the level of the interval (the rule of three). Such
         an event may be worth the whole range of <b, r>.
         """
+        from scipy.special import stdtrit  # 60 ms, which the first decision need not wait for
+
         both = (self.before, self.now)
         numbers = np.array([window.numbers for window in both])
         shares = numbers[:, N] / numbers[:, N].sum()

@@ -11,7 +11,7 @@ and then answers. Read it in this order:
     model      an agent and its open decisions: the fold
     store      what a store promises; sqlite_store keeps it
     core       the one writer: groups, commits, answers
-    recovery   from the log to models, and warm kernels
+    recovery   from the log to models
     audit      decisions made again from what the log keeps of them
     wire       requests and answers, as JSON or MessagePack
     hot        decide and feedback, from a body to work and from its result to bytes

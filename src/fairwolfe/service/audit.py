@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairwolfe.core.contexts import Bilinear, PerArm
+from fairwolfe.core.decision import Batch
 from fairwolfe.core.packing import pack, unpack
 from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput
 from fairwolfe.service.events import Decided
-from fairwolfe.service.join import made_from
 from fairwolfe.service.model import Model
 
 __all__ = ["Asked", "Remade", "asked_as_bytes", "asked_from", "remade"]
@@ -40,15 +40,15 @@ def asked_as_bytes(
 
 
 def asked_from(data: bytes) -> Asked:
-    """What `asked_as_bytes` wrote; older logs hold no tolerance, which was 0.
+    """What `asked_as_bytes` wrote.
 
     >>> asked_from(asked_as_bytes([np.ones((1, 2))], [{"blocked": ["a"]}], 0.001))
     Asked(contexts=[array([[1., 1.]])], options=[{'blocked': ['a']}], tolerance=0.001)
     """
     try:
-        contexts, options, *rest = unpack(data)
+        contexts, options, tolerance = unpack(data)
         read = [_READ[kind](*parts) for kind, *parts in contexts]
-        return Asked(read, list(map(_given, options)), *(rest or (0.0,)))
+        return Asked(read, list(map(_given, options)), tolerance)
     except (InvalidInput, KeyError, TypeError, ValueError) as error:
         raise IncompatibleState(f"what was asked cannot be read: {error}") from error
 
@@ -92,7 +92,7 @@ def remade(model: Model, event: Decided, seq: int) -> Remade:
         again = model.propose(*asked_from(event.asked))
     except FairwolfeError as error:
         return Remade(0, [f"the decisions of row {seq} cannot be made again: {error}"])
-    logged = made_from(event.made)
+    logged = Batch(event.made)
     if len(logged) != len(again):
         return Remade(0, [f"row {seq} holds {len(logged)} decisions for {len(again)} questions"])
     wrong = []

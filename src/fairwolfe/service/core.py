@@ -21,9 +21,9 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from fairwolfe.core.batch import Batch
-from fairwolfe.core.decision import Decision
+from fairwolfe.core.decision import Batch, Decision
 from fairwolfe.core.packing import pack
+from fairwolfe.core.rows import PlainRows, dump
 from fairwolfe.errors import FairwolfeError, InvalidInput, NumericalFailure
 from fairwolfe.service import logs, watch
 from fairwolfe.service.audit import asked_as_bytes
@@ -31,7 +31,7 @@ from fairwolfe.service.clock import Clock
 from fairwolfe.service.config import Key, Limits, bytes_of
 from fairwolfe.service.entries import Entry, cells_of
 from fairwolfe.service.events import Applied, Closed, Decided, Event, decode, encode, size
-from fairwolfe.service.join import Cells, Joined, Merge, Outcome, made_as_bytes, made_from
+from fairwolfe.service.join import Cells, Joined, Merge, Outcome
 from fairwolfe.service.metrics import Numbers
 from fairwolfe.service.model import Model
 from fairwolfe.service.recent import Recent
@@ -231,8 +231,7 @@ class Core:
         event = change()
         if event is None:  # it is so already
             return
-        # Another objective may need other kernels: they are made ready while others are served.
-        await asyncio.to_thread(_rehearse, model.copy(), event)
+        await asyncio.to_thread(_rehearse, model.copy(), event)  # while others are served
         await self.wait(Work(model, change=change))
 
     async def wait(self, work: Work) -> Any:
@@ -321,9 +320,13 @@ class Core:
                     _fail(work, Refused(503, "model_stopped", model.stopped, retry_after=60.0))
                 continue
             part = Stage()
+            asked = [work for work in own if work.asks]
+            told = [work for work in own if not work.asks]
             try:
-                self._decide(part, model, [work for work in own if work.asks])
-                self._tell(part, model, [work for work in own if not work.asks])
+                if asked:
+                    self._decide(part, model, asked)
+                if told:
+                    self._tell(part, model, told)
             except Exception as error:  # of a user's policy: others are still served
                 logger.exception("a group of model %s failed", model.name)
                 for work in own:
@@ -428,7 +431,7 @@ class Core:
             fresh += new
             requests |= ids
             planned.append((work, numbers))
-        decisions: Sequence[Decision] = []
+        decisions: Batch | None = None
         if fresh:
             try:
                 decisions = _propose(model, fresh)
@@ -440,8 +443,9 @@ class Core:
                 for work, _ in planned:
                     _fail(work, Refused(503, "model_stopped", model.stopped, retry_after=60.0))
                 return None
+            if isinstance(decisions.rows, PlainRows):
+                dump(decisions.rows, "")  # raises where the policy's evidence cannot be written
             self.recent[model.name].extend([ask.context for ask in fresh])
-            data = made_as_bytes(decisions)
             known = tuple(
                 (place, ask.request_id, ask.digest)
                 for place, ask in enumerate(fresh)
@@ -453,10 +457,10 @@ class Core:
                     [ask.context for ask in fresh], [a.options for a in fresh], model.tolerance
                 )
             owners = _owners(planned, first)
-            event = Decided(model.number, len(decisions), data, known, owners, questions)
+            event = Decided(model.number, decisions.rows, known, owners, questions)
             stage.events.append((model, event))
             stage.spans.append(Span(model.number, first, first + len(decisions)))
-        new_answers = _answers(decisions, first)
+        new_answers = [] if decisions is None else _answers(decisions, first)
         for work, issued in planned:
             if len(issued) == 1 and issued[0] >= first and not work.asks[0].explain:
                 stage.answers.append((work, [new_answers[issued[0] - first]]))
@@ -728,13 +732,12 @@ def _decision_in(row: tuple[int, Row], model: int, number: int) -> Decision:
     first, (_, _, payload) = row
     for event in decode(payload):
         if isinstance(event, Decided) and event.model == model:
-            decisions = made_from(event.made)
-            return decisions[number - first]
+            return Batch(event.made)[number - first]
     raise Refused(404, "unknown_decision", f"decision {number} is not kept", "id")
 
 
 def _rehearse(copy: Model, event: Event) -> None:
-    """Do it on a copy, with everything that may come after it, so that it is rejected or ready."""
+    """Do it on a copy, with what comes after it: what fails there is rejected, not written."""
     try:
         copy.apply(event, 0, 0.0)
         exercise(copy)
@@ -742,7 +745,7 @@ def _rehearse(copy: Model, event: Event) -> None:
         raise invalid(error) from error
 
 
-def _propose(model: Model, asks: Sequence[Ask]) -> Sequence[Decision]:
+def _propose(model: Model, asks: Sequence[Ask]) -> Batch:
     """Decide for all of them in one call."""
     explain = any(ask.explain for ask in asks)
     contexts, options = [ask.context for ask in asks], [ask.options for ask in asks]
@@ -803,17 +806,13 @@ def _complete(model: Model, merge: Merge, number: int) -> bool:
     return row.final or (not model.ranks and len(row.numbers) == len(model.rewards))
 
 
-def _answers(decisions: Sequence[Decision], first: int) -> list[Answer]:
+def _answers(decisions: Batch, first: int) -> list[Answer]:
     """Decisions that were just made, as they are answered."""
-    if not isinstance(decisions, Batch):
-        return [Answer(first + i, _plain(d.action), d.probability) for i, d in enumerate(decisions)]
-    actions = decisions.actions.tolist()
-    if decisions.probabilities is None:
-        return [Answer(first + i, action, None) for i, action in enumerate(actions)]
-    chances = decisions.probabilities.tolist()
+    actions, chances = decisions.actions, decisions.probabilities.tolist()
+    listed = map(_plain, actions) if isinstance(actions, list) else actions.tolist()
     return [
         Answer(first + i, action, None if isnan(chance) else chance)
-        for i, (action, chance) in enumerate(zip(actions, chances, strict=True))
+        for i, (action, chance) in enumerate(zip(listed, chances, strict=True))
     ]
 
 
@@ -827,9 +826,9 @@ def _plain(action: Any) -> Any:
     return action.tolist() if isinstance(action, np.ndarray) else action
 
 
-def _explained(decisions: Sequence[Decision], first: int, answer: Answer) -> Answer:
+def _explained(decisions: Batch | None, first: int, answer: Answer) -> Answer:
     """With the reasons of a decision, where known: one that is answered again is not explained."""
-    if answer.number < first:
+    if decisions is None or answer.number < first:
         return answer
     with suppress(InvalidInput):  # the policy cannot say
         return answer._replace(explanation=decisions[answer.number - first].explain())

@@ -50,7 +50,7 @@ def _of_an_arm(model: Model, number: int, entry: Entry, given: dict[str, Any]) -
         raise Refused(422, "invalid", f"{field} is for rankings; give rewards", field)
     if not all(_plain(model, name, x) for name, x in given.items()):
         given = {name: _bounded(model, name, x) for name, x in given.items()}
-        _hear(model, number, entry, given)
+        _read_feedback(model, number, entry, given)
     return Cells((), [(0, names[n], float(x)) for n, x in given.items()], entry.final)
 
 
@@ -77,7 +77,7 @@ def _of_a_ranking(model: Model, number: int, entry: Entry, given: dict[str, Any]
             name: {key: _bounded(model, name, x, key) for key, x in of.items()}
             for name, of in given.items()
         }
-        _hear(model, number, entry, given, exposed=exposed, clicked=entry.clicked)
+        _read_feedback(model, number, entry, given, exposed=exposed, clicked=entry.clicked)
     cells = []
     for name, of in given.items():
         cells += [(slots[key], names[name], float(x)) for key, x in of.items() if x is not None]
@@ -116,11 +116,13 @@ def _bounded(model: Model, name: str, earned: Any, item: str = "") -> Any:
     )
 
 
-def _hear(model: Model, number: int, entry: Entry, given: dict[str, Any], **more: Any) -> None:
+def _read_feedback(
+    model: Model, number: int, entry: Entry, given: dict[str, Any], **more: Any
+) -> None:
     """Have the agent check what is not plainly right."""
     assert model.agent is not None
     try:
-        model.agent.hear(model.ring.decision(number), given, missing=0.0, **more)
+        model.agent.read_feedback(model.ring.decision(number), given, missing=0.0, **more)
     except InvalidInput as error:
         raise Refused(422, "invalid", str(error), _field_of(str(error), entry)) from error
 

@@ -21,7 +21,6 @@ import numpy as np
 from fairwolfe.agent import Agent
 from fairwolfe.core.contexts import Bilinear, PerArm, arms
 from fairwolfe.core.packing import pack, unpack
-from fairwolfe.core.protocols import Estimates
 from fairwolfe.environments import FactorModel, Finite
 from fairwolfe.errors import FairwolfeError, InvalidInput
 from fairwolfe.objectives import TwoSided
@@ -61,10 +60,8 @@ class World(NamedTuple):
 
 def world_of(agent: Agent, contexts: Sequence[Any]) -> World:
     """The world that an agent believes in, for users or contexts that it saw."""
-    if not isinstance(agent.policy, Estimates):
-        raise InvalidInput(f"{agent.policy!r:.80} keeps no estimate of each reward")
-    with agent.held() as state:
-        oracle, looks = agent.policy.learnt(state)
+    with agent.held() as running:
+        oracle, looks = running.learnt()
     problem = agent.problem
     rewards = tuple(problem.rewards)
     if problem.n_slots is None:

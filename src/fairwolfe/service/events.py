@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairwolfe.core.packing import pack, unpack
+from fairwolfe.core.rows import Rows, dump, load
 from fairwolfe.errors import IncompatibleState, InvalidInput
 
 __all__ = [
@@ -54,7 +55,8 @@ class Epoch(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """Decisions were made: the bytes of a Batch, or of each of them where their kinds differ.
+    """Decisions were made, as rows (docs/rows.md), which a row of the log holds without checksums:
+    it has its own.
 
     owners: names of keys, and for each decision the place of the one that asked for it, as a byte;
     None where there are no keys. asked: what they were made from, as `audit.asked_as_bytes` writes
@@ -62,8 +64,7 @@ class Decided(NamedTuple):
     """
 
     model: int
-    rows: int
-    made: bytes | tuple[bytes, ...]
+    made: Rows
     requests: tuple[Request, ...]
     owners: tuple[tuple[str, ...], bytes] | None = None
     asked: bytes = b""
@@ -157,14 +158,22 @@ _TAGS = {kind: tag for tag, kind in _KINDS.items()}
 
 def encode(events: list[Event], wall: float) -> bytes:
     """A group of events as the payload of a row; wall: the time of day, for people only."""
-    return pack((wall, *((_TAGS[type(event)], *_written(event)) for event in events)))
+    return pack((wall, *[(_TAGS[type(event)], *_written(event)) for event in events]))
 
 
 def _written(event: Event) -> tuple[Any, ...]:
-    """The fields of an event; what came later and is empty is left out, as before it came."""
-    if not isinstance(event, Decided) or event.asked:
+    if not isinstance(event, Decided):
         return event
-    return event[:-1] if event.owners is not None else event[:-2]
+    model, made, *rest = event
+    return (model, dump(made, ""), *rest)
+
+
+def _read(tag: str, *fields: Any) -> Event:
+    if tag != "decided":
+        event: Event = _KINDS[tag](*fields)
+        return event
+    model, made, *rest = fields
+    return Decided(model, load(made)[0], *rest)
 
 
 def decode(payload: bytes) -> list[Event]:
@@ -180,7 +189,7 @@ def decode_at(payload: bytes) -> tuple[float, list[Event]]:
     """The time of day and the events of a row."""
     try:
         wall, *rows = unpack(payload)
-        return float(wall), [_KINDS[tag](*fields) for tag, *fields in rows]
+        return float(wall), [_read(*row) for row in rows]
     except (InvalidInput, KeyError, TypeError, ValueError) as error:
         raise IncompatibleState(f"a row of the log cannot be read: {error}") from error
 
@@ -193,8 +202,8 @@ def wall_of(payload: bytes) -> float:
 def size(event: Event) -> int:
     """How many records an event is: one for each decision, entry of feedback, or change."""
     match event:
-        case Decided(rows=rows):
-            return rows
+        case Decided(made=made):
+            return len(made.head)
         case Told(numbers=numbers) | Applied(numbers=numbers):
             return len(numbers)
         case Epoch():

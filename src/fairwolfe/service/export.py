@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairwolfe.core.contexts import Bilinear, PerArm
-from fairwolfe.core.decision import Decision
+from fairwolfe.core.decision import Batch, Decision
+from fairwolfe.core.rows import RankingRows
 from fairwolfe.data.decisions import Header, Writer
 from fairwolfe.errors import IncompatibleState, InvalidInput
 from fairwolfe.service.audit import asked_from
@@ -27,7 +28,7 @@ from fairwolfe.service.events import (
     decode,
     decode_at,
 )
-from fairwolfe.service.join import Joined, made_from
+from fairwolfe.service.join import Joined
 from fairwolfe.service.log_file import LogFile
 from fairwolfe.service.model import Model
 from fairwolfe.service.recovery import recover
@@ -102,7 +103,7 @@ def _rows(log: LogFile, model: Model, upto: int | None, tick: Tick) -> Iterator[
 
 
 def _pending(wall: float, event: Decided, items: dict[str, int]) -> Iterator[Pending]:
-    decisions = made_from(event.made)
+    decisions = Batch(event.made)
     contexts: list[Any] = [None] * len(decisions)
     options: list[dict[str, Any]] = [{}] * len(decisions)
     if event.asked:
@@ -172,7 +173,8 @@ def _items(model: Model, pending: Pending) -> dict[str, Any]:
     """
     user = pending.context
     if user is None:
-        (user, *_), *_ = pending.decision.evidence
+        rows, decision = pending.decision.batch.rows, pending.decision
+        user = rows.user[0] if isinstance(rows, RankingRows) else decision.evidence[0]
     columns: dict[str, Any] = {"user": user}
     total = len((model.agent and model.agent.names) or ())
     if pending.options or len(pending.items) < total:

@@ -16,8 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from fairwolfe.core.batch import Batch
-from fairwolfe.core.decision import Decision
+from fairwolfe.core.decision import Batch, Decision
 from fairwolfe.core.packing import pack, unpack
 from fairwolfe.errors import IncompatibleState
 from fairwolfe.service.events import Request, Told
@@ -43,7 +42,7 @@ class Group(NamedTuple):
     first: int
     seq: int
     clock: float
-    decisions: Sequence[Decision]
+    decisions: Batch
     requests: tuple[Request, ...]
     owners: tuple[tuple[str, ...], bytes] | None = None
 
@@ -173,7 +172,7 @@ class Ring:
     def _place(self, number: int) -> int:
         return bisect_right(self.groups, number, key=lambda group: group.first) - 1
 
-    def decisions(self, first: int, stop: int) -> Iterator[Sequence[Decision]]:
+    def decisions(self, first: int, stop: int) -> Iterator[Batch]:
         """Decisions in a row, those that were made together at once."""
         for group in islice(self.groups, self._place(first), None):
             if group.first >= stop:
@@ -187,12 +186,8 @@ class Ring:
 
     def action(self, number: int) -> Any:
         """What an open decision chose: an arm, or the numbers of items."""
-        group = self.group(number)
-        decisions, place = group.decisions, number - group.first
-        action = (
-            decisions.actions[place] if isinstance(decisions, Batch) else decisions[place].action
-        )
-        return action.tolist() if isinstance(action, np.ndarray | np.generic) else action
+        action = self.decision(number).action
+        return action.tolist() if isinstance(action, np.ndarray) else action
 
     def state(self, number: int) -> Heard:
         """What has come for an open decision."""
@@ -357,17 +352,3 @@ class Merge:
             np.array(self._values, dtype=np.float64),
             counts,  # type: ignore[arg-type]
         )
-
-
-def made_from(data: bytes | tuple[bytes, ...]) -> Sequence[Decision]:
-    """Decisions from the bytes of a Batch, or of each of them."""
-    if isinstance(data, bytes):
-        return Batch.from_bytes(data)
-    return [Decision.from_bytes(one) for one in data]
-
-
-def made_as_bytes(decisions: Sequence[Decision]) -> bytes | tuple[bytes, ...]:
-    """What `made_from` reads."""
-    if isinstance(decisions, Batch):
-        return decisions.to_bytes()
-    return tuple(one.to_bytes() for one in decisions)

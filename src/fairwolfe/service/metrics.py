@@ -53,8 +53,6 @@ class Numbers:
         self.repeated = 0  # decides whose request_id was known
         self.unwritten = 0  # rows and snapshots that could not be written
         self.replayed = 0  # records, at the start
-        self.ready_compilations = 0  # kernels compiled before it was ready
-        self.ready_preparations = 0  # kernels compiled or loaded before
         self.groups = Histogram(_SIZES)
         self.commits = Histogram()
         self.folds = Histogram()
@@ -92,8 +90,6 @@ class _Collector:
             GaugeMetricFamily,
             HistogramMetricFamily,
         )
-
-        from fairwolfe.kernels.compile import compilations, preparations
 
         core, numbers = self.core, self.core.numbers
         counted: dict[str, tuple[str, Any]] = {
@@ -134,14 +130,6 @@ class _Collector:
             "snapshot_age_seconds": ("Since the last snapshot", core.snapshot_age),
             "store_failing": ("Whether the log cannot be written", float(bool(core.failing))),
             "replayed_records": ("Replayed at the start", numbers.replayed),
-            "compilations_after_ready": (
-                "Kernels compiled after the service was ready",
-                compilations() - numbers.ready_compilations,
-            ),
-            "kernels_loaded_after_ready": (
-                "Kernels compiled or loaded after the service was ready",
-                preparations() - numbers.ready_preparations,
-            ),
         }
         for name, (about, value) in single.items():
             yield GaugeMetricFamily(f"fairwolfe_{name}", about, value=value)

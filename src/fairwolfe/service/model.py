@@ -7,8 +7,10 @@ from __future__ import annotations
 import hashlib
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -16,8 +18,7 @@ import numpy as np
 
 from fairwolfe.agent import Agent
 from fairwolfe.core import expressions
-from fairwolfe.core.batch import Batch
-from fairwolfe.core.decision import Decision
+from fairwolfe.core.decision import Batch
 from fairwolfe.core.feedback import Shown
 from fairwolfe.core.packing import pack, unpack
 from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput
@@ -35,11 +36,10 @@ from fairwolfe.service.events import (
     Told,
     decode,
 )
-from fairwolfe.service.join import Group, Joined, Ring, made_from
+from fairwolfe.service.join import Group, Joined, Ring
 
 __all__ = ["Model", "constraints_of", "read_objective"]
 
-_FORMAT = 3
 _COUNTS = ("joined", "expired", "known", "late", "unknown", "conflict")
 _ENTRIES = _COUNTS[2:]  # by entry of feedback; the others by decision
 _NO_END = 2**63
@@ -147,9 +147,9 @@ class Model:
             )
         return self.agent
 
-    @staticmethod
-    def _group(event: Decided, first: int, seq: int, clock: float) -> Group:
-        return Group(first, seq, clock, made_from(event.made), event.requests, event.owners)
+    def _group(self, event: Decided, first: int, seq: int, clock: float) -> Group:
+        decisions = self._ready().batch(event.made)
+        return Group(first, seq, clock, decisions, event.requests, event.owners)
 
     def _begin(self, epoch: str) -> None:
         """Numbers from here on belong to an epoch; one without any decision is forgotten."""
@@ -177,10 +177,10 @@ class Model:
         agent, at = self._ready(), 0
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # agents warn of rewards out of range; metrics say so
-            for decisions in _joined(self._runs(numbers, learnt)):
+            for counts, decisions in self._batches(numbers, learnt):
                 part = joined.take(slice(at, at + len(decisions)))
-                if learnt[at]:
-                    agent.update_many(decisions, self._rewards(part, decisions))
+                if counts:
+                    agent.update_many(decisions, self._rewards(part))
                 else:
                     for decision in decisions:
                         agent.expire(decision)
@@ -189,23 +189,24 @@ class Model:
         self._counts["joined"] += answered
         self._counts["expired"] += len(numbers) - answered
 
-    def _runs(self, numbers: Any, learnt: Any) -> Iterator[tuple[bool, Sequence[Decision]]]:
-        """Decisions in a row that were made together and are treated alike: how, and themselves."""
+    def _batches(self, numbers: Any, learnt: Any) -> Iterator[tuple[bool, Batch]]:
+        """Decisions in their order, in few batches, with whether they are learnt from."""
         alike = (np.diff(numbers) == 1) & (learnt[1:] == learnt[:-1])
         cuts = [*(np.flatnonzero(~alike) + 1).tolist(), len(numbers)]
-        for start, stop in pairwise([0, *cuts] if len(numbers) else ()):
-            first = int(numbers[start])
-            for decisions in self.ring.decisions(first, first + stop - start):
-                yield bool(learnt[start]), decisions
+        runs = (
+            (bool(learnt[start]), decisions)
+            for start, stop in pairwise([0, *cuts] if len(numbers) else ())
+            for decisions in self.ring.decisions(numbers[start], numbers[start] + stop - start)
+        )
+        for counts, run in groupby(runs, key=itemgetter(0)):
+            for decisions in Batch.merged([decisions for _, decisions in run]):
+                yield counts, decisions
 
-    def _rewards(self, joined: Joined, decisions: Sequence[Decision]) -> Any:
+    def _rewards(self, joined: Joined) -> Any:
         """Feedback as `update_many` takes it; what did not come is 0."""
         if not self.ranks:
             return np.ascontiguousarray(joined.values[:, 0])
-        exposed, values = joined.exposed.astype(np.float64), np.ascontiguousarray(joined.values)
-        if isinstance(decisions, list):
-            return [Shown(e, v) for e, v in zip(exposed, values, strict=True)]
-        return Shown(exposed, values)
+        return Shown(joined.exposed.astype(np.float64), np.ascontiguousarray(joined.values))
 
     def _add_items(self, event: ItemsAdded, seq: int) -> None:
         objective = read_objective(event.objective)
@@ -240,7 +241,7 @@ class Model:
         options: Sequence[dict[str, Any]],
         tolerance: float,
         explain: bool = False,
-    ) -> Sequence[Decision]:
+    ) -> Batch:
         """Decide for all of them in one call; nothing changes. options: of each, as blocked;
         tolerance: see `Agent.propose`; explain: whether any of them will be explained.
         """
@@ -249,14 +250,15 @@ class Model:
         if len(shapes) == 1 and None not in shapes:
             given = np.concatenate(contexts).reshape(len(contexts), *contexts[0].shape)
         how: dict[str, Any] = {"explain": explain, "tolerance": tolerance}
-        if not any(options):
-            return self._ready().propose(given, **how)
-        how |= {
-            name: [one.get(name) for one in options]
-            for name in ("candidates", "blocked", "pinned")
-            if any(name in one for one in options)
-        }
-        return self._ready().propose(given, **how)
+        if any(options):
+            how |= {
+                name: [one.get(name) for one in options]
+                for name in ("candidates", "blocked", "pinned")
+                if any(name in one for one in options)
+            }
+        made = self._ready().propose(given, **how)
+        assert isinstance(made, Batch)
+        return made
 
     def check(self, context: Any, options: dict[str, Any]) -> None:
         """Raise the InvalidInput that `propose` would raise for one of them; nothing is decided."""
@@ -333,7 +335,7 @@ class Model:
     def dump(self) -> bytes:
         """Everything, for a snapshot; equal models of one log are equal bytes."""
         epochs = tuple((epoch, *span) for epoch, span in self.epochs.items())
-        return pack((_FORMAT, self.token, epochs, *self._state()))
+        return pack((self.token, epochs, *self._state()))
 
     def _state(self) -> tuple[Any, ...]:
         """What was learnt and is open, without the names that ids contain."""
@@ -349,31 +351,31 @@ class Model:
     ) -> Model:
         """The model that `dump` wrote; row_at: the clock and the payload of a row of the log."""
 
-        def group_in(first: int, seq: int) -> Group:
+        def group_in(model: Model, first: int, seq: int) -> Group:
             clock, payload = row_at(seq)
             for event in decode(payload):
                 if isinstance(event, Decided) and event.model == number:
-                    return cls._group(event, first, seq, clock)
+                    return model._group(event, first, seq, clock)
             raise IncompatibleState(f"row {seq} of the log holds no decisions of model {number}")
 
         return cls._loaded(number, token, data, group_in)
 
     @classmethod
     def _loaded(
-        cls, number: int, token: str, data: bytes, group_in: Callable[[int, int], Group]
+        cls, number: int, token: str, data: bytes, group_in: Callable[[Model, int, int], Group]
     ) -> Model:
         try:
-            form, own, epochs, setup, counts, changes, early, agent, ring = unpack(data)
+            own, epochs, setup, counts, changes, early, agent, ring = unpack(data)
             model = cls(number, token, msgspec.json.decode(setup, type=Setup))
-            if form != _FORMAT or own != model.token:
-                raise IncompatibleState(f"a snapshot of {own!r} has the format {form!r}")
+            if own != model.token:
+                raise IncompatibleState(f"it is of {own!r}, and not of {model.token!r}")
             model.epochs = {epoch: (first, stop) for epoch, first, stop in epochs}
             model._counts = dict(zip(_COUNTS, counts, strict=True))
             model.changes = list(changes)
             model.early = {key: list(row) for key, row in early}
             own = _agent_token(number)
             model.agent = None if agent is None else Agent.restore(agent, token=own)
-            model.ring.load(ring, group_in)
+            model.ring.load(ring, partial(group_in, model))
         except (FairwolfeError, msgspec.MsgspecError, TypeError, ValueError, KeyError) as error:
             raise IncompatibleState(f"a snapshot cannot be read: {error}") from error
         return model
@@ -388,19 +390,12 @@ class Model:
         """Another one that is the same."""
         token = self.token.rpartition("-")[0]
         return self._loaded(
-            self.number, token, self.dump(), lambda first, _: self.ring.group(first)
+            self.number, token, self.dump(), lambda _, first, seq: self.ring.group(first)
         )
 
 
 def _agent_token(number: int) -> str:
     return f"model-{number}"
-
-
-def _joined(runs: Iterable[tuple[bool, Sequence[Decision]]]) -> Iterator[Sequence[Decision]]:
-    """The same runs, as few as can be: those that are alike are one call of the agent."""
-    for _, alike in groupby(runs, key=lambda run: (run[0], isinstance(run[1], Batch))):
-        pieces = [run for _, run in alike]
-        yield from Batch.joined(pieces) if isinstance(pieces[0], Batch) else pieces  # type: ignore[arg-type]
 
 
 def read_objective(text: str, most_parts: int | None = None) -> Concave | None:

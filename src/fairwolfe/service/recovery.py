@@ -1,4 +1,4 @@
-"""From the log to models: the newest good snapshot and what came after it, and warm kernels."""
+"""From the log to models: the newest good snapshot and what came after it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import logging
 import secrets
 import time
-import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -17,27 +16,23 @@ import numpy as np
 from fairwolfe.agent.names import keyed
 from fairwolfe.core.catalogue import sizes
 from fairwolfe.core.contexts import Bilinear, PerArm
+from fairwolfe.core.feedback import Shown
 from fairwolfe.errors import IncompatibleState, InvalidInput
 from fairwolfe.service import logs
 from fairwolfe.service.config import Config, Setup, setup
 from fairwolfe.service.events import (
-    Closed,
-    Decided,
     Epoch,
     Event,
     ItemsAdded,
-    ObjectiveReplaced,
     Started,
-    Told,
     decode,
     encode,
     size,
 )
-from fairwolfe.service.join import made_as_bytes
 from fairwolfe.service.model import Model
 from fairwolfe.service.store import Store
 
-__all__ = ["Recovered", "begin", "exercise", "recover", "replay", "warm"]
+__all__ = ["Recovered", "begin", "exercise", "recover", "replay"]
 
 
 class Recovered(NamedTuple):
@@ -254,62 +249,24 @@ def read_items(config: Config, name: str, file: str, width: int) -> tuple[tuple[
         raise InvalidInput(f"{where}: {path}: {error}") from error
 
 
-# --- before it is ready ------------------------------------------------------------------------
-
-
-def warm(model: Model) -> None:
-    """Do once, on a copy, whatever the model can be asked to do, so that nothing is compiled or
-    loaded later: decide, for one and for several, learn, let expire, report, change.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        copy = model.copy() if model.agent is not None else _stand_in(model)
-        exercise(copy)
-        copy.copy()
-
-
-def _stand_in(model: Model) -> Model:
-    """A model with items, of one that has none yet."""
-    copy = Model(model.number, model.token.rpartition("-")[0], model.setup)
-    q = sizes(model.problem)[1]
-    rng = np.random.default_rng(0)
-    n = model.n_slots + 2
-    features = rng.normal(size=(n, q)) * (0.5 * model.problem.feature_norm / np.sqrt(q))
-    keys = tuple(f"item {i}" for i in range(n))
-    try:
-        copy.apply(ItemsAdded(model.number, keys, features, ""), 0, 0.0)
-    except InvalidInput:
-        return model  # an objective that fits other numbers of items only
-    return copy
+# --- before a change ----------------------------------------------------------------------------
 
 
 def exercise(model: Model) -> None:
-    """Whatever a model can be asked to do, done once: it is not the same afterwards."""
-    if model.agent is None:
-        return
-    rng = np.random.default_rng(0)
+    """Decide, learn and report once: the agent is not the same afterwards."""
     agent = model.agent
-    agent.warm()
-    for rows, answered in ((1, 1), (3, 2), (2, 0)):
-        first = model.decisions
-        decisions = agent.propose(_contexts(model, rows, rng))
-        data = made_as_bytes(decisions)
-        model.apply(Decided(model.number, rows, data, ()), 0, 0.0)
-        entries = np.repeat(np.arange(answered, dtype=np.int32), len(model.rewards))
-        cells = np.zeros((entries.size, 3), dtype=np.int32)
-        cells[:, 0], cells[:, 2] = entries, np.tile(np.arange(len(model.rewards)), answered)
-        exposed = np.zeros((answered, 2), dtype=np.int32)
-        exposed[:, 0] = np.arange(answered)
-        if not model.ranks:
-            exposed = exposed[:0]
-        numbers, final = first + np.arange(answered), np.zeros(answered, dtype=np.bool_)
-        values = np.zeros(entries.size)
-        event = Told(model.number, numbers, final, exposed, cells, values, (0, 0, 0, 0))
-        model.apply(event, 0, 0.0)
-        model.apply(Closed(model.number, model.ring.closed, model.decisions), 0, 0.0)
+    if agent is None:
+        return
+    decisions = agent.propose(_contexts(model, 2, np.random.default_rng(0)))
+    agent.issue(decisions)
+    n, rewards = len(decisions), len(model.rewards)
+    if model.ranks:
+        nothing = Shown(np.zeros((n, model.n_slots)), np.zeros((n, model.n_slots, rewards)))
+        agent.update_many(decisions, nothing)
+    else:
+        agent.update_many(decisions, np.tile(model.problem.low, (n, 1)))
     with suppress(InvalidInput):  # of a policy that keeps no live numbers
         agent.live()
-    model.apply(ObjectiveReplaced(model.number, model.objective), 0, 0.0)
 
 
 def _contexts(model: Model, rows: int, rng: np.random.Generator) -> Any:

@@ -1,4 +1,4 @@
-"""From a configuration to a running server: lock, recover, warm, bind, ready, and a clean end."""
+"""From a configuration to a running server: lock, recover, bind, ready, and a clean end."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ from collections.abc import Callable
 
 from fairwolfe import __version__
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.compile import compilations, preparations
-from fairwolfe.kernels.json_rows import rows_of
 from fairwolfe.service import logs
 from fairwolfe.service.clock import Clock
 from fairwolfe.service.config import Config, seconds
 from fairwolfe.service.core import Core
 from fairwolfe.service.http import BACKLOG, Server
 from fairwolfe.service.metrics import Numbers
-from fairwolfe.service.recovery import begin, recover, warm
+from fairwolfe.service.recovery import begin, recover
 from fairwolfe.service.routes import Service
 from fairwolfe.service.sqlite_store import SQLiteStore
 
@@ -34,21 +32,15 @@ _SPARE_FILES = 64  # besides the connections
 
 
 def open_service(config: Config, clock: Clock | None = None) -> Service:
-    """A service that is ready: its log is read, its models are warm."""
+    """A service that is ready: its log is read."""
     store = SQLiteStore(config.path(config.state))
     try:
         recovery = recover(store)
         models = begin(store, config, recovery.models, store.last()[1])
-        for model in models.values():
-            if not model.stopped:
-                warm(model)
-        rows_of(b"[[0]]")  # of questions with many arms
         numbers = Numbers()
         numbers.replayed = recovery.records
         windows = {name: seconds("window", one.window) for name, one in config.models.items()}
         core = Core(store, models, windows, config.limits, clock, numbers)
-        numbers.ready_compilations = compilations()
-        numbers.ready_preparations = preparations()
     except BaseException:
         store.close()
         raise

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 _APPLICATION = 0x66776C67  # "fwlg"
-_FORMAT = 2
+_FORMAT = 3
 FILE, LOCK = "log.sqlite", "lock"
 _NEW = "new.sqlite"  # a log that is being created
 _RESTORED, _REPLACED = "restored-", "replaced-"  # see `finish_restore`

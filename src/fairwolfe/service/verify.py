@@ -25,7 +25,6 @@ from fairwolfe.service.events import (
     Started,
     decode,
 )
-from fairwolfe.service.join import made_from
 from fairwolfe.service.log_file import LogFile
 from fairwolfe.service.model import Model, read_objective
 from fairwolfe.service.recovery import recover, replay
@@ -141,11 +140,9 @@ class _Examined:
         elif event.model not in self.models:
             raise IncompatibleState(f"it is of model {event.model}, which never began")
         match event:
-            case Decided(model=model, rows=rows, made=data):
-                if len(made_from(data)) != rows:
-                    raise IncompatibleState(f"it does not hold the {rows} decisions that it says")
-                self.decisions += rows
-                self.groups[model].append((seq, rows))
+            case Decided(model=model, made=made):
+                self.decisions += len(made.head)
+                self.groups[model].append((seq, len(made.head)))
             case Closed(model=model, first=first, upto=upto):
                 self.closed[model].append((first, upto))
             case ItemsAdded(objective=text) | ItemsRetired(objective=text):

@@ -214,7 +214,7 @@ async def _texts(model: Model, body: WhatIf) -> list[str]:
 
 
 def _try(copy: Model, texts: Sequence[str]) -> None:
-    """Apply objectives to a copy, by the rule of PUT objective; it may compile kernels."""
+    """Apply objectives to a copy, by the rule of PUT objective."""
     for place, text in enumerate(texts):
         try:
             copy.apply(ObjectiveReplaced(copy.number, text), 0, 0.0)

@@ -16,7 +16,6 @@ from fairwolfe.core.brief import Brief, Summary, count
 from fairwolfe.core.frames import frame_of
 from fairwolfe.core.intervals import bands, interval
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.compile import ready
 from fairwolfe.objectives import Concave
 from fairwolfe.plots.axes import lorenz_axes, lorenz_line, mean_line, value_axes, violation_line
 from fairwolfe.plots.style import look
@@ -24,7 +23,7 @@ from fairwolfe.ranking.policies import as_policy
 from fairwolfe.simulation.exposure import lorenz
 from fairwolfe.simulation.lateness import Lateness
 from fairwolfe.simulation.line import Line
-from fairwolfe.simulation.rollout import needed, simulate
+from fairwolfe.simulation.rollout import simulate
 from fairwolfe.simulation.trace import Trace, best_value
 
 if TYPE_CHECKING:
@@ -251,8 +250,6 @@ def compare(
             progress=tick,
         )
 
-    # Before the first run: one that plays while another compiles would seem slow.
-    ready(kernel for policy in policies.values() for kernel in needed(policy, environment))
     futures: dict[tuple[int, str], Future[Trace]] = {}
     with ThreadPoolExecutor(jobs) as pool:
         for seed in chosen:

@@ -6,23 +6,16 @@ Feedback at once is feedback with a delay of 0.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairwolfe.bandits.choosing import LinearBandit
 from fairwolfe.core.arrays import Cube, IntMatrix, IntVector, Matrix, Vector
 from fairwolfe.core.problem import Problem
-from fairwolfe.core.protocols import CompiledWorld, Undirected
 from fairwolfe.environments.rankings import RankingWorld
 from fairwolfe.kernels.arms import ArmMailbox
 from fairwolfe.kernels.rankings import RankingMailbox
-from fairwolfe.ranking.ranker import Ranker
 from fairwolfe.reduction import FrankWolfe
-from fairwolfe.reduction.engine import CompiledArms, compiles
-from fairwolfe.reduction.ranked import CompiledRankings, ranks_compiled
-from fairwolfe.reduction.state import State
 from fairwolfe.simulation.delays import as_delay, rounds_of
 from fairwolfe.simulation.lateness import Lateness
 from fairwolfe.simulation.streams import Streams
@@ -73,8 +66,6 @@ class CompiledRun(ABC):
     the delays, and what arrives after the horizon is never learnt.
     """
 
-    engine_of: ClassVar[Callable[..., Any]]
-
     def __init__(
         self,
         policy: FrankWolfe,
@@ -88,34 +79,23 @@ class CompiledRun(ABC):
     ) -> None:
         self.environment, self.world, self.streams = environment, world, streams
         self.problem: Problem = environment.problem()
-        self.run: Any = type(self).engine_of(policy, self.problem)
+        self.running: Any = policy.init(self.problem)
         self.decider: Any = None
         self.mailbox: Any = None
         self.lateness, self.rng, self.horizon, self.done = lateness, rng, horizon, 0
         if lateness is not None:
             self.mailbox = self._mailbox()
             if lateness.refresh > 1:
-                self.decider = type(self).engine_of(policy, self.problem)
+                self.decider = policy.init(self.problem)
         self.mean_sum, self.reward_sum = np.zeros((2, self.problem.n_objectives))
         self.scalar = np.zeros(3)
         self.truth = truth
         self.most = 16  # rounds in a chunk
 
     @property
-    def state(self) -> State:
-        """Of the policy."""
-        state: State = self.run.policy_state
-        return state
-
-    @property
-    def base(self) -> Any:
-        """Of the policy, with its settings for this problem."""
-        return self.run.base
-
-    @property
     def callbacks(self) -> int:
         """How often Python functions of the user were called in the rounds so far."""
-        return sum(run.callbacks for run in (self.run, self.decider) if run is not None)
+        return sum(one.callbacks for one in (self.running, self.decider) if one is not None)
 
     @abstractmethod
     def _mailbox(self) -> Any:
@@ -139,22 +119,9 @@ class CompiledRun(ABC):
         decider = None if self.decider is None else self.decider.engine
         played = self._play(drawn, out, decider, refresh)
         if played < n:
-            (self.decider or self.run).raise_failure(useless=played < 0)
+            (self.decider or self.running).raise_failure(useless=played < 0)
         self.done += n
         return actions
-
-    def policy_draws(self, n: int) -> tuple[Matrix, Cube]:
-        """What the policy draws in n rounds: for the direction first, then for the action."""
-        rng, samples = self.streams.policy, self.run.plan.samples
-        normals = np.empty((n, samples, self.problem.n_objectives + 2))
-        draw: Callable[..., Matrix] = self.run.base.draws
-        if samples == 0:
-            return np.ascontiguousarray(draw(rng, self.problem, n)), normals
-        rows = []
-        for s in range(n):
-            normals[s] = rng.standard_normal(normals.shape[1:])
-            rows.append(draw(rng, self.problem, 1)[0])
-        return np.array(rows), normals
 
     def delays(self, n: int) -> IntMatrix:
         """Those of the next n rounds, (n, 2); -1 where the answer comes after the horizon."""
@@ -174,8 +141,6 @@ class CompiledRun(ABC):
 class ArmsRun(CompiledRun):
     """One run of a policy for arms."""
 
-    engine_of = CompiledArms
-
     def __init__(
         self, policy: FrankWolfe, environment: Any, world: Any, *rest: Any, **options: Any
     ) -> None:
@@ -187,31 +152,24 @@ class ArmsRun(CompiledRun):
         return super().callbacks + int(self.rewards.callbacks)
 
     @staticmethod
-    def why_not(policy: FrankWolfe, environment: Any) -> str | None:
-        """The part that keeps a run out of this loop, or None."""
-        if not isinstance(policy.base, LinearBandit):
-            return f"the base {type(policy.base).__name__}"
-        if not compiles(policy.base.regression):
-            return f"the oracle {type(policy.base.regression).__name__}"
-        if not compiles(policy.base):
-            return f"the base {type(policy.base).__name__}"
-        if not isinstance(environment, CompiledWorld):
-            return f"the environment {type(environment).__name__}"
-        return None
+    def plays(environment: Any) -> bool:
+        """Whether the loop can play in an environment."""
+        return hasattr(environment, "reward_program")
 
     def _mailbox(self) -> ArmMailbox:
         n = self.problem.n_objectives
-        return ArmMailbox(self.problem.dimension, n, n if self.run.plan.keeps_direction else 0)
+        return ArmMailbox(self.problem.dimension, n, n if self.running.plan.keeps_direction else 0)
 
     def drawn(self, wanted: int) -> ArmsDrawn:
         n = min(wanted, self.most)
         contexts, tags = self.environment.draw_contexts(self.world, self.streams.contexts, n)
         self.most = max(16, _CHUNK_BYTES * n // contexts.nbytes)
         noise = self.environment.draw_noise(self.streams.noise, n)
-        return ArmsDrawn(contexts, tags, noise, *self.policy_draws(n), self.delays(n))
+        draws, normals = self.running.draws(self.streams.policy, n)
+        return ArmsDrawn(contexts, tags, noise, draws, normals, self.delays(n))
 
     def _play(self, drawn: ArmsDrawn, out: Played, decider: Any, refresh: int) -> int:
-        played: int = self.run.engine.play(
+        played: int = self.running.engine.play(
             decider, self.rewards, drawn, self.mailbox, out, self.done, refresh
         )
         return played
@@ -219,8 +177,6 @@ class ArmsRun(CompiledRun):
 
 class RankingsRun(CompiledRun):
     """One run of a ranking policy."""
-
-    engine_of = CompiledRankings
 
     def __init__(
         self, policy: FrankWolfe, environment: Any, world: Any, *rest: Any, **options: Any
@@ -233,17 +189,12 @@ class RankingsRun(CompiledRun):
         self.most = max(16, min(_CHUNK, _CHUNK_MULTIPLIES // work))
 
     @staticmethod
-    def why_not(policy: FrankWolfe, environment: Any) -> str | None:
-        """The part that keeps a run out of this loop, or None."""
-        undirected = isinstance(policy.base, Undirected) and not policy.base.needs_direction
-        if not isinstance(policy.base, Ranker) or undirected or not ranks_compiled(policy.base):
-            return f"the base {type(policy.base).__name__}"
-        if not isinstance(environment, RankingWorld):
-            return f"the environment {type(environment).__name__}"
-        return None
+    def plays(environment: Any) -> bool:
+        """Whether the loop can play in an environment."""
+        return isinstance(environment, RankingWorld)
 
     def _mailbox(self) -> RankingMailbox:
-        plan, n = self.run.plan, self.problem.n_objectives
+        plan, n = self.running.plan, self.problem.n_objectives
         kept = n if plan.keeps_direction else 0
         return RankingMailbox(self.problem.n_slots or 0, len(self.problem.rewards), kept)
 
@@ -251,11 +202,12 @@ class RankingsRun(CompiledRun):
         n = min(wanted, self.most)
         tags = self.environment.draw_users(self.streams.contexts, n)
         noise = self.environment.draw_noise(self.streams.noise, n)
-        drawn = (*self.policy_draws(n), self.delays(n))
-        return RankingsDrawn(self.users, self.tables, tags, noise, *drawn)
+        draws, normals = self.running.draws(self.streams.policy, n)
+        rest = (noise, draws, normals, self.delays(n))
+        return RankingsDrawn(self.users, self.tables, tags, *rest)
 
     def _play(self, drawn: RankingsDrawn, out: Played, decider: Any, refresh: int) -> int:
-        played: int = self.run.engine.play(
+        played: int = self.running.engine.play(
             decider, self.rewards, drawn, self.mailbox, out, self.done, refresh, self.truth
         )
         return played

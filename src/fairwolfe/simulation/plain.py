@@ -2,48 +2,92 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fairwolfe.core.arrays import Vector
-from fairwolfe.core.kinds import kind_of
-from fairwolfe.core.protocols import Compiled, Directs, Meets, Opaque, Prepares, Reads
-from fairwolfe.kernels.compile import Kernel, ready
-from fairwolfe.reduction.state import Trail
+from fairwolfe.core.kinds import Kind, kind_of
+from fairwolfe.reduction.running import Running
+from fairwolfe.simulation.delays import as_delay, rounds_of
+from fairwolfe.simulation.lateness import Lateness
 from fairwolfe.simulation.streams import Streams
 
-__all__ = ["PlainRun"]
+__all__ = ["Answer", "PlainRun", "Post"]
+
+
+@dataclass
+class Post:
+    """Answers on their way, the next to come first; those of one round in the order of decisions.
+
+    It holds at most the longest delay.
+    """
+
+    waiting: list[tuple[int, int, Any]] = field(default_factory=list)
+
+    def send(self, arrival: int, t: int, answer: Any) -> None:
+        """An answer to decision t, which is there after round `arrival`."""
+        heappush(self.waiting, (arrival, t, answer))
+
+    def come(self, now: int) -> Iterator[Any]:
+        """All that is there after round `now`."""
+        while self.waiting and self.waiting[0][0] <= now:
+            yield heappop(self.waiting)[2]
+
+
+class Answer(NamedTuple):
+    """What comes late: feedback, and its decision."""
+
+    decision: Any
+    feedback: Any
 
 
 class PlainRun:
-    """The loop in Python, for any policy and environment that keep the contracts."""
+    """One run in the world of a seed, in Python.
+
+    truth: whether the best action for each direction is asked for. Without a lateness answers are
+    learnt at once; with one, `rng` draws the delays.
+    """
 
     def __init__(
-        self, policy: Any, environment: Any, world: Any, streams: Streams, truth: bool
+        self,
+        policy: Any,
+        environment: Any,
+        world: Any,
+        streams: Streams,
+        truth: bool = True,
+        lateness: Lateness | None = None,
+        rng: np.random.Generator | None = None,
     ) -> None:
-        self.policy = policy.meet(world) if isinstance(policy, Meets) else policy
+        self.policy = policy.meet(world) if hasattr(policy, "meet") else policy
         self.environment = environment
         self.world = world
         self.streams = streams
         problem = environment.problem()
         self.state = self.policy.init(problem)
-        reads = isinstance(self.policy, Reads)
-        self.kind = self.policy.kind(self.state) if reads else kind_of(problem)
-        self.directs = isinstance(self.policy, Directs)
-        ready(self.kernels(self.policy, self.state, environment))
+        self.kind = self._kind()
         self.mean_sum, self.reward_sum = np.zeros((2, problem.n_objectives))
         self.scalar = np.zeros(3)
-        self.opaque = isinstance(environment, Opaque) and environment.opaque
+        self.first_reward = problem.n_items or 0
+        self.opaque = getattr(environment, "opaque", False)
         self.truth = truth
+        self.lateness, self.rng = lateness, rng
+        self.refresh = 1 if lateness is None else lateness.refresh
+        self.post = Post()
+        self.snapshot = self.state  # what decides, where it is not the live state
         self.t = 0
 
-    @staticmethod
-    def kernels(policy: Any, state: Any, environment: Any) -> list[Kernel[..., Any]]:
-        """What the rounds call, as far as policy and environment name it."""
-        own = policy.kernels(state) if isinstance(policy, Compiled) else ()
-        worlds = environment.kernels() if isinstance(environment, Prepares) else ()
-        return [*own, *worlds]
+    def _kind(self) -> Kind:
+        if isinstance(self.state, Running):
+            return self.state.kind
+        if hasattr(self.policy, "kind"):
+            kind: Kind = self.policy.kind(self.state)
+            return kind
+        return kind_of(self.environment.problem())
 
     def play(self, wanted: int) -> list[Any]:
         """Play at most that many rounds; their actions."""
@@ -64,23 +108,53 @@ class PlainRun:
         if g is not None:
             best = environment.best_action(world, context, g)
             top = environment.mean_reward(world, context, best)
-            self.scalar += [g @ top, g @ mean, g @ reward]
+            # Not a product by BLAS, whose last bit depends on the processor.
+            self.scalar += (g * np.array([top, mean, reward])).sum(axis=1)
         self.answer(decision, feedback, reward)
         self.mean_sum += mean
         self.reward_sum += reward
         return decision.action
 
     def deciding(self) -> Any:
-        """The state that decides this round."""
-        return self.state
+        """The live state, or the snapshot taken at the last refresh."""
+        if self.refresh == 1:
+            return self.state
+        if (self.t - 1) % self.refresh == 0:
+            self.snapshot = deepcopy(self.state)
+        return self.snapshot
 
     def answer(self, decision: Any, feedback: Any, reward: Vector) -> None:
-        """The result of a decision, known when it was made; here it is learnt at once."""
-        self.state = self.policy.update(self.state, decision, feedback)
+        """Send it on its way, and learn from what has come by now."""
+        answer = Answer(decision, feedback)
+        if self.lateness is None or self.rng is None:
+            self.learn(answer)
+            return
+        clicked = bool(reward[self.first_reward :].any())
+        law = as_delay("delay", self.lateness.delay)
+        late = rounds_of(law, float(self.rng.random()), clicked)
+        self._expect(decision)
+        self.post.send(self.t + late, self.t, answer)
+        for arrived in self.post.come(self.t):
+            self.learn(arrived)
+
+    def _expect(self, decision: Any) -> None:
+        """The snapshot that decided counts the decision as open, and so does the live state, whose
+        count the decision keeps.
+        """
+        expect = getattr(self.policy, "expect", None)
+        if expect is None:
+            return
+        if self.refresh > 1:
+            self.snapshot = expect(self.snapshot, decision)
+        self.state = expect(self.state, decision)
+
+    def learn(self, answer: Answer) -> None:
+        """The live state learns it."""
+        self.state = self.policy.update(self.state, answer.decision, answer.feedback)
 
     def _direction(self, state: Any, decision: Any) -> Vector | None:
         """The direction of a decision, where the policy follows one."""
-        if isinstance(decision.evidence, Trail) and decision.evidence.direction is not None:
-            followed: Vector = decision.evidence.direction
+        if decision.direction is not None:
+            followed: Vector = decision.direction
             return followed
-        return self.policy.direction(state, None) if self.directs else None
+        return state.direction() if isinstance(state, Running) else None

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from fairwolfe.core.arrays import IntVector, Vector
-from fairwolfe.core.protocols import Environment, Meets, Opaque, Pursues
+from fairwolfe.core.kinds import kind_of
+from fairwolfe.core.protocols import Environment
 from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.compile import Kernel, clock
 from fairwolfe.objectives import Concave
+from fairwolfe.oracles import OnlineGradient, Ridge
 from fairwolfe.ranking.policies import as_policy
 from fairwolfe.reduction import FrankWolfe
+from fairwolfe.reduction.running import bind
 from fairwolfe.simulation.compiled import ArmsRun, RankingsRun
-from fairwolfe.simulation.delivery import LateRun
 from fairwolfe.simulation.lateness import Lateness
 from fairwolfe.simulation.plain import PlainRun
 from fairwolfe.simulation.streams import Streams
 from fairwolfe.simulation.trace import Trace, checkpoint_grid
 
-__all__ = ["needed", "simulate"]
+__all__ = ["simulate"]
 
 Progress = Callable[[int], None]
 
@@ -49,9 +51,8 @@ def simulate(
 
     World, contexts, feedback noise and policy draw from separate streams: two policies with
     one seed meet the same world, users and noise. Where the environment does not know its expected
-    rewards (`Opaque`), those observed replace them, and scalar regrets are NaN. Ctrl-C
-    returns what was done (`complete` is
-    then False).
+    rewards (`opaque`), those observed replace them, and scalar regrets are NaN. Ctrl-C returns what
+    was done (`complete` is then False).
 
     Parameters
     ----------
@@ -78,7 +79,7 @@ def simulate(
     if not isinstance(environment, Environment):
         raise InvalidInput(f"the environment is {environment!r}; see fw.environments")
     playing = as_policy(policy)
-    measured = policy.objective if objective is None and isinstance(policy, Pursues) else objective
+    measured = getattr(policy, "objective", None) if objective is None else objective
     if measured is None:
         raise InvalidInput(
             f"{type(policy).__name__} has no objective; pass objective= for what is measured"
@@ -94,26 +95,24 @@ def simulate(
     if compiled and part:
         raise InvalidInput(f"{part} has no compiled form; leave out compiled=True")
     fast = part is None if compiled is None else compiled
-    opaque = isinstance(environment, Opaque) and environment.opaque
+    opaque = getattr(environment, "opaque", False)
     scalar_regret = scalar_regret and not opaque
-    expected = opaque or isinstance(policy, Meets)
+    expected = opaque or hasattr(policy, "meet")
     if part and compiled is None and not expected:
         warnings.warn(f"the plain loop is used, because {part} has no compiled form", stacklevel=2)
     world = environment.init(stream(seed, "world"))
     streams = Streams.of(seed)
-    given = (policy, environment, world, streams, scalar_regret)
     answers = stream(seed, "service")  # a name that stays: it decides the numbers drawn
+    given = (policy, environment, world, streams, scalar_regret, lateness, answers)
     run: Any
     if fast:
-        run = LOOPS[environment.problem().kind](*given, lateness, answers, horizon)
-    elif lateness is not None:
-        run = LateRun(*given, lateness, answers)
+        run = LOOPS[environment.problem().kind](*given, horizon)
     else:
         run = PlainRun(*given)
     records: list[tuple[int, Vector, Vector, Vector]] = []
     last: tuple[int, Vector, Vector, Vector] | None = None
     actions: list[IntVector] = []
-    began, done, complete = clock(), 0, True
+    began, done, complete = perf_counter(), 0, True
     try:
         for t in times.tolist():
             while done < t:
@@ -144,7 +143,7 @@ def simulate(
         objective=measured.bind(problem),
         problem=problem,
         seed=seed,
-        seconds=clock() - began,
+        seconds=perf_counter() - began,
         compiled=fast,
         complete=complete,
         actions=np.concatenate(actions) if record_actions and actions else None,
@@ -152,22 +151,21 @@ def simulate(
     )
 
 
-def needed(policy: Any, environment: Any) -> list[Kernel[..., Any]]:
-    """The kernels that `simulate` will call, as far as they are known before the world is."""
-    policy = as_policy(policy)
-    if isinstance(policy, Meets):
-        return []
-    if why_not(policy, environment) is None:
-        return []
-    return PlainRun.kernels(policy, policy.init(environment.problem()), environment)
-
-
 def why_not(policy: Any, environment: Any) -> str | None:
     """The part that keeps a run out of the compiled loop, or None."""
     if not isinstance(policy, FrankWolfe):
         return f"the policy {type(policy).__name__}"
-    kind = environment.problem().kind
-    if kind not in LOOPS:
-        return f"the kind of decision {kind!r}"
-    part: str | None = LOOPS[kind].why_not(policy, environment)
-    return part
+    problem = environment.problem()
+    if problem.kind not in LOOPS:
+        return f"the kind of decision {problem.kind!r}"
+    if callable(policy.iterate):
+        return "the function iterate"
+    base = bind(policy, kind_of(problem)).base
+    if not hasattr(base, "rule") or base.rule(problem) is None:
+        oracle = getattr(base, "regression", None)
+        if oracle is None or type(oracle) in (Ridge, OnlineGradient):
+            return f"the base {type(base).__name__}"
+        return f"the oracle {type(oracle).__name__}"
+    if not LOOPS[problem.kind].plays(environment):
+        return f"the environment {type(environment).__name__}"
+    return None

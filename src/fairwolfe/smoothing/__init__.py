@@ -8,10 +8,7 @@
 from __future__ import annotations
 
 from fairwolfe.objectives import Concave
-from fairwolfe.smoothing.augmented import Augmented
-from fairwolfe.smoothing.identity import Identity
-from fairwolfe.smoothing.moreau import Moreau
-from fairwolfe.smoothing.randomized import Randomized
+from fairwolfe.smoothing.smoothings import Augmented, Identity, Moreau, Randomized
 
 __all__ = ["Augmented", "Identity", "Moreau", "Randomized", "default_smoothing"]
 

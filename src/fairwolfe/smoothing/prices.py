@@ -17,106 +17,32 @@ cents decides as one in euros. Prices stay within 100 Delta/B.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from fairwolfe.core.arrays import IntVector, Vector
 from fairwolfe.core.kinds import Kind
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.compile import Kernel, kernel, vector_at
-from fairwolfe.kernels.frames import (
-    CLOCKS,
-    COUNTERS,
-    FORGET,
-    MOVING,
-    NUMBERS,
-    SEEN,
-    SPARE,
-    TOTALS,
-    integers,
-    part,
-    vector,
-)
-from fairwolfe.kernels.settling import REPRICE, averages
-from fairwolfe.kernels.sparse import times, turned_times
+from fairwolfe.kernels.gradients import PricedTree
 from fairwolfe.objectives import Concave
 from fairwolfe.objectives.bounds import MARGINS, Bounds
-from fairwolfe.objectives.concave import GRADIENT, Program, Scope, call_gradient
+from fairwolfe.objectives.concave import Scope
 from fairwolfe.objectives.leaves import Leaves
-from fairwolfe.smoothing.augmented import Augmented
-from fairwolfe.smoothing.identity import Identity
-from fairwolfe.smoothing.moreau import Moreau, usual
-from fairwolfe.smoothing.randomized import Randomized
-from fairwolfe.smoothing.schedule import shrink, shrunk
+from fairwolfe.smoothing.smoothings import (
+    Augmented,
+    Identity,
+    Moreau,
+    Randomized,
+    shrink,
+    shrunk,
+    usual,
+)
 
-if TYPE_CHECKING:
-    from fairwolfe.kernels.gradients import PricedTree
+__all__ = ["Prices", "scale_of", "typical_slope"]
 
-__all__ = ["Prices", "priced", "reprice", "scale_of", "typical_slope"]
-
-_HEAD = 5  # numbers before the matrix in the params of `priced`
 _CAP = 100.0  # the largest price, in units of Delta/B
-
-
-@kernel
-def _by_leaf(z: Vector, step: float, params: Vector, work: Vector) -> None:
-    """The gradient of every leaf at its shifted point. params: see `Prices.params`.
-
-    z (n,). work: A z - b y (rows,), the gradient (rows,), the work of the leaves.
-    """
-    rows, entries, n = np.int64(params[1]), np.int64(params[2]), np.int64(params[3])
-    at = _HEAD + rows + 1
-    x, g = part(work, 0, rows), part(work, rows, rows)
-    begins, columns = part(params, _HEAD, rows + 1), part(params, at, entries)
-    times(begins, columns, part(params, at + entries, entries), z, x)
-    at += 2 * entries
-    prices = vector_at(np.int64(params[0]), n)
-    for i in range(n):
-        x[i] -= step * params[at + i] * prices[i]
-    at += 3 * n
-    own, rest = part(params, at, params.size - at), part(work, 2 * rows, work.size - 2 * rows)
-    call_gradient(np.int64(params[4]), x, step, own, rest, g)
-
-
-@kernel(signature=GRADIENT)
-def priced(z: Vector, step: float, params: Vector, work: Vector, out: Vector) -> None:
-    """The direction A' g. z, out (n,). params: see `Prices.params`; work: see `_by_leaf`."""
-    _by_leaf(z, step, params, work)
-    rows, entries = np.int64(params[1]), np.int64(params[2])
-    at = _HEAD + rows + 1
-    begins, columns = part(params, _HEAD, rows + 1), part(params, at, entries)
-    turned_times(begins, columns, part(params, at + entries, entries), part(work, rows, rows), out)
-
-
-@kernel(signature=REPRICE)
-def reprice(words: IntVector) -> None:
-    """Move the prices of a state, before a reward is averaged in. words: of its `Frame`."""
-    totals, clocks = vector(words, TOTALS), vector(words, CLOCKS)
-    coordinates = integers(words, SEEN)
-    forget, t = vector(words, NUMBERS)[FORGET], vector(words, COUNTERS)[0]
-    if forget > 0.0:
-        t = min(t, np.floor(1.0 / forget))
-    params, work = vector(words, MOVING), vector(words, SPARE)
-    whole = np.empty(totals.size)
-    averages(totals, clocks, whole)
-    z = whole
-    if coordinates.size > 0:
-        z = np.empty(coordinates.size)
-        for i in range(coordinates.size):
-            z[i] = whole[coordinates[i]]
-    step = 1.0 / np.sqrt(t + 1.0)
-    _by_leaf(z, step, params, work)
-    rows, entries, n = np.int64(params[1]), np.int64(params[2]), np.int64(params[3])
-    at = _HEAD + rows + 1 + 2 * entries + n
-    prices = vector_at(np.int64(params[0]), n)
-    for i in range(n):
-        cap = params[at + n + i]
-        moved = prices[i] + params[at + i] / (t + 1.0) * (work[rows + i] - prices[i])
-        prices[i] = min(max(moved, -cap), cap)
 
 
 class Prices:
@@ -145,22 +71,6 @@ class Prices:
         self.spreads, self.widths, self.rates, self.caps = np.ones((4, self.size))
         self._set_widths(smoothing, kind)
 
-    @cached_property
-    def program(self) -> Program:
-        """The direction as a numba kernel, for agents."""
-        whole = self.leaves.program()
-        return Program(
-            priced.address,
-            self._params(self.leaves),
-            2 * self.leaves.matrix.shape[0] + whole.work_size,
-            whole.failures,
-        )
-
-    @cached_property
-    def work_size(self) -> int:
-        """Of the scratch of `reprice`."""
-        return 2 * self.size + self.moving.program().work_size
-
     @staticmethod
     def of(objective: Concave, smoothing: Any, kind: Kind) -> Prices | None:
         """None where no leaf has a price."""
@@ -168,11 +78,6 @@ class Prices:
         if not any(c > 0.0 and _has_price(leaf, smoothing) for c, leaf, _ in leaves):
             return None
         return Prices(objective, smoothing, kind)
-
-    @staticmethod
-    def kernels(objective: Concave, n: int) -> list[Kernel[..., Any]]:
-        """What directions and prices call, instead of the gradient of f as a whole."""
-        return [priced, reprice, *Leaves.kernels(objective, n)]
 
     def _set_widths(self, smoothing: Any, kind: Kind) -> None:
         soft = 0.0 if isinstance(smoothing, Identity) else float(smoothing.beta0)
@@ -191,36 +96,14 @@ class Prices:
                 self.widths[block], self.rates[block] = soft, smoothing.weight
                 self.caps[block] = np.inf
 
-    def _params(self, leaves: Leaves) -> Vector:
-        """Where the prices are, rows and entries of A, how many prices, the address of the leaves;
-        A by rows: where each begins (rows + 1), columns, values; of each price its width, rate and
-        cap; the params of the leaves.
-        """
-        matrix = sparse.csr_array(leaves.matrix)
-        program = leaves.program(_with_margins(leaves))
-        head = [0.0, matrix.shape[0], matrix.nnz, self.size, program.address]
-        by_rows = (matrix.indptr, matrix.indices, matrix.data)
-        each = (self.widths, self.rates, self.caps)
-        return np.concatenate([head, *by_rows, *each, program.params], dtype=np.float64)
-
     def fresh(self) -> Vector:
         """Prices before the first reward."""
         return np.zeros(self.size)
-
-    def params(self, prices: Vector) -> Vector:
-        """Of `priced`, for the prices of a state."""
-        return _pointing(self.program.params, prices)
-
-    def moving_params(self, prices: Vector) -> Vector:
-        """Of `reprice`, for the prices of a state."""
-        return _pointing(self._params(self.moving), prices)
 
     def tree(self, prices: Vector) -> PricedTree:
         """The direction, and `reprice`, for the prices of a state: the array itself, which the tree
         changes. A state whose array is replaced needs another tree.
         """
-        from fairwolfe.kernels.gradients import PricedTree
-
         return PricedTree(
             self.leaves.matrix.shape[1],
             self.leaves.tree(_with_margins(self.leaves)),
@@ -242,11 +125,6 @@ class Prices:
     def steps(times: IntVector) -> Vector:
         """`step` at many times at once."""
         return shrunk(1.0, times, None)
-
-    def direction(self, z: Vector, prices: Vector, t: int) -> Vector:
-        """The direction at z."""
-        program = self.program._replace(params=self.params(prices))
-        return program.gradient(z, self.step(t), program.work())
 
     def touch(self, z: Vector, prices: Vector, t: int) -> tuple[Vector, Vector]:
         """The gradients of the leaves, without margins, and the points where they touch."""
@@ -300,7 +178,7 @@ def typical_slope(objective: Concave, kind: Kind) -> float:
     if not objective.constrained:
         return slope
     prices = Prices(objective, Identity(), kind)
-    lengths = sparse.linalg.norm(prices.moving.matrix, axis=1)
+    lengths = np.sqrt(abs(prices.moving.matrix).power(2).sum(axis=1)).ravel()
     return float(slope + np.linalg.norm(prices.delta / prices.spreads * lengths))
 
 
@@ -315,14 +193,7 @@ def _with_margins(leaves: Leaves) -> list[Vector]:
 
 def _by_rows(leaves: Leaves) -> tuple[Any, Any, Any]:
     """A by rows: where each begins, columns, values."""
-    matrix = sparse.csr_array(leaves.matrix)
-    return matrix.indptr, matrix.indices, matrix.data
-
-
-def _pointing(params: Vector, prices: Vector) -> Vector:
-    own = params.copy()
-    own[0] = prices.ctypes.data
-    return own
+    return leaves.matrix.indptr, leaves.matrix.indices, leaves.matrix.data
 
 
 def _has_price(leaf: Concave, smoothing: Any) -> bool:

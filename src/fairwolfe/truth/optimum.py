@@ -11,7 +11,7 @@ import numpy as np
 
 from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.brief import Brief, Summary, few
-from fairwolfe.core.protocols import Environment, Supports
+from fairwolfe.core.protocols import Environment
 from fairwolfe.core.streams import stream
 from fairwolfe.environments.rankings import RankingArrays
 from fairwolfe.errors import InvalidInput, NumericalFailure
@@ -136,14 +136,15 @@ def optimum(
         raise InvalidInput(f"tolerance is {tolerance!r}; give a positive number, such as 1e-3")
     bound = objective.bind(environment.problem())
     world = environment.init(stream(seed, "world"))
+    known = getattr(environment, "support", None)
     if isinstance(world, RankingArrays) and _has_proximal_maps(bound, environment):
         rng = stream(seed, "optimum", "sweeps")
         fine = min(tolerance, _FINE)
         rows = _rows(bound, environment, world.support)
         swept = sweeps.maximise(world, bound, tolerance, fine, _PASSES, rng, rows)
         best = _measured(bound, swept)
-    elif isinstance(environment, Supports):
-        support = partial(environment.support, world)
+    elif callable(known):
+        support = partial(known, world)
         fine = min(tolerance, _FINE)
         best = _measured(bound, _maximise(environment, support, bound, tolerance, fine, _CALLS))
     else:

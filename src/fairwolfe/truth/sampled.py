@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from fairwolfe.core.arrays import IntVector, Matrix, Vector
-from fairwolfe.core.protocols import CompiledWorld
 from fairwolfe.objectives import Concave
 from fairwolfe.truth.multipliers import Solution
 from fairwolfe.truth.rows import Rows
@@ -27,7 +26,7 @@ class Sample:
         self.environment = environment
         self.world = world
         self.n = n
-        self.compiled = isinstance(environment, CompiledWorld)
+        self.compiled = hasattr(environment, "reward_program")
         if self.compiled:
             self.contexts = environment.draw_contexts(world, rng, n)
         else:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe.core.protocols import Annotated, Identified
 from fairwolfe.errors import InvalidInput, MissingData, did_you_mean
 
 __all__ = ["World", "in_options", "world_of"]
@@ -98,16 +97,13 @@ def _named(name: str, slots: int | None, group: str | None, given: dict[str, Any
             f"{name!r} has arms; a trade-off of utility and exposure needs a world with rankings, "
             "such as factor_model, or a table of yours"
         )
-    users: tuple[Any, ...] = ()
-    if isinstance(world, Identified):
-        ids, users = world.item_ids, world.user_ids
-    else:
-        ids = tuple(range(world.problem().n_items or 0))
+    users: tuple[Any, ...] = getattr(world, "user_ids", ())
+    ids = getattr(world, "item_ids", tuple(range(world.problem().n_items or 0)))
     clicks = (
         f"A click here is one of the world {name!r}, not of your users: compare percents, and give "
         "a table of your own for numbers of your own."
     )
-    notes = world.notes if isinstance(world, Annotated) else ()
+    notes = getattr(world, "notes", ())
     return World(world, ids, users, None, {}, notes, clicks)
 
 

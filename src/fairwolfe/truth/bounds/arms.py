@@ -112,7 +112,7 @@ def _pseudo_regret(
     log_det = d * np.log1p(t * features**2 / (ridge * d))
     level, every = 2.0 * math.log(2.0 * len(gaps) / base_delta), np.ones_like(t)
     prior = np.multiply.outer(math.sqrt(ridge) * norms, every)
-    alphas = radius.function(np.multiply.outer(noise, every), prior, level, log_det)
+    alphas = radius(np.multiply.outer(noise, every), prior, level, log_det)
     # A step costs at most (1 + exploration) alpha times the width, and at most the gap: together
     # the larger of both times min(width, 1), whose squares sum to at most 2 ln(det V/det V_0).
     steps = np.maximum((1.0 + share) * alphas, np.multiply.outer(gaps, every))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.problem import Problem
-from fairwolfe.core.protocols import Bounded, Calibrated, Environment
+from fairwolfe.core.protocols import Environment
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
 from fairwolfe.objectives import Concave
 
@@ -151,7 +151,7 @@ def _problem(given: Any) -> Problem:
         return given
     if not isinstance(given, Environment):
         raise InvalidInput(f"the problem is {given!r}; give a Problem or an environment")
-    if isinstance(given, Bounded) and not given.bounded:
+    if not getattr(given, "bounded", True):
         raise OutsideAssumptions(
             f"Assumption 1 asks for rewards in a compact set K, and those of "
             f"{type(given).__name__} are not bounded (normal noise); no bound applies here"
@@ -172,7 +172,7 @@ def parameter_norm(problem: Problem, assumption: str) -> float:
 
 def linear(given: Any, assumption: str) -> None:
     """Means that an environment cuts off at the ends of their range are not linear."""
-    if isinstance(given, Calibrated) and given.calibration == "clip":
+    if getattr(given, "calibration", None) == "clip":
         raise OutsideAssumptions(
             f"{assumption} asks for rewards that are linear in the features, and "
             f"calibration='clip' of {type(given).__name__} cuts them off; use 'affine'"

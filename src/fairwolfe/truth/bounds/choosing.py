@@ -11,7 +11,7 @@ import numpy as np
 from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Uniform
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.contexts import arms
-from fairwolfe.core.protocols import Environment, Tuned
+from fairwolfe.core.protocols import Environment
 from fairwolfe.core.streams import stream
 from fairwolfe.environments import Finite
 from fairwolfe.environments.rankings import RankingWorld
@@ -73,7 +73,7 @@ def of(
             "follows a running average of sampled ones; bounds.randomized is for exact gradients"
         )
     base = policy.base
-    if isinstance(base, Tuned):
+    if hasattr(base, "tuned"):
         base = base.tuned(here.objective.lipschitz(here.n))
     if isinstance(base, LinUCB):
         tuned = replace(here, lipschitz=_slope(here, base))

@@ -62,7 +62,7 @@ def linucb_rank_regret(here: Setting[Any], ridge: float, base_delta: float) -> T
     d, u = problem.dimension, k * problem.feature_norm**2 / ridge
     log_det = d * np.log1p(t * u / d)
     (noise,) = noise_scales(problem, problem.slot_ranges)
-    alpha = radius.function(noise, math.sqrt(ridge) * norm, 2.0 * math.log(1.0 / failure), log_det)
+    alpha = radius(noise, math.sqrt(ridge) * norm, 2.0 * math.log(1.0 / failure), log_det)
     factor, spread = (u / math.log1p(u), math.sqrt(u)) if here.tight or u > 1.0 else (2.0, 1.0)
     shown = here.azuma(spread, failure) + np.sqrt(factor * t * log_det)
     slope = user_slope(here) if here.tight else here.lipschitz
