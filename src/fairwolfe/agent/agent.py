@@ -167,7 +167,7 @@ class Agent(Contexts, Saving):
         decide = running.decide_stack if type(given) is Stack else running.decide
         self._draws.number = first = ledger.issued
         try:
-            rows = decide(given, self._draws, first, propose=True, **how)
+            rows = decide(given, self._draws, first, **how)
             if ledger.issued != first:  # a base in Python has asked this agent
                 rows.head["number"] += ledger.issued - first
             return rows
@@ -180,7 +180,7 @@ class Agent(Contexts, Saving):
             "a decision could not be made from the state as it was, and the regression was "
             f"recomputed; the error of its inverse was {drift:.1e} (reported once)",
         )
-        return decide(given, self._draws, ledger.issued, propose=True, **how)
+        return decide(given, self._draws, ledger.issued, **how)
 
     def act_many(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -57,7 +58,7 @@ class Leaving(NamedTuple):
     expired: int  # that have expired with it
 
 
-class AgentBase:
+class AgentBase(ABC):
     """The policy of an agent with its state, its ledger, and what an interrupt may leave undone."""
 
     _bound: Concave | None
@@ -117,9 +118,9 @@ class AgentBase:
             self._recover()
             yield self._running
 
+    @abstractmethod
     def _recover(self) -> None:
         """Make whole what an interrupt left."""
-        raise NotImplementedError
 
     def _retargeted(self, objective: Concave | None) -> Any:
         """The policy, for another objective if one is given."""

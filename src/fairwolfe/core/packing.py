@@ -12,7 +12,7 @@ import numpy as np
 
 from fairwolfe.errors import InvalidInput
 
-__all__ = ["pack", "unpack"]
+__all__ = ["pack", "read_prefix", "unpack"]
 
 _HEAD = struct.Struct("<3sBI")  # magic, version, CRC-32 of what follows
 _MAGIC, _VERSION = b"fwd", 1
@@ -36,11 +36,11 @@ def pack(values: tuple[Any, ...]) -> bytes:
     return _HEAD.pack(_MAGIC, _VERSION, crc32(body)) + body
 
 
-def unpack(data: bytes) -> tuple[Any, ...]:
-    """What `pack` was given, with plain tuples and new arrays.
-
-    >>> unpack(pack((1, ("two", None), np.array([0.5]))))
-    (1, ('two', None), array([0.5]))
+def read_prefix(
+    data: Any, prefix: struct.Struct, magic: bytes, version: int
+) -> tuple[memoryview, int]:
+    """Bytes that begin with a magic, a version and a number: themselves, and the number.
+    InvalidInput for others.
     """
     try:
         view = memoryview(data).cast("B")
@@ -49,19 +49,29 @@ def unpack(data: bytes) -> tuple[Any, ...]:
             f"the bytes of a decision are a {type(data).__name__}; give what Decision.to_bytes "
             "returned"
         ) from error
-    if len(view) < _HEAD.size:
+    if len(view) < prefix.size:
         raise InvalidInput(f"{len(view)} bytes are too few for a decision: they are cut short")
-    magic, version, expected = _HEAD.unpack_from(view)
-    if magic != _MAGIC:
+    found, written, number = prefix.unpack_from(view)
+    if found != magic:
         raise InvalidInput(
-            f"the bytes begin with {bytes(magic)!r}, those of a decision with {_MAGIC!r}; give "
+            f"the bytes begin with {bytes(found)!r}, those of a decision with {magic!r}; give "
             "what Decision.to_bytes returned"
         )
-    if version != _VERSION:
+    if written != version:
         raise InvalidInput(
-            f"the bytes are of version {version}; this fairwolfe reads version {_VERSION}: read "
+            f"the bytes are of version {written}; this fairwolfe reads version {version}: read "
             "them with the one that wrote them"
         )
+    return view, number
+
+
+def unpack(data: bytes) -> tuple[Any, ...]:
+    """What `pack` was given, with plain tuples and new arrays.
+
+    >>> unpack(pack((1, ("two", None), np.array([0.5]))))
+    (1, ('two', None), array([0.5]))
+    """
+    view, expected = read_prefix(data, _HEAD, _MAGIC, _VERSION)
     body = view[_HEAD.size :]
     if crc32(body) != expected:
         raise InvalidInput("the bytes of the decision are damaged or cut short: CRC does not match")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairwolfe.core.arrays import Cube, IntMatrix, Matrix
-from fairwolfe.core.packing import pack, unpack
+from fairwolfe.core.packing import pack, read_prefix, unpack
 from fairwolfe.errors import InvalidInput
 
 __all__ = ["HEAD", "ArmRows", "PlainRows", "RankingRows", "Rows", "check", "dump", "load", "merge"]
@@ -270,26 +270,7 @@ def load(data: Any) -> tuple[Rows, str, bytes]:
 
     Sizes are checked here; what the numbers are is for the tags, or for the kernels, to judge.
     """
-    try:
-        view = memoryview(data).cast("B")
-    except TypeError as error:
-        raise InvalidInput(
-            f"the bytes of a decision are a {type(data).__name__}; give what Decision.to_bytes "
-            "returned"
-        ) from error
-    if len(view) < _PREFIX.size:
-        raise InvalidInput(f"{len(view)} bytes are too few for a decision: they are cut short")
-    magic, version, length = _PREFIX.unpack_from(view)
-    if magic != _MAGIC:
-        raise InvalidInput(
-            f"the bytes begin with {bytes(magic)!r}, those of a decision with {_MAGIC!r}; give "
-            "what Decision.to_bytes returned"
-        )
-    if version != _VERSION:
-        raise InvalidInput(
-            f"the bytes are of version {version}; this fairwolfe reads version {_VERSION}: read "
-            "them with the one that wrote them"
-        )
+    view, length = read_prefix(data, _PREFIX, _MAGIC, _VERSION)
     try:
         header = _HEADERS.decode(view[_PREFIX.size : _PREFIX.size + length])
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:

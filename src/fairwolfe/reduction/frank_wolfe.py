@@ -143,7 +143,7 @@ class FrankWolfe:
     def act(self, state: Running, context: Any, rng: np.random.Generator) -> Decision:
         """Choose for the current direction; only reads the state."""
         given = context if type(context) is state.kind.checked else state.kind.read(context)
-        return Decision.of(Batch(state.decide(given, rng, propose=True)), 0)
+        return Decision.of(Batch(state.decide(given, rng)), 0)
 
     def update(self, state: Running, decision: Decision, feedback: Any) -> Running:
         """Average the reward vector in and let the base learn from it: both or neither."""
@@ -204,27 +204,13 @@ class PlainRunning(Running):
         self.plan = self._plan(self.forecasts, extended)
         self.engine = Plain(self.plan, self.state)
 
-    def decide(
-        self,
-        given: Any,
-        rng: Any,
-        number: int = -1,
-        n: int = 1,
-        advance: bool | None = None,
-        propose: bool = False,
-        every: int = 1,
-        explain: bool = True,
-        **how: Any,
-    ) -> PlainRows:
+    def decide(self, given: Any, rng: Any, number: int = -1, *_: Any, **how: Any) -> PlainRows:
         g = self.direction(rng) if self.directed else self.state.running
         drawn = rng.generator() if type(rng) is Numbered else rng
         aligned = self.kind.aligned(g, given)
         choice = self.base.act(self.state.base, given, aligned, drawn)
         self._check(given, choice)
-        rows = self._row(given, choice, g, aligned, number)
-        if not propose:
-            self.open_rows(rows)
-        return rows
+        return self._row(given, choice, g, aligned, number)
 
     def decide_stack(self, stack: Stack, *args: Any, **how: Any) -> Any:
         each = [self.kind.single(stack, i) for i in range(stack.rows)]

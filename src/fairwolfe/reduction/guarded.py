@@ -435,7 +435,7 @@ def _only(given: Arms, arm: int) -> Arms:
 
 def _decided(running: Any, given: Arms, rng: np.random.Generator) -> Decision:
     """The decision of policy or baseline, numbered in the whole context."""
-    return Decision.of(Batch(running.decide(given, rng, propose=True)), 0)
+    return Decision.of(Batch(running.decide(given, rng)), 0)
 
 
 def _stored(decision: Decision) -> tuple[Any, ...]:

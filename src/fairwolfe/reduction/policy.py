@@ -164,11 +164,6 @@ class PolicyRunning:
         given: Any,
         rng: Any,
         number: int = -1,
-        n: int = 1,
-        advance: bool | None = None,
-        propose: bool = False,
-        every: int = 1,
-        explain: bool = True,
         **how: Any,
     ) -> Any:
         """The row of a decision; see `Running.decide`."""
@@ -192,35 +187,22 @@ class PolicyRunning:
             whole = self.kind.numbered(given, action)
             rows.stored[0] = whole, evidence
             head["arm"] = whole if isinstance(whole, int) else head["arm"]
-        if not propose:
-            self.open_rows(rows)
         return rows
 
-    def decide_stack(
-        self,
-        stack: Stack,
-        rng: Any,
-        number: int = -1,
-        advance: bool | None = None,
-        propose: bool = False,
-        tolerance: float = 0.0,
-        explain: bool = True,
-    ) -> Any:
+    def decide_stack(self, stack: Stack, rng: Any, number: int = -1, **how: Any) -> Any:
         """Decisions for contexts that were read together, all from the current state."""
         rows = []
         for i in range(stack.rows):
             drawn = Numbered(rng.key, rng.number + i) if type(rng) is Numbered else rng
             given = self.kind.single(stack, i) if self.reads else stack.given[i]
             at = number + i if number >= 0 else number
-            rows.append(self.decide(given, drawn, at, propose=True))
+            rows.append(self.decide(given, drawn, at))
         whole = merge(rows)
         if len(whole) > 1:
             raise InvalidInput(
                 f"{self.policy!r:.80} returned decisions of different forms; ask it for one "
                 "context at a time"
             )
-        if not propose:
-            self.open_rows(whole[0])
         return whole[0]
 
     def open_rows(self, rows: Any) -> None:

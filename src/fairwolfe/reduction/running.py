@@ -17,7 +17,7 @@ import numpy as np
 
 from fairwolfe.bandits.choosing import BanditState
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
-from fairwolfe.core.catalogue import NONE, Candidates, Catalogue, find, item_features, sizes
+from fairwolfe.core.catalogue import NONE, Candidates, find, item_features, sizes
 from fairwolfe.core.contexts import Arms as ArmsContext
 from fairwolfe.core.decision import Learnt
 from fairwolfe.core.feedback import Shown
@@ -40,7 +40,7 @@ from fairwolfe.reduction.windows import SERIAL, Windows
 from fairwolfe.smoothing import Randomized, default_smoothing
 from fairwolfe.smoothing.prices import Prices, typical_slope
 
-__all__ = ["ArmsRunning", "Bound", "RankingsRunning", "Running", "bind", "catalogue_of"]
+__all__ = ["ArmsRunning", "Bound", "RankingsRunning", "Running", "bind"]
 
 _OPEN, _ISSUED = 0, 1  # places in State.open
 _LANE = 1  # of draws by number for directions; the base has another
@@ -83,7 +83,7 @@ def bind(policy: Any, kind: Kind) -> Bound:
 class Running(ABC):
     """A policy in a problem, with its state.
 
-    `decide` only reads the state where it proposes; `open_rows`, `learn` and `withdraw` change it,
+    `decide` proposes and only reads the state; `open_rows`, `learn` and `withdraw` change it,
     each row completely or not at all.
     """
 
@@ -249,16 +249,15 @@ class Running(ABC):
         number: int = -1,
         n: int = 1,
         advance: bool | None = None,
-        propose: bool = False,
         every: int = 1,
         explain: bool = True,
         **how: Any,
     ) -> Any:
-        """Rows for contexts that were read, n of them.
+        """Propose rows for contexts that were read, n of them; only reads the state.
 
         rng: a generator, or `Numbered` draws; number: of the first decision; advance: whether each
-        counts as open for the next, None where open decisions count; propose: nothing changes,
-        `open_rows` does it; every: how many decisions share a direction.
+        counts as open for the next, None where open decisions count; every: how many decisions
+        share a direction.
         """
 
     def decide_stack(
@@ -267,7 +266,6 @@ class Running(ABC):
         rng: Any,
         number: int = -1,
         advance: bool | None = None,
-        propose: bool = False,
         tolerance: float = 0.0,
         explain: bool = True,
     ) -> Any:
@@ -283,11 +281,11 @@ class Running(ABC):
             every = max(1, int(tolerance * self.youngest))
         if not isinstance(stack.given, list):
             how: dict[str, Any] = {"every": every, "explain": explain, **stack.how}
-            return self.decide(stack.given, rng, number, stack.rows, advance, propose, **how)
-        return self._decide_each(stack.given, rng, number, advance, propose, explain)
+            return self.decide(stack.given, rng, number, stack.rows, advance, **how)
+        return self._decide_each(stack.given, rng, number, advance, explain)
 
     def _decide_each(
-        self, given: list[Any], rng: Any, number: int, advance: Any, propose: bool, explain: bool
+        self, given: list[Any], rng: Any, number: int, advance: Any, explain: bool
     ) -> Any:
         """Contexts of different shapes, one after the other."""
         ahead = self.plan.anticipate if advance is None else advance
@@ -297,15 +295,13 @@ class Running(ABC):
             for i, one in enumerate(given):
                 drawn = Numbered(rng.key, rng.number + i) if type(rng) is Numbered else rng
                 at = number + i if number >= 0 else number
-                rows.append(self.decide(one, drawn, at, 1, False, True, explain=explain))
+                rows.append(self.decide(one, drawn, at, 1, False, explain=explain))
                 if ahead:
                     self.engine.open_rows(rows[-1], True)
         finally:
             for name, kept in zip(_OPEN_FIELDS, before, strict=True):
                 getattr(self.state, name)[...] = kept
         (whole,) = merge(rows)
-        if not propose:
-            self.open_rows(whole)
         return whole
 
     def open_rows(self, rows: Any) -> None:
@@ -547,7 +543,6 @@ class ArmsRunning(Running):
         number: int = -1,
         n: int = 1,
         advance: bool | None = None,
-        propose: bool = False,
         every: int = 1,
         explain: bool = True,
         **how: Any,
@@ -567,7 +562,7 @@ class ArmsRunning(Running):
             given.n_arms if per_arm else 0,
             places if per_arm else None,
             self.plan.anticipate if advance is None else advance,
-            propose,
+            True,  # propose: `open_rows` makes them decisions
             every,
         )
         if done < n:
@@ -670,7 +665,6 @@ class RankingsRunning(Running):
         number: int = -1,
         n: int = 1,
         advance: bool | None = None,
-        propose: bool = False,
         every: int = 1,
         explain: bool = True,
         starts: IntVector | None = None,
@@ -704,7 +698,7 @@ class RankingsRunning(Running):
             starts if picks is not None else None,
             pinned if pinned.shape[1] else None,
             self.plan.anticipate if advance is None else advance,
-            propose,
+            True,  # propose: `open_rows` makes them decisions
             every,
         )
         if done < n:
@@ -715,11 +709,11 @@ class RankingsRunning(Running):
         return rows
 
     def _decide_each(
-        self, given: list[Any], rng: Any, number: int, advance: Any, propose: bool, explain: bool
+        self, given: list[Any], rng: Any, number: int, advance: Any, explain: bool
     ) -> Any:
         if not all(one.kept for one in given):  # then all rows hold the features of their items
             given = [one._replace(kept=False) for one in given]
-        return super()._decide_each(given, rng, number, advance, propose, explain)
+        return super()._decide_each(given, rng, number, advance, explain)
 
     def learn(self, rows: RankingRows, observation: Shown) -> None:
         done = 0
@@ -749,9 +743,3 @@ class RankingsRunning(Running):
         own.exposure[:], own.g[:] = 0.0, 0.0  # no part of what is learnt
         if self.engine.study(own, shown.exposed, shown.rewards) < n:
             refuse(self.state.learnt[0])
-
-
-def catalogue_of(arrays: Any) -> Catalogue:
-    """The items of a state that was saved."""
-    retired, features = arrays["state.retired"], arrays["state.features"]
-    return Catalogue(np.flatnonzero(retired == 0.0), features, retired.size)
